@@ -1,0 +1,184 @@
+"""Django settings. This is the only module that reads the environment."""
+
+from pathlib import Path
+
+import django_stubs_ext
+import environ
+from csp.constants import NONE, SELF
+
+from erl_site.embedded.home import erl_home, secret_key
+from erl_site.log_config import logging_config
+
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+env.read_env(BASE_DIR / ".env")
+
+# Where the embedded servers keep their data. Two checkouts have two homes.
+ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
+
+# ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
+DEBUG = env.bool("ERL_DEBUG", False)
+SECRET_KEY = env.str("ERL_SECRET_KEY", "") or secret_key(ERL_HOME)
+SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
+ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
+ERL_API_PORT = env.int("ERL_API_PORT", 8000)
+ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
+CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
+ERL_HTTPS = env.bool("ERL_HTTPS", False)
+
+SESSION_COOKIE_AGE = 8 * 3600
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = ERL_HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^health$", r"^ready$"]
+SECURE_HSTS_SECONDS = 31_536_000 if ERL_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ERL_HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ERL_HTTPS else None
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
+
+# ── Application ───────────────────────────────────────────────────────────────────────────────────────────────────
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "drf_spectacular",
+    "django_filters",
+    "csp",
+    "erl_site",
+    "memory",
+    "reflection",
+    "evaluation",
+]
+MIDDLEWARE = [
+    "erl_site.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "erl_site.urls"
+WSGI_APPLICATION = "erl_site.wsgi.application"
+APPEND_SLASH = True
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
+WHITENOISE_USE_FINDERS = True  # the embedded stack needs no collectstatic
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
+
+# ── Database: DATABASE_URL, or the embedded PostgreSQL under ERL_HOME ─────────────────────────────────────────────
+DATABASE_URL = env.str("DATABASE_URL", "")
+ERL_EMBEDDED_DURABLE = env.bool("ERL_EMBEDDED_DURABLE", True)  # off only for throw-away test servers
+if DATABASE_URL:
+    DATABASES = {"default": env.db_url_config(DATABASE_URL)}
+    DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
+else:
+    DATABASES = {"default": {"ENGINE": "erl_site.embedded.database", "NAME": "erl", "USER": "erl"}}
+DATABASES["default"] |= {
+    "CONN_MAX_AGE": env.int("ERL_DATABASE_CONN_MAX_AGE", 600),
+    "CONN_HEALTH_CHECKS": True,
+}
+DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
+
+# ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")
+ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
+
+# ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
+ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
+ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
+ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409)
+
+# ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
+ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
+ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
+ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
+ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
+ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
+ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
+ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
+
+# ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
+ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
+ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # anthropic, openai, or empty for none
+ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
+ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
+ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
+ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
+ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
+ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
+ERL_LLM_ALLOW_LOOPBACK = env.bool("ERL_LLM_ALLOW_LOOPBACK", False)
+ERL_LLM_ALLOWED_HOSTS = env.list("ERL_LLM_ALLOWED_HOSTS", default=[])
+ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
+ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
+ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
+ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
+ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["memory.api.permissions.HasScope"],
+    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "ERL API",
+    "DESCRIPTION": "Reviewed, measured lesson memory for AI agents.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+}

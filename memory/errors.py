@@ -1,0 +1,47 @@
+"""What the memory app refuses, as facts a caller can act on."""
+
+
+class LessonMemoryError(Exception):
+    """Base of every refusal and failure of the memory app."""
+
+    code = "invalid_request"
+
+
+class InvalidSteps(LessonMemoryError):
+    """The steps of a trajectory are in no form we can read; the message names the place."""
+
+    code = "invalid_steps"
+
+
+class DuplicateExternalId(LessonMemoryError):
+    """A trajectory with this external id exists in the project and says something else."""
+
+    code = "external_id_taken"
+
+
+class ChangedMeanwhile(LessonMemoryError):
+    """The text was changed after the caller read it, so the decision does not apply to it."""
+
+    code = "changed_meanwhile"
+
+
+class AlreadyDecided(LessonMemoryError):
+    """The heuristic is not in a state in which this decision can be taken."""
+
+    code = "already_decided"
+
+
+class NotServable(LessonMemoryError):
+    """A heuristic that is not served cannot be retired or quarantined."""
+
+    code = "not_servable"
+
+
+class EmbedderError(LessonMemoryError):
+    """The embedder gave no vector; retrieval goes on with full text."""
+
+    code = "embedder_unavailable"
+
+    def __init__(self, message: str, *, transient: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient

@@ -1,0 +1,99 @@
+"""Tenants and their credentials."""
+
+from typing import Self
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.ids import uuid7
+from memory.models.constraints import not_blank
+
+
+class Project(models.Model):
+    """A tenant: owns keys, trajectories, heuristics and settings. Nothing crosses projects."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(unique=True)
+    name = models.TextField()
+    reflect_on_record = models.BooleanField(
+        default=True, help_text="Queue a reflection for every recorded trajectory."
+    )
+    daily_call_budget = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Model calls a day; empty means no limit."
+    )
+    daily_token_budget = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Model tokens a day; empty means no limit."
+    )
+    daily_cost_budget_usd = models.DecimalField(
+        max_digits=12, decimal_places=4, null=True, blank=True, help_text="Model cost a day in US dollars."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["slug"]
+        constraints = [not_blank("name", "memory_project_name_not_blank")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def usable(self) -> Self:
+        """Keys that authenticate now: neither revoked nor expired."""
+        now = timezone.now()
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True)
+
+
+class ApiKeyScope(models.TextChoices):
+    TRAJECTORIES_READ = "trajectories:read"
+    TRAJECTORIES_WRITE = "trajectories:write"
+    HEURISTICS_READ = "heuristics:read"
+    HEURISTICS_WRITE = "heuristics:write"
+    RETRIEVE = "retrieve"
+    REFLECT = "reflect"
+    REVIEW = "review"
+    EVALUATE = "evaluate"
+
+
+class ApiKey(models.Model):
+    """An agent's or tool's credential in a project. Only a hash of the secret is kept."""
+
+    Scope = ApiKeyScope
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="api_keys")
+    client = models.TextField(
+        help_text="Name of the agent or tool; keys of one client share their idempotency."
+    )
+    prefix = models.CharField(max_length=16, unique=True, editable=False)
+    secret_sha256 = models.CharField(max_length=64, editable=False)
+    scopes = ArrayField(models.TextField(choices=Scope.choices))
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API key"
+        ordering = ["-created_at"]
+        constraints = [
+            not_blank("client", "memory_apikey_client_not_blank"),
+            models.CheckConstraint(
+                condition=Q(secret_sha256__regex=r"^[0-9a-f]{64}$"), name="memory_apikey_secret_is_sha256"
+            ),
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=ApiKeyScope.values) & Q(scopes__len__gt=0),
+                name="memory_apikey_scopes_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.client} ({self.prefix}…)"

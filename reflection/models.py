@@ -1,0 +1,222 @@
+"""The durable queue of reflections and the ledger of model calls."""
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.ids import uuid7
+from memory.models import Heuristic, Project, Trajectory
+from memory.models.constraints import one_of
+
+
+class ReflectionQuerySet(models.QuerySet["Reflection"]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def live(self) -> Self:
+        """Reflections that still have work to do."""
+        return self.filter(status__in=Reflection.LIVE)
+
+    def due(self) -> Self:
+        """Reflections a worker may claim now, by the clock of the database's caller."""
+        now = timezone.now()
+        return self.filter(
+            Q(
+                status__in=[
+                    Reflection.Status.QUEUED,
+                    Reflection.Status.RETRY,
+                    Reflection.Status.DEFERRED_BUDGET,
+                ]
+            )
+            & Q(available_at__lte=now)
+            | Q(status=Reflection.Status.RUNNING, lease_until__lt=now)
+        )
+
+
+class ReflectionStatus(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRY = "retry"
+    DEFERRED_BUDGET = "deferred_budget", "waiting for budget"
+    DONE = "done"
+    DEAD = "dead"
+
+
+class Reflection(models.Model):
+    """One pass of a reflector over one trajectory. The row is the job: the broker only rings the bell.
+
+    `attempts` grows at every claim and is the fencing token: whoever holds an older number may write nothing.
+    """
+
+    Status = ReflectionStatus
+
+    LIVE = (Status.QUEUED, Status.RUNNING, Status.RETRY, Status.DEFERRED_BUDGET)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="reflections")
+    trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="reflections")
+    status = models.TextField(choices=Status.choices, default=Status.QUEUED)
+    available_at = models.DateTimeField(default=timezone.now)
+    attempts = models.PositiveIntegerField(default=0)
+    lease_owner = models.TextField(blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+    reflector = models.TextField(blank=True, default="")
+    reflector_version = models.TextField(blank=True, default="")
+    prompt_version = models.TextField(blank=True, default="")
+    model = models.TextField(blank=True, default="")
+    heuristics_proposed = models.PositiveIntegerField(default=0)
+    skip_reason = models.TextField(blank=True, default="", help_text="Why nothing was proposed.")
+    last_error_code = models.TextField(blank=True, default="")
+    last_error = models.TextField(blank=True, default="")
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+    requested_by = models.TextField(blank=True, default="")
+    request_id = models.TextField(blank=True, default="")
+    traceparent = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ReflectionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            one_of("status", ReflectionStatus, "reflection_reflection_status_known"),
+            models.UniqueConstraint(
+                fields=["project", "trajectory"],
+                condition=Q(status__in=["queued", "running", "retry", "deferred_budget"]),
+                name="reflection_reflection_one_live",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="running") | Q(lease_until__isnull=False),
+                name="reflection_reflection_running_has_lease",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["available_at"],
+                condition=Q(status__in=["queued", "retry", "deferred_budget"]),
+                name="reflection_reflection_due",
+            ),
+            models.Index(
+                fields=["lease_until"], condition=Q(status="running"), name="reflection_reflection_leases"
+            ),
+            models.Index(fields=["project", "status", "-created_at"], name="reflection_reflection_list"),
+        ]
+        permissions = [("requeue_reflection", "Can queue reflections again")]
+
+    def __str__(self) -> str:
+        return f"{self.status} reflection of {self.trajectory_id}"
+
+
+class ProposalEffect(models.TextChoices):
+    NEW = "new"
+    SUPPORT = "support"
+    MERGE = "merge"
+
+
+class Proposal(models.Model):
+    """What one reflection did: a new heuristic, support for an existing one, or a proposal to merge."""
+
+    Effect = ProposalEffect
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    reflection = models.ForeignKey(Reflection, on_delete=models.CASCADE, related_name="proposals")
+    ordinal = models.PositiveSmallIntegerField()
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="proposals")
+    near = models.ForeignKey(
+        Heuristic,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="What it may be merged into.",
+    )
+    effect = models.TextField(choices=Effect.choices)
+    similarity = models.FloatField(null=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["reflection", "ordinal"]
+        constraints = [
+            one_of("effect", ProposalEffect, "reflection_proposal_effect_known"),
+            models.UniqueConstraint(
+                fields=["reflection", "ordinal"], name="reflection_proposal_ordinal_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.heuristic_id}"
+
+
+class ModelCall(models.Model):
+    """One answered call to a language model, committed as soon as it came: the recovery point of a reflection."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    reflection = models.ForeignKey(
+        Reflection, null=True, on_delete=models.CASCADE, related_name="model_calls"
+    )
+    step = models.TextField(help_text="What the call was for, for example reflect or reflect:repair.")
+    prompt_sha256 = models.CharField(max_length=64)
+    provider = models.TextField()
+    model = models.TextField()
+    response = models.TextField(help_text="The model's answer as it came.")
+    finish_reason = models.TextField(blank=True, default="")
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+    latency_ms = models.FloatField(default=0)
+    attempt = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["reflection", "step", "prompt_sha256"], name="reflection_modelcall_recovery_point"
+            )
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"], name="reflection_modelcall_recent")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.model} {self.step}"
+
+
+class DailySpend(models.Model):
+    """What a project spent on models in one UTC day: reserved before a call, settled after it."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField()
+    calls = models.PositiveIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+
+    class Meta:
+        verbose_name_plural = "daily spend"
+        ordering = ["-day"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "day"], name="reflection_dailyspend_one_a_day")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.tokens} tokens"
+
+
+class WorkerHeartbeat(models.Model):
+    """When a worker last showed life and last tried to claim a reflection."""
+
+    name = models.TextField(primary_key=True)
+    seen_at = models.DateTimeField(default=timezone.now)
+    last_claim_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,45 @@
+"""What a reflector is: something that reads a finished run and proposes lessons, or says why it has none."""
+
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from memory.values import Citation, Episode, LessonText
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearHeuristic:
+    """An existing heuristic close to this run, shown to the reflector so that it can answer "already covered"."""
+
+    id: UUID
+    trigger: str
+    guideline: str
+    similarity: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProposedLesson:
+    """A lesson with the steps it is drawn from. `confidence` is 0–1; `covers_existing` names a heuristic it repeats."""
+
+    text: LessonText
+    citations: tuple[Citation, ...]
+    confidence: float | None = None
+    covers_existing: UUID | None = None
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReflectionResult:
+    """What came of one reflection: lessons, or a sentence saying why there are none."""
+
+    lessons: tuple[ProposedLesson, ...] = ()
+    skip_reason: str = ""
+
+
+class Reflector(Protocol):
+    """Reads one run. `name` and `version` go onto every heuristic it proposes."""
+
+    name: str
+    version: str
+
+    def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult: ...
