@@ -19,6 +19,24 @@ class DuplicateExternalId(LessonMemoryError):
     code = "external_id_taken"
 
 
+class UnknownRetrieval(LessonMemoryError):
+    """The answer a run says it was given was not given in this project."""
+
+    code = "unknown_retrieval"
+
+
+class NoSuchRun(LessonMemoryError):
+    """Feedback names no run that it is about."""
+
+    code = "feedback_without_run"
+
+
+class NothingChanged(LessonMemoryError):
+    """The new wording is the same as the present one."""
+
+    code = "nothing_changed"
+
+
 class ChangedMeanwhile(LessonMemoryError):
     """The text was changed after the caller read it, so the decision does not apply to it."""
 

@@ -1,8 +1,13 @@
 """Value objects that travel between services: an episode as a reflector reads it, and a lesson as it is proposed."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
+
+    from memory.models import ApiKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,3 +87,18 @@ class Actor:
     label: str
     user_id: int | None = None
     api_key_id: UUID | None = None
+
+    @classmethod
+    def person(cls, user: "AbstractBaseUser") -> Self:
+        """The actor for a logged-in person."""
+        return cls(label=f"user:{user.get_username()}", user_id=user.pk)
+
+    @classmethod
+    def key(cls, api_key: "ApiKey") -> Self:
+        """The actor for an authenticated API client."""
+        return cls(label=f"key:{api_key.client}", api_key_id=api_key.pk)
+
+    @classmethod
+    def policy(cls, name: str) -> Self:
+        """The actor for a named rule that decides without a person, such as the quickstart's."""
+        return cls(label=f"policy:{name}")

@@ -1,0 +1,45 @@
+"""Record what an agent says about a lesson it was given."""
+
+from django.db import transaction
+
+from memory.errors import NoSuchRun
+from memory.models import Heuristic, HeuristicFeedback, Retrieval, Trajectory
+from memory.redaction import redact
+from memory.values import Actor
+
+
+@transaction.atomic
+def record_feedback(
+    heuristic: Heuristic,
+    *,
+    verdict: str,
+    by: Actor,
+    client: str,
+    trajectory: Trajectory | None = None,
+    retrieval: Retrieval | None = None,
+    helpful: bool | None = None,
+    comment: str = "",
+) -> HeuristicFeedback:
+    """Keep one verdict for a client and run; a repeated one replaces the first, so that repeating moves nothing.
+
+    Raises:
+        NoSuchRun: neither a trajectory nor a retrieval is named, so the verdict could be counted any number of times.
+    """
+    if trajectory is None and retrieval is None:
+        raise NoSuchRun("Name the trajectory_id or the retrieval_id that this feedback is about.")
+    place = (
+        {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
+    )
+    feedback, _ = HeuristicFeedback.objects.update_or_create(
+        heuristic=heuristic,
+        client=client,
+        **place,
+        defaults={
+            "project_id": heuristic.project_id,
+            "retrieval": retrieval,
+            "verdict": verdict,
+            "helpful": helpful,
+            "comment": redact(comment).value,
+        },
+    )
+    return feedback

@@ -1,0 +1,177 @@
+"""The reviewers' decisions. Each is one function, checks the state it decides on, and leaves a Review."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory.errors import AlreadyDecided, NotServable
+from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.propose_heuristic import get_current_revision, lock_heuristic, revise_heuristic
+from memory.values import Actor, LessonText
+
+_Decision = Review.Decision
+_Status = Heuristic.Status
+
+
+@transaction.atomic
+def approve_heuristic(
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    content_sha256: str | None = None,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
+    """Serve the newest wording from now on, in place of any earlier one.
+
+    Args:
+        content_sha256: the hash of the text the reviewer read; None stands for "whatever is newest".
+
+    Raises:
+        AlreadyDecided: it is not waiting for a decision.
+        ChangedMeanwhile: the text is not the one that was read.
+    """
+    heuristic = _lock_proposed(heuristic)
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    heuristic.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
+    HeuristicRevision.objects.filter(pk=revision.pk).update(
+        approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
+    )
+    _set_status(heuristic, _Status.APPROVED)
+    _record(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
+    return heuristic
+
+
+@transaction.atomic
+def edit_and_approve_heuristic(
+    heuristic: Heuristic,
+    *,
+    text: LessonText,
+    by: Actor,
+    content_sha256: str | None = None,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
+    """Write another wording and serve it, as one decision of one person.
+
+    Raises:
+        AlreadyDecided, ChangedMeanwhile, NothingChanged: as for the two steps.
+    """
+    revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
+    revision = get_current_revision(revised, content_sha256=None)
+    _record(revised, revision, _Decision.EDIT, by, reason, seconds_on_screen, request_id)
+    return approve_heuristic(
+        revised,
+        by=by,
+        content_sha256=revision.content_sha256,
+        reason=reason,
+        seconds_on_screen=seconds_on_screen,
+        request_id=request_id,
+    )
+
+
+@transaction.atomic
+def reject_heuristic(
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    content_sha256: str | None = None,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
+    """Refuse the newest wording. An earlier approved wording stays served and becomes the current one again.
+
+    Raises:
+        AlreadyDecided, ChangedMeanwhile: as for approval.
+    """
+    heuristic = _lock_proposed(heuristic)
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    served = heuristic.revisions.filter(served=True).first()
+    if served is not None:
+        heuristic.current_revision = served
+    _set_status(heuristic, _Status.APPROVED if served else _Status.REJECTED)
+    _record(heuristic, revision, _Decision.REJECT, by, reason, seconds_on_screen, request_id)
+    return heuristic
+
+
+@transaction.atomic
+def retire_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = "") -> Heuristic:
+    """Stop serving a heuristic because it has had its day.
+
+    Raises:
+        NotServable: it is not being served.
+    """
+    return _withdraw(heuristic, _Status.RETIRED, _Decision.RETIRE, by, reason, request_id)
+
+
+@transaction.atomic
+def quarantine_heuristic(
+    heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = ""
+) -> Heuristic:
+    """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
+
+    Raises:
+        AlreadyDecided: it is neither served nor proposed.
+    """
+    heuristic = lock_heuristic(heuristic)
+    if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
+        revision = get_current_revision(heuristic, content_sha256=None)
+        _set_status(heuristic, _Status.QUARANTINED)
+        _record(heuristic, revision, _Decision.QUARANTINE, by, reason, None, request_id)
+        return heuristic
+    return _withdraw(heuristic, _Status.QUARANTINED, _Decision.QUARANTINE, by, reason, request_id)
+
+
+def _withdraw(
+    heuristic: Heuristic, status: str, decision: str, by: Actor, reason: str, request_id: str
+) -> Heuristic:
+    heuristic = lock_heuristic(heuristic)
+    served = heuristic.revisions.filter(served=True).first()
+    if served is None:
+        raise NotServable(
+            f"This heuristic is {heuristic.status} and is not being served, so nothing was changed."
+        )
+    HeuristicRevision.objects.filter(pk=served.pk).update(served=False)
+    heuristic.current_revision = served
+    _set_status(heuristic, status)
+    _record(heuristic, served, decision, by, reason, None, request_id)
+    return heuristic
+
+
+def _lock_proposed(heuristic: Heuristic) -> Heuristic:
+    heuristic = lock_heuristic(heuristic)
+    if heuristic.status != _Status.PROPOSED:
+        raise AlreadyDecided(f"This heuristic is {heuristic.status}, not proposed: it was decided before.")
+    return heuristic
+
+
+def _set_status(heuristic: Heuristic, status: str) -> None:
+    heuristic.status = status
+    heuristic.updated_at = timezone.now()
+    heuristic.save(update_fields=["status", "current_revision", "updated_at"])
+
+
+def _record(
+    heuristic: Heuristic,
+    revision: HeuristicRevision,
+    decision: str,
+    by: Actor,
+    reason: str,
+    seconds_on_screen: float | None,
+    request_id: str,
+) -> None:
+    Review.objects.create(
+        project_id=heuristic.project_id,
+        heuristic=heuristic,
+        revision=revision,
+        decision=decision,
+        content_sha256=revision.content_sha256,
+        reason=reason,
+        reviewer=by.label,
+        reviewer_user_id=by.user_id,
+        reviewer_key_id=by.api_key_id,
+        seconds_on_screen=seconds_on_screen,
+        request_id=request_id,
+    )
