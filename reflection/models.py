@@ -102,9 +102,7 @@ class Reflection(models.Model):
                 condition=Q(status__in=["queued", "retry", "deferred_budget"]),
                 name="reflection_reflection_due",
             ),
-            models.Index(
-                fields=["lease_until"], condition=Q(status="running"), name="reflection_reflection_leases"
-            ),
+            models.Index(fields=["lease_until"], condition=Q(status="running"), name="reflection_reflection_leases"),
             models.Index(fields=["project", "status", "-created_at"], name="reflection_reflection_list"),
         ]
         permissions = [("requeue_reflection", "Can queue reflections again")]
@@ -144,9 +142,7 @@ class Proposal(models.Model):
         ordering = ["reflection", "ordinal"]
         constraints = [
             one_of("effect", ProposalEffect, "reflection_proposal_effect_known"),
-            models.UniqueConstraint(
-                fields=["reflection", "ordinal"], name="reflection_proposal_ordinal_unique"
-            ),
+            models.UniqueConstraint(fields=["reflection", "ordinal"], name="reflection_proposal_ordinal_unique"),
         ]
 
     def __str__(self) -> str:
@@ -158,9 +154,7 @@ class ModelCall(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    reflection = models.ForeignKey(
-        Reflection, null=True, on_delete=models.CASCADE, related_name="model_calls"
-    )
+    reflection = models.ForeignKey(Reflection, null=True, on_delete=models.CASCADE, related_name="model_calls")
     step = models.TextField(help_text="What the call was for, for example reflect or reflect:repair.")
     prompt_sha256 = models.CharField(max_length=64)
     provider = models.TextField()
@@ -200,9 +194,7 @@ class DailySpend(models.Model):
     class Meta:
         verbose_name_plural = "daily spend"
         ordering = ["-day"]
-        constraints = [
-            models.UniqueConstraint(fields=["project", "day"], name="reflection_dailyspend_one_a_day")
-        ]
+        constraints = [models.UniqueConstraint(fields=["project", "day"], name="reflection_dailyspend_one_a_day")]
 
     def __str__(self) -> str:
         return f"{self.day}: {self.tokens} tokens"

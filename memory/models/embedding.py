@@ -14,9 +14,7 @@ from memory.models.trajectory import Trajectory
 class EmbeddingModel(models.Model):
     """A model that vectors came from. Exactly one is active: it embeds the queries and its vectors are searched."""
 
-    id = models.TextField(
-        primary_key=True, help_text="Name and hash, for example all-minilm-l6-v2-int8@1f2e3d4c."
-    )
+    id = models.TextField(primary_key=True, help_text="Name and hash, for example all-minilm-l6-v2-int8@1f2e3d4c.")
     dimensions = models.PositiveIntegerField()
     active = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -53,9 +51,7 @@ class HeuristicEmbedding(models.Model):
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="embeddings")
     revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="embeddings")
     trajectory = models.ForeignKey(Trajectory, null=True, on_delete=models.CASCADE, related_name="+")
-    embedding_model = models.ForeignKey(
-        EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False
-    )
+    embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.TextField(choices=Kind.choices)
     text_sha256 = models.CharField(max_length=64)
     vector = HalfVectorField()

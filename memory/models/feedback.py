@@ -26,12 +26,8 @@ class HeuristicFeedback(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="feedback")
-    trajectory = models.ForeignKey(
-        Trajectory, null=True, blank=True, on_delete=models.CASCADE, related_name="feedback"
-    )
-    retrieval = models.ForeignKey(
-        Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="feedback"
-    )
+    trajectory = models.ForeignKey(Trajectory, null=True, blank=True, on_delete=models.CASCADE, related_name="feedback")
+    retrieval = models.ForeignKey(Retrieval, null=True, blank=True, on_delete=models.SET_NULL, related_name="feedback")
     verdict = models.TextField(choices=Verdict.choices)
     helpful = models.BooleanField(null=True, blank=True)
     comment = models.TextField(blank=True, default="")

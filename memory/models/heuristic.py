@@ -52,9 +52,7 @@ class Heuristic(models.Model):
     current_revision = models.OneToOneField(
         "memory.HeuristicRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
-    reflector = models.TextField(
-        blank=True, default="", help_text="Who wrote it: llm, rules, or empty for a person."
-    )
+    reflector = models.TextField(blank=True, default="", help_text="Who wrote it: llm, rules, or empty for a person.")
     reflector_version = models.TextField(blank=True, default="")
     model = models.TextField(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
@@ -148,9 +146,7 @@ class HeuristicRevision(models.Model):
             not_blank("trigger", "memory_revision_trigger_not_blank"),
             not_blank("guideline", "memory_revision_guideline_not_blank"),
             models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
-            models.UniqueConstraint(
-                fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"
-            ),
+            models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
             models.CheckConstraint(
                 condition=Q(served=False)
                 | (
@@ -162,9 +158,7 @@ class HeuristicRevision(models.Model):
             ),
         ]
         indexes = [
-            models.Index(
-                fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)
-            ),
+            models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
         ]
 

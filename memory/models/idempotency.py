@@ -25,9 +25,7 @@ class IdempotencyRecord(models.Model):
     status_code = models.PositiveSmallIntegerField()
     headers = models.JSONField(default=dict)
     body = models.BinaryField(default=b"")
-    resource_id = models.UUIDField(
-        null=True, help_text="What the request made; its erasure empties this record."
-    )
+    resource_id = models.UUIDField(null=True, help_text="What the request made; its erasure empties this record.")
     erased_at = models.DateTimeField(null=True)
     request_id = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)

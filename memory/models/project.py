@@ -18,9 +18,7 @@ class Project(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(unique=True)
     name = models.TextField()
-    reflect_on_record = models.BooleanField(
-        default=True, help_text="Queue a reflection for every recorded trajectory."
-    )
+    reflect_on_record = models.BooleanField(default=True, help_text="Queue a reflection for every recorded trajectory.")
     daily_call_budget = models.PositiveIntegerField(
         null=True, blank=True, help_text="Model calls a day; empty means no limit."
     )
@@ -65,9 +63,7 @@ class ApiKey(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="api_keys")
-    client = models.TextField(
-        help_text="Name of the agent or tool; keys of one client share their idempotency."
-    )
+    client = models.TextField(help_text="Name of the agent or tool; keys of one client share their idempotency.")
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     secret_sha256 = models.CharField(max_length=64, editable=False)
     scopes = ArrayField(models.TextField(choices=Scope.choices))

@@ -42,9 +42,7 @@ class Retrieval(models.Model):
     items = models.JSONField(default=list)
     context_sha256 = models.CharField(max_length=64, blank=True, default="")
     tokens = models.PositiveIntegerField(default=0)
-    degraded = models.TextField(
-        blank=True, default="", help_text="What was not available; empty when all was."
-    )
+    degraded = models.TextField(blank=True, default="", help_text="What was not available; empty when all was.")
     duration_ms = models.FloatField(default=0)
     client = models.TextField(blank=True, default="")
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")

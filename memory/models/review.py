@@ -35,9 +35,7 @@ class Review(models.Model):
     reviewer_user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    reviewer_key = models.ForeignKey(
-        ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    reviewer_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     seconds_on_screen = models.FloatField(null=True, blank=True)
     request_id = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -94,9 +94,7 @@ class Trajectory(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_trajectory_recent"),
             models.Index(fields=["project", "task_id", "-created_at"], name="memory_trajectory_family"),
-            models.Index(
-                fields=["retrieval"], name="memory_trajectory_guided", condition=Q(retrieval__isnull=False)
-            ),
+            models.Index(fields=["retrieval"], name="memory_trajectory_guided", condition=Q(retrieval__isnull=False)),
             GinIndex(fields=["tags"], name="memory_trajectory_tags"),
         ]
 

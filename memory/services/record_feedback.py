@@ -27,9 +27,7 @@ def record_feedback(
     """
     if trajectory is None and retrieval is None:
         raise NoSuchRun("Name the trajectory_id or the retrieval_id that this feedback is about.")
-    place = (
-        {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
-    )
+    place = {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
     feedback, _ = HeuristicFeedback.objects.update_or_create(
         heuristic=heuristic,
         client=client,

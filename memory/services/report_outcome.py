@@ -19,9 +19,7 @@ def report_outcome(
     reflect: bool | None = None,
 ) -> Trajectory:
     """Set the outcome of a run; a changed outcome queues a new reflection. Repeating it changes nothing."""
-    trajectory = (
-        Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
-    )
+    trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
     if (trajectory.outcome, trajectory.score, trajectory.outcome_source) == (outcome, score, outcome_source):
         return trajectory
     trajectory.outcome, trajectory.score, trajectory.outcome_source = outcome, score, outcome_source

@@ -107,9 +107,7 @@ def retire_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", reque
 
 
 @transaction.atomic
-def quarantine_heuristic(
-    heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = ""
-) -> Heuristic:
+def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = "") -> Heuristic:
     """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
 
     Raises:
@@ -124,15 +122,11 @@ def quarantine_heuristic(
     return _withdraw(heuristic, _Status.QUARANTINED, _Decision.QUARANTINE, by, reason, request_id)
 
 
-def _withdraw(
-    heuristic: Heuristic, status: str, decision: str, by: Actor, reason: str, request_id: str
-) -> Heuristic:
+def _withdraw(heuristic: Heuristic, status: str, decision: str, by: Actor, reason: str, request_id: str) -> Heuristic:
     heuristic = lock_heuristic(heuristic)
     served = heuristic.revisions.filter(served=True).first()
     if served is None:
-        raise NotServable(
-            f"This heuristic is {heuristic.status} and is not being served, so nothing was changed."
-        )
+        raise NotServable(f"This heuristic is {heuristic.status} and is not being served, so nothing was changed.")
     HeuristicRevision.objects.filter(pk=served.pk).update(served=False)
     heuristic.current_revision = served
     _set_status(heuristic, status)
