@@ -1,0 +1,100 @@
+"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages)."""
+
+from typing import Any
+
+from reflection.providers.base import (
+    Completion,
+    CompletionRequest,
+    ProviderError,
+    estimate_tokens,
+    storable,
+)
+from reflection.providers.http import ProviderClient
+from reflection.providers.transport import EgressTransport
+
+API_VERSION = "2023-06-01"
+FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+
+
+class AnthropicProvider:
+    """A Claude model. JSON is asked for in the prompt: the schema is not enforced, so answers are parsed strictly."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: str,
+        base_url: str,
+        api_key: str,
+        timeout_seconds: float,
+        transport: EgressTransport,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self._send_temperature = True
+        self._client = ProviderClient(
+            label=name,
+            base_url=base_url.rstrip("/").removesuffix("/v1"),
+            headers={"x-api-key": api_key, "anthropic-version": API_VERSION},
+            api_key=api_key,
+            timeout_seconds=timeout_seconds,
+            transport=transport,
+        )
+
+    def __repr__(self) -> str:
+        return f"<AnthropicProvider {self.model}>"
+
+    def close(self) -> None:
+        self._client.close()
+
+    def complete(self, request: CompletionRequest) -> Completion:
+        """Ask once; raise `ProviderError` when there is no answer."""
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": request.max_output_tokens,
+            "system": request.system,
+            "messages": [{"role": "user", "content": request.user}],
+        }
+        if self._send_temperature:
+            payload["temperature"] = request.temperature
+        try:
+            reply = self._client.post("/v1/messages", payload)
+        except ProviderError as error:
+            # Some models refuse the parameter; a refused request costs nothing, so ask without it and remember
+            if error.status != 400 or "temperature" not in error.detail or not self._send_temperature:
+                raise
+            self._send_temperature = False
+            return self.complete(request)
+        body = reply.body
+        if body.get("type") == "error":
+            self._client.fail(body.get("error"))
+        blocks = body.get("content")
+        if not isinstance(blocks, list):
+            raise self._client.bad_envelope()
+        texts = [
+            block["text"]
+            for block in blocks
+            if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+        ]
+        text = storable("".join(texts))
+        raw_usage = body.get("usage")
+        usage = raw_usage if isinstance(raw_usage, dict) else {}
+        counts = [
+            usage.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        ]
+        input_tokens = sum(count for count in counts if isinstance(count, int))
+        output_tokens = usage.get("output_tokens")
+        reason = body.get("stop_reason")
+        return Completion(
+            text=text,
+            finish_reason=FINISH_REASONS.get(str(reason), str(reason or "stop")),
+            input_tokens=input_tokens or estimate_tokens(request.system + request.user),
+            output_tokens=output_tokens if isinstance(output_tokens, int) else estimate_tokens(text),
+            model=str(body.get("model") or self.model),
+            latency_ms=reply.latency_ms,
+        )
