@@ -19,12 +19,39 @@ INSTRUCTION_ROLES = ("system", "developer")
 ROLES = (*INSTRUCTION_ROLES, "user", "assistant", "tool", "function")
 
 _READ_MEMBERS = frozenset(
-    ["role", "content", "name", "tool_calls", "function_call", "tool_call_id", "refusal", "reasoning", "reasoning_content"]
+    {
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+    }
 )
+# What frameworks log beside a message and what says nothing about the run.
 _SILENT_MEMBERS = frozenset(
-    ["id", "type", "object", "status", "annotations", "audio", "weight", "index", "created_at", "timestamp", "metadata", "is_error", "model", "finish_reason", "provider_specific_fields", "reasoning_details"]
+    {
+        "id",
+        "type",
+        "object",
+        "status",
+        "annotations",
+        "audio",
+        "weight",
+        "index",
+        "created_at",
+        "timestamp",
+        "metadata",
+        "is_error",
+        "model",
+        "finish_reason",
+        "provider_specific_fields",
+        "reasoning_details",
+    }
 )
-"""What frameworks log beside a message and what says nothing about the run."""
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
