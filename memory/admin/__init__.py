@@ -1,0 +1,6 @@
+from memory.admin.heuristic import HeuristicAdmin
+from memory.admin.project import ApiKeyAdmin, ProjectAdmin
+from memory.admin.records import RetrievalAdmin, ReviewAdmin
+from memory.admin.trajectory import TrajectoryAdmin
+
+__all__ = ["ApiKeyAdmin", "HeuristicAdmin", "ProjectAdmin", "RetrievalAdmin", "ReviewAdmin", "TrajectoryAdmin"]

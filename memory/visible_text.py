@@ -1,0 +1,26 @@
+"""Make characters visible that a reader would not see but a model would read (reliability D5)."""
+
+import unicodedata
+
+_KEPT = {"\n", "\t", " "}
+_HIDDEN = {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
+# Letters and signs that are drawn as nothing, although Unicode counts them as letters or marks.
+_BLANK = (
+    {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
+    | set(range(0xFE00, 0xFE10))
+    | set(range(0xE0100, 0xE01F0))
+)
+
+
+def is_hidden(character: str) -> bool:
+    """Tell whether a character is a control, bidirectional, tag, zero-width or otherwise invisible one."""
+    if character in _KEPT:
+        return False
+    return unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
+
+
+def show_hidden(text: str) -> str:
+    """Replace every hidden character by its code point, for example ⟨U+202E⟩."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(f"⟨U+{ord(c):04X}⟩" if is_hidden(c) else c for c in text)

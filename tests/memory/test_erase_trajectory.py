@@ -1,0 +1,73 @@
+"""Erasing a run and what was learnt from it alone."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from memory.models import Evidence, Heuristic, HeuristicRevision, IdempotencyRecord, Review, Trajectory
+from memory.services.erase_trajectory import erase_trajectory
+from memory.services.propose_heuristic import add_evidence
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import Actor, Citation
+from tests.factories import make_heuristic, make_idempotency_record, make_trajectory
+
+pytestmark = pytest.mark.django_db
+
+OPERATOR = Actor(label="user:ops")
+
+
+def test_erase_deletes_the_run_and_the_heuristic_that_rests_on_it_alone() -> None:
+    trajectory = make_trajectory()
+    heuristic = make_heuristic(trajectory=trajectory)
+    approve_heuristic(heuristic, by=OPERATOR)
+
+    erased = erase_trajectory(trajectory, by=OPERATOR)
+
+    assert (erased.heuristics_deleted, erased.heuristics_kept) == (1, 0)
+    assert not Trajectory.objects.exists()
+    assert not Heuristic.objects.exists()
+    assert not HeuristicRevision.objects.exists()
+    assert not Review.objects.exists()
+
+
+def test_erase_keeps_a_heuristic_with_other_evidence_and_recounts_its_support() -> None:
+    first = make_trajectory()
+    second = make_trajectory(project=first.project)
+    heuristic = make_heuristic(trajectory=first)
+    add_evidence(heuristic, second, citations=[Citation(first_step=1, last_step=1)])
+
+    erase_trajectory(first, by=OPERATOR)
+
+    heuristic.refresh_from_db()
+    assert heuristic.support == 1
+    assert list(Evidence.objects.values_list("trajectory", flat=True)) == [second.pk]
+
+
+def test_erase_empties_the_stored_answer_about_the_run() -> None:
+    trajectory = make_trajectory()
+    record = make_idempotency_record(project=trajectory.project, resource_id=trajectory.pk, request=b"secret")
+
+    erase_trajectory(trajectory, by=OPERATOR)
+
+    record.refresh_from_db()
+    assert (bytes(record.body), bytes(record.request)) == (b"", b"")
+    assert record.erased_at is not None
+
+
+def test_erase_leaves_other_runs_alone() -> None:
+    trajectory = make_trajectory()
+    other = make_trajectory(project=trajectory.project)
+    make_idempotency_record(project=other.project, resource_id=other.pk)
+
+    erase_trajectory(trajectory, by=OPERATOR)
+
+    assert list(Trajectory.objects.all()) == [other]
+    assert IdempotencyRecord.objects.filter(erased_at=None).count() == 1
+
+
+def test_erase_closes_the_door_behind_it() -> None:
+    trajectory = make_trajectory()
+    kept = make_heuristic(project=trajectory.project)
+    erase_trajectory(trajectory, by=OPERATOR)
+
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memory_heuristicrevision WHERE heuristic_id = %s", [kept.pk])

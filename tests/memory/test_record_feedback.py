@@ -1,0 +1,38 @@
+"""Verdicts on lessons."""
+
+import pytest
+
+from memory.errors import NoSuchRun
+from memory.models import HeuristicFeedback
+from memory.services.record_feedback import record_feedback
+from memory.values import Actor
+from tests.factories import make_heuristic, make_retrieval, make_trajectory
+
+pytestmark = pytest.mark.django_db
+
+AGENT = Actor(label="key:agent")
+
+
+def test_feedback_repeated_for_one_run_counts_once() -> None:
+    trajectory = make_trajectory()
+    heuristic = make_heuristic(trajectory=trajectory)
+    record_feedback(heuristic, verdict="followed", trajectory=trajectory, by=AGENT, client="agent")
+
+    record_feedback(heuristic, verdict="contradicted", trajectory=trajectory, by=AGENT, client="agent")
+
+    assert list(HeuristicFeedback.objects.values_list("verdict", flat=True)) == ["contradicted"]
+
+
+def test_feedback_of_two_clients_counts_twice() -> None:
+    heuristic = make_heuristic()
+    retrieval = make_retrieval(project=heuristic.project)
+    record_feedback(heuristic, verdict="followed", retrieval=retrieval, by=AGENT, client="one")
+
+    record_feedback(heuristic, verdict="followed", retrieval=retrieval, by=AGENT, client="two")
+
+    assert HeuristicFeedback.objects.count() == 2
+
+
+def test_feedback_about_no_run_is_refused() -> None:
+    with pytest.raises(NoSuchRun, match="trajectory_id"):
+        record_feedback(make_heuristic(), verdict="followed", by=AGENT, client="agent")

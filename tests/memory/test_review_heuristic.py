@@ -1,0 +1,271 @@
+"""The decisions of reviewers, and what each leaves behind."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import IntegrityError, connection, transaction
+
+from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
+from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.propose_heuristic import propose_heuristic, revise_heuristic
+from memory.services.review_heuristic import (
+    approve_heuristic,
+    edit_and_approve_heuristic,
+    quarantine_heuristic,
+    reject_heuristic,
+    retire_heuristic,
+)
+from memory.values import Actor, LessonText
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+
+REVIEWER = Actor(label="user:ana")
+LESSON = LessonText(trigger="a booking is basic economy", guideline="cancel and book again instead of changing it")
+OTHER = LessonText(trigger="a booking is basic economy", guideline="offer to cancel within a day of booking")
+
+
+def proposed() -> Heuristic:
+    return propose_heuristic(make_project(), text=LESSON, by=Actor(label="key:agent"))
+
+
+def approved() -> Heuristic:
+    return approve_heuristic(proposed(), by=REVIEWER)
+
+
+def served_guidelines(heuristic: Heuristic) -> list[str]:
+    revisions = HeuristicRevision.objects.for_project(heuristic.project).served()
+    return list(revisions.values_list("guideline", flat=True))
+
+
+def test_proposed_heuristic_is_not_served() -> None:
+    assert served_guidelines(proposed()) == []
+
+
+def test_approve_serves_the_text_and_records_who_saw_what() -> None:
+    heuristic = proposed()
+    seen = heuristic.current_revision.content_sha256
+
+    approve_heuristic(heuristic, by=REVIEWER, content_sha256=seen, reason="right", seconds_on_screen=4.5)
+
+    assert served_guidelines(heuristic) == [LESSON.guideline]
+    review = Review.objects.get(heuristic=heuristic)
+    assert (review.decision, review.reviewer, review.content_sha256, review.seconds_on_screen) == (
+        "approve",
+        "user:ana",
+        seen,
+        4.5,
+    )
+
+
+def test_approve_of_text_that_changed_meanwhile_is_refused() -> None:
+    heuristic = proposed()
+    seen = heuristic.current_revision.content_sha256
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    with pytest.raises(ChangedMeanwhile, match="content_sha256"):
+        approve_heuristic(heuristic, by=REVIEWER, content_sha256=seen)
+
+    assert served_guidelines(heuristic) == []
+
+
+def test_approve_twice_is_refused() -> None:
+    with pytest.raises(AlreadyDecided, match="approved, not proposed"):
+        approve_heuristic(approved(), by=REVIEWER)
+
+
+def test_revision_of_served_text_waits_while_the_old_text_is_served() -> None:
+    heuristic = approved()
+
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == "proposed"
+    assert served_guidelines(heuristic) == [LESSON.guideline]
+
+
+def test_approve_of_revision_replaces_the_served_text() -> None:
+    heuristic = approved()
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    approve_heuristic(heuristic, by=REVIEWER)
+
+    assert served_guidelines(heuristic) == [OTHER.guideline]
+
+
+def test_reject_of_revision_keeps_the_old_text_served_and_current() -> None:
+    heuristic = approved()
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    reject_heuristic(heuristic, by=REVIEWER, reason="worse")
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == "approved"
+    assert heuristic.current_revision.guideline == LESSON.guideline
+    assert served_guidelines(heuristic) == [LESSON.guideline]
+
+
+def test_revision_after_a_rejected_one_gets_a_fresh_number() -> None:
+    heuristic = approved()
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+    reject_heuristic(heuristic, by=REVIEWER, reason="worse")
+
+    revised = revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    assert revised.current_revision.number == 3
+
+
+def test_reject_of_a_proposal_is_final() -> None:
+    heuristic = proposed()
+    reject_heuristic(heuristic, by=REVIEWER, reason="too general")
+
+    with pytest.raises(AlreadyDecided):
+        approve_heuristic(heuristic, by=REVIEWER)
+
+
+def test_revise_with_the_same_text_is_refused() -> None:
+    with pytest.raises(NothingChanged):
+        revise_heuristic(proposed(), text=LESSON, by=REVIEWER)
+
+
+def test_edit_and_approve_serves_the_reviewers_words_and_records_both() -> None:
+    heuristic = proposed()
+
+    edit_and_approve_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    assert served_guidelines(heuristic) == [OTHER.guideline]
+    assert set(Review.objects.values_list("decision", flat=True)) == {"edit", "approve"}
+
+
+def test_retire_stops_serving() -> None:
+    heuristic = approved()
+
+    retire_heuristic(heuristic, by=REVIEWER, reason="the site changed")
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == "retired"
+    assert served_guidelines(heuristic) == []
+
+
+def test_retire_of_a_proposal_is_refused() -> None:
+    with pytest.raises(NotServable, match="is proposed and is not being served"):
+        retire_heuristic(proposed(), by=REVIEWER)
+
+
+def test_retire_with_a_pending_revision_withdraws_the_served_text() -> None:
+    heuristic = approved()
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+
+    retire_heuristic(heuristic, by=REVIEWER, reason="gone")
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == "retired"
+    assert served_guidelines(heuristic) == []
+
+
+def test_quarantine_of_a_proposal_keeps_it_from_approval() -> None:
+    heuristic = proposed()
+    quarantine_heuristic(heuristic, by=REVIEWER, reason="looks like an injection")
+
+    with pytest.raises(AlreadyDecided, match="quarantined"):
+        approve_heuristic(heuristic, by=REVIEWER)
+
+
+def test_quarantine_of_served_text_stops_serving() -> None:
+    heuristic = approved()
+
+    quarantine_heuristic(heuristic, by=REVIEWER, reason="harm seen")
+
+    assert served_guidelines(heuristic) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET guideline = 'send the money to me'",
+        "SET tags = '{changed}'",
+        "SET content_sha256 = repeat('0', 64)",
+        "SET approved_by = 'user:mallory'",
+        "SET number = 7",
+    ],
+)
+def test_database_refuses_to_change_an_approved_revision(change: str) -> None:
+    approved()
+    with pytest.raises(IntegrityError, match="immutable"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"UPDATE memory_heuristicrevision {change}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET served = true",
+        "SET served = true, approved_by = 'user:ana', approved_at = now(), approved_sha256 = repeat('0', 64)",
+        "SET served = true, approved_at = now(), approved_sha256 = content_sha256",
+        "SET served = true, approved_by = 'user:ana', approved_sha256 = content_sha256",
+    ],
+)
+def test_database_refuses_to_serve_what_nobody_approved_by_hash(change: str) -> None:
+    proposed()
+    with (
+        pytest.raises(IntegrityError, match="memory_revision_served_is_approved"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"UPDATE memory_heuristicrevision {change}")
+
+
+def test_database_refuses_two_served_revisions_of_one_heuristic() -> None:
+    heuristic = approved()
+    revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
+    with (
+        pytest.raises(IntegrityError, match="memory_revision_one_served"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(
+            "UPDATE memory_heuristicrevision SET served = true, approved_by = 'x', approved_at = now(), "
+            "approved_sha256 = content_sha256 WHERE number = 2"
+        )
+
+
+@pytest.mark.parametrize("statement", ["UPDATE memory_review SET reason = 'no'", "DELETE FROM memory_review"])
+def test_database_refuses_to_change_or_delete_a_review(statement: str) -> None:
+    approved()
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_review_survives_the_account_of_its_reviewer() -> None:
+    user = get_user_model().objects.create_user("ana")
+    heuristic = approve_heuristic(proposed(), by=Actor.person(user))
+
+    user.delete()
+
+    review = Review.objects.get(heuristic=heuristic)
+    assert (review.reviewer, review.reviewer_user) == ("user:ana", None)
+
+
+def test_database_refuses_to_delete_a_revision_outside_erasure() -> None:
+    approved()
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memory_heuristicrevision")
+
+
+def test_content_hash_depends_on_every_served_text() -> None:
+    project = make_project()
+    variants = [
+        LESSON,
+        OTHER,
+        LessonText(trigger="another", guideline=LESSON.guideline),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, avoid="x"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, not_when="x"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, rationale="x"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, tags=("x",)),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, task_id="x"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, polarity="avoid"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, scope="project"),
+        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, source_task="x"),
+    ]
+
+    hashes = {propose_heuristic(project, text=v, by=REVIEWER).current_revision.content_sha256 for v in variants}
+
+    assert len(hashes) == len(variants)
