@@ -11,6 +11,8 @@ _SHARED: list[Any] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
 ]
+# Without the frames' variables: they hold prompts, trajectories and keys.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
 def logging_config(*, level: str) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
                 "()": structlog.stdlib.ProcessorFormatter,
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.processors.dict_tracebacks,
+                    _TRACEBACKS,
                     structlog.processors.JSONRenderer(),
                 ],
                 "foreign_pre_chain": _SHARED,

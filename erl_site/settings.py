@@ -6,6 +6,7 @@ import django_stubs_ext
 import environ
 from csp.constants import NONE, SELF
 
+from erl_site.embedded import valkey
 from erl_site.embedded.home import erl_home, secret_key
 from erl_site.log_config import logging_config
 
@@ -128,8 +129,40 @@ DATABASES["default"] |= {
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
+# The broker is a doorbell: rows in PostgreSQL are the work, so a message may be lost, late or delivered twice.
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")
 ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
+if ERL_EMBEDDED_BROKER:
+    CELERY_BROKER_URL = valkey.broker_url(ERL_HOME / "valkey")
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker for ever
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True  # cannot loop: the row bounds the attempts
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# The order matters: soft limit < hard limit < redelivery. A lease ends after 30 s and is renewed up to the hard limit.
+CELERY_TASK_SOFT_TIME_LIMIT = 120
+CELERY_TASK_TIME_LIMIT = 150
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 900,
+    "unacked_restore_throttle": 1,  # look for lost messages at every sweep, not at every tenth
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    "max_retries": 0,  # who rings the bell does not wait for it; the sweeper rings again
+}
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "erl"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    # No delayed messages: a sweep nobody took within its period is dropped, the next one does the same.
+    "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+}
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)

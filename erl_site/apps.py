@@ -1,0 +1,13 @@
+"""The wiring as a Django app."""
+
+from django.apps import AppConfig
+
+
+class ErlSiteConfig(AppConfig):
+    """Make every process know the Celery application, so that `delay()` reaches our broker."""
+
+    name = "erl_site"
+    verbose_name = "ERL"
+
+    def ready(self) -> None:
+        import erl_site.celery  # noqa: F401
