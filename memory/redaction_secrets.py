@@ -1,0 +1,299 @@
+"""What a secret looks like: rules that find secrets and personal data in one text, each in linear time.
+
+No pattern is run over the whole text. A cheap scan (`str.find`, a byte translation) gives the places where a rule could
+begin, and a pattern whose repetitions are all bounded decides there. Token formats follow the vendors' documentation
+and the gitleaks rule set (MIT); they are written anew here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from math import log2
+from typing import NamedTuple
+
+SEPARATOR = "\x1e"  # stands between texts that are searched together; no rule matches across it
+
+
+class Span(NamedTuple):
+    """A found secret: `text[start:end]` is of `kind`."""
+
+    start: int
+    end: int
+    kind: str
+
+
+# Tokens that say what they are by their prefix: kind, prefixes, what follows. Every one holds a run of at least `_RUN`
+# characters of [A-Za-z0-9_-], and follows no letter or digit.
+_RUN = 17
+_LOOK_BACK = 32  # the longest part of a token before its long run
+_END = r"(?![A-Za-z0-9])"
+_TOKENS: tuple[tuple[str, str, str], ...] = (
+    ("erl_api_key", "erl_live_ erl_test_", r"[A-Za-z0-9]{4,16}_[\w-]{20,80}"),
+    # Cloud
+    ("aws_access_key", "AKIA ASIA ABIA ACCA", r"[A-Z2-7]{16}" + _END),
+    ("aws_bedrock_key", "ABSK", r"[A-Za-z0-9+/]{60,300}={0,2}"),
+    ("gcp_api_key", "AIza", r"[\w-]{35}"),
+    ("gcp_oauth_secret", "GOCSPX-", r"[\w-]{20,40}"),
+    ("gcp_access_token", "ya29.", r"[\w.-]{20,2048}"),
+    ("gcp_refresh_token", "1//0", r"[\w-]{30,256}"),
+    ("alibaba_access_key", "LTAI", r"[A-Za-z0-9]{16,24}" + _END),
+    ("tencent_secret_id", "AKID", r"[A-Za-z0-9]{28,36}" + _END),
+    ("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", r"[a-f0-9]{64}"),
+    ("cloudflare_origin_key", "v1.0-", r"[a-f0-9]{24}-[a-f0-9]{100,160}"),
+    ("heroku_token", "HRKU-", r"[\w-]{36,70}"),
+    ("netlify_token", "nfp_", r"[A-Za-z0-9]{36,64}"),
+    ("supabase_token", "sbp_ sb_secret_", r"[\w-]{20,64}"),
+    ("planetscale_token", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[\w.=-]{32,64}"),
+    ("databricks_token", "dapi", r"[a-f0-9]{32}(?:-\d)?"),
+    ("vault_token", "hvs. hvb. hvr.", r"[\w-]{24,300}"),
+    ("tailscale_key", "tskey-", r"[a-z]{2,12}-[\w-]{16,80}"),
+    ("doppler_token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"[\w.-]{40,80}"),
+    ("pulumi_token", "pul-", r"[a-f0-9]{40}"),
+    # Code and packages
+    ("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,255}"),
+    ("github_token", "github_pat_", r"\w{40,255}"),
+    (
+        "gitlab_token",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-",
+        r"[\w-]{20,300}(?:\.[\w-]{2,40}){0,3}",
+    ),
+    ("bitbucket_token", "ATBB", r"[A-Za-z0-9_=.-]{28,200}"),
+    ("atlassian_token", "ATATT3 ATCTT3", r"[\w=-]{60,250}"),
+    ("npm_token", "npm_", r"[A-Za-z0-9]{36}" + _END),
+    ("pypi_token", "pypi-AgE", r"[\w-]{50,1000}"),
+    ("rubygems_token", "rubygems_", r"[a-f0-9]{48}"),
+    ("docker_token", "dckr_pat_ dckr_oat_", r"[\w-]{24,64}"),
+    ("circleci_token", "CCIPAT_", r"[A-Za-z0-9]{20,24}_[a-f0-9]{40}"),
+    ("sonar_token", "sqp_ squ_ sqa_", r"[a-f0-9]{40}"),
+    ("artifactory_key", "AKCp", r"[A-Za-z0-9]{60,80}"),
+    ("postman_key", "PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}"),
+    # Models
+    ("anthropic_key", "sk-ant-", r"[\w-]{20,200}"),
+    ("openrouter_key", "sk-or-", r"(?:v1-)?[a-f0-9]{40,64}"),
+    ("langfuse_key", "sk-lf-", r"[a-f0-9-]{36}"),
+    ("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-None-", r"[\w-]{20,250}"),
+    ("openai_key", "sk-", r"(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,64}(?![\w-])"),
+    ("groq_key", "gsk_", r"[A-Za-z0-9]{40,64}"),
+    ("xai_key", "xai-", r"[A-Za-z0-9]{60,100}"),
+    ("perplexity_key", "pplx-", r"[A-Za-z0-9]{40,64}"),
+    ("huggingface_token", "hf_ api_org_", r"[A-Za-z0-9]{30,40}" + _END),
+    ("replicate_token", "r8_", r"[A-Za-z0-9]{37,40}"),
+    ("nvidia_key", "nvapi-", r"[\w-]{50,80}"),
+    ("cerebras_key", "csk-", r"[a-z0-9]{40,64}"),
+    ("pinecone_key", "pcsk_", r"\w{40,90}"),
+    ("tavily_key", "tvly-", r"(?:dev-|prod-)?[A-Za-z0-9]{28,40}"),
+    ("langsmith_key", "lsv2_pt_ lsv2_sk_", r"[a-f0-9]{32}_[a-f0-9]{10}"),
+    # Messages and mail
+    ("slack_token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-", r"(?:xox[bp]-)?[A-Za-z0-9-]{20,250}"),
+    ("sendgrid_key", "SG.", r"[\w-]{17,32}\.[\w-]{32,64}"),
+    ("twilio_key", "SK", r"[a-f0-9]{32}" + _END),
+    ("mailgun_key", "key-", r"[a-f0-9]{32}" + _END),
+    # Money and shops
+    ("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_", r"[A-Za-z0-9]{16,250}"),
+    ("stripe_webhook_secret", "whsec_", r"[A-Za-z0-9+/]{24,64}"),
+    ("shopify_token", "shpat_ shpca_ shppa_ shpss_ shptka_", r"[a-fA-F0-9]{32}"),
+    ("square_token", "sq0atp- sq0csp- sq0idp-", r"[\w-]{22,43}"),
+    ("square_token", "EAAA", r"[\w-]{60}"),
+    ("razorpay_key", "rzp_live_ rzp_test_", r"[A-Za-z0-9]{14,24}"),
+    # Tools
+    ("grafana_token", "glsa_ glc_", r"[A-Za-z0-9+/=_]{32,300}"),
+    ("newrelic_key", "NRAK-", r"[A-Z0-9]{27}"),
+    ("sentry_token", "sntrys_ sntryu_", r"[\w=+/-]{40,300}"),
+    ("dynatrace_token", "dt0", r"[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    ("linear_key", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{40,64}"),
+    ("notion_token", "ntn_", r"[A-Za-z0-9]{40,50}"),
+    ("figma_token", "figd_ figu_ figr_", r"[\w-]{40,64}"),
+    ("airtable_token", "pat", r"[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    ("facebook_token", "EAA", r"[A-Za-z0-9]{90,300}"),
+    ("onepassword_token", "ops_eyJ", r"[\w=+/-]{100,2000}"),
+    ("age_secret_key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
+)
+# Tokens known by something inside them: kind, that, and how many characters at most come before it.
+_MARKED_TOKENS = (
+    ("azure_client_secret", "Q~", 4, re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
+    ("terraform_token", ".atlasv1.", 14, re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
+    ("telegram_token", ":AA", 10, re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII)),
+    ("mailchimp_key", "-us", 32, re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)", re.ASCII)),
+    ("discord_token", ".G", 28, re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,40}", re.ASCII)),
+)
+_HEAD = 2  # rules are chosen by this many first characters
+
+
+def _by_head() -> dict[str, tuple[tuple[str, re.Pattern[str]], ...]]:
+    rules: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {}
+    for kind, prefixes, rest in _TOKENS:
+        for prefix in prefixes.split():
+            pattern = re.compile(re.escape(prefix) + rest, re.ASCII)
+            rules[prefix[:_HEAD]] = (*rules.get(prefix[:_HEAD], ()), (kind, pattern))
+    return rules
+
+
+_RULES = _by_head()
+_WORD_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]", re.ASCII)
+_WORDISH = bytes(0x61 if chr(i).isascii() and (chr(i).isalnum() or chr(i) in "_-") else 0x20 for i in range(256))
+_LONG_RUN = re.compile(b"a" * _RUN + b"a*+")
+
+
+def find_tokens(text: str, raw: bytes) -> Iterator[Span]:
+    """Find tokens known by their prefix or mark. `raw` is the text with one ASCII byte a character."""
+    done = 0
+    for run in _LONG_RUN.finditer(raw.translate(_WORDISH)):
+        # Only a dot or slash can stand between a prefix and the run, as in "ya29." and "1//0".
+        before = _LOOK_BACK if text[max(0, run.start() - 1)] in "./" else 0
+        for word in _WORD_START.finditer(text, max(done, run.start() - before), run.end()):
+            start = word.start()
+            if start < done:
+                continue
+            for kind, pattern in _RULES.get(text[start : start + _HEAD], ()):
+                if match := pattern.match(text, start):
+                    yield Span(start, match.end(), kind)
+                    done = match.end()
+                    break
+        done = max(done, run.end())
+    for kind, mark, before, pattern in _MARKED_TOKENS:
+        for place in places(text, mark):
+            if match := pattern.search(text, max(0, place - before), place + 128):
+                yield Span(match.start(), match.end(), kind)
+
+
+def places(text: str, needle: str) -> Iterator[int]:
+    """Give every place where `needle` begins in `text`."""
+    place = text.find(needle)
+    while place >= 0:
+        yield place
+        place = text.find(needle, place + 1)
+
+
+_JWT = re.compile(r"eyJ[\w-]{8,8192}\.eyJ[\w-]{8,16384}(?:\.[\w-]{0,2048}){0,3}", re.ASCII)
+_PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_REST = re.compile(r"(?:[A-Za-z0-9+/= \t\r\n:,-]|\\[nr]){0,20000}")
+_PEM_MAX = 20_000
+_URL_PASSWORD = re.compile(r"://[^\s/:@?#\"'<>\\]{0,256}:([^\s/@\"'<>\\]{1,512})@")
+_WEBHOOK = re.compile(
+    r"https://(?:hooks\.slack\.com/(?:services|workflows|triggers)|(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks"
+    r"|[\w-]{1,64}\.webhook\.office\.com/webhookb2)/([\w/@.-]{20,400})"
+)
+
+
+def find_blocks(text: str) -> Iterator[Span]:
+    """Find PEM private keys, JSON web tokens, passwords in URLs and webhook addresses."""
+    done = 0
+    for place in places(text, "-----BEGIN "):
+        if place < done or not (head := _PEM.match(text, place)):
+            continue
+        limit = head.end() + _PEM_MAX
+        if (border := text.find(SEPARATOR, head.end(), limit)) >= 0:
+            limit = border
+        close = text.find("-----END", head.end(), limit)
+        if close >= 0:
+            tail = text.find("-----", close + 8, min(close + 80, limit))
+            done = tail + 5 if tail >= 0 else close + 8
+        else:  # cut off: what follows and looks like base64 is key all the same
+            rest = _PEM_REST.match(text, head.end())
+            done = rest.end() if rest else head.end()
+        yield Span(place, done, "private_key")
+    for place in places(text, "eyJ"):
+        before = text[place - 1 : place]
+        if not (before.isalnum() or before in {"_", "-"}) and (match := _JWT.match(text, place)):
+            yield Span(place, match.end(), "jwt")
+    for place in places(text, "://"):
+        if match := _URL_PASSWORD.match(text, place):
+            yield Span(match.start(1), match.end(1), "url_password")
+        elif text.startswith("https", max(0, place - 5)) and (match := _WEBHOOK.match(text, place - 5)):
+            yield Span(match.start(1), match.end(1), "webhook_url")
+
+
+# ── Assignments: password=…, "api_key": "…", Authorization: Bearer … ──────────────────────────────────────────────
+_STRONG = ("passw", "passphrase", "pwd")
+_WEAK = ("secret", "token", "credential", "key")
+# "key" alone says nothing: "keyboard", "primary key"
+_KEYS = ("api", "access", "private", "secret", "auth", "account", "encryption", "signing", "shared", "master")
+_ASSIGNED = re.compile(
+    r"[\w-]{0,24}"  # the rest of the name
+    r"(?:\\?[\"'`])?[ \t]{0,3}(?P<separator>:=|=>|==|=|:|[ \t](?:is|was)[ \t](?=\S))[ \t]{0,3}"
+    r"(?:(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n\x1e]){1,512})(?P=quote)"
+    r"|(?P<open>\\?[\"'`])?(?P<bare>[^\s\"'`\\,;&<>(){}\[\]|\x1e]{4,1024}))"
+)
+_SIGNATURE = re.compile(r"[?&;]sig=([A-Za-z0-9%+/=_-]{24,200})")
+_HEADER = re.compile(
+    r"authorization(?:\\?[\"'])?[ \t]{0,3}[:=,][ \t]{0,3}(?:\\?[\"'])?"
+    r"(?:(?:basic|bearer|digest|token|apikey|api-key|negotiate|bot|aws4-hmac-sha256)[ \t]{1,3})?"
+    r"([^\s\"'\\<>{}\[\]$][^\s\"'\\<>{}\[\]]{7,8192})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,8192}={0,2})", re.IGNORECASE)
+_COOKIE = re.compile(
+    r"cookie(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?"
+    r"(\w[\w.-]{0,64}=[^\s;\"'\\]{8,4096}(?:; ?[\w.-]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,64})",
+    re.IGNORECASE,
+)
+_CREDENTIAL_HEADERS = (
+    ("authorization", _HEADER, "authorization"),
+    ("bearer", _BEARER, "authorization"),
+    ("basic", _BEARER, "authorization"),
+    ("cookie", _COOKIE, "cookie"),
+)
+_NOT_A_SECRET = frozenset(
+    """none null true false undefined string text required optional missing incorrect invalid wrong empty hidden
+    redacted removed password passwd secret token apikey api_key your_password your_api_key your_token yourpassword
+    changed unchanged expired unknown default example placeholder""".split()  # noqa: SIM905
+)
+_CODE = re.compile(
+    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|xxx|\.\.\.", re.IGNORECASE
+)
+
+
+def is_entropic(value: str) -> bool:
+    """Say whether `value` looks drawn at random: at least 8 characters, letters and digits mixed, few repetitions."""
+    if len(value) < 8 or any(c.isspace() for c in value):
+        return False
+    digits = sum(c.isdigit() for c in value)
+    if not digits or digits == len(value):
+        return len(value) >= 24 and _bits(value) >= 3.5 and not digits and not value.islower()
+    return _bits(value) >= (2.5 if len(value) < 16 else 3.0)
+
+
+def _bits(value: str) -> float:
+    sample = value[:256]
+    return -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+
+
+def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
+    """Say whether what is assigned to a name is a secret.
+
+    `strong`: the name is a password's, which need not look random. `stated`: it is quoted or behind an equals sign,
+    so that it is a value and not the next word of a sentence.
+    """
+    bare = value.strip().rstrip(".,!?")
+    if len(bare) < 4 or bare.lower() in _NOT_A_SECRET or _CODE.match(bare) or len(set(bare)) == 1:
+        return False
+    if not strong:
+        return is_entropic(bare)
+    if stated:
+        return True
+    return (any(not c.isalpha() for c in bare.strip("-_.:")) and len(bare) >= 6) or bare.isdigit()
+
+
+def find_assignments(text: str, lower: str) -> Iterator[Span]:
+    """Find what is assigned to names like password or api_key, and credentials in headers.
+
+    `lower` is the text in lower case, character by character.
+    """
+    for needle in (*_STRONG, *_WEAK):
+        strong = needle in _STRONG
+        for place in places(lower, needle):
+            if needle == "key" and not lower[max(0, place - 12) : place].rstrip("-_ ").endswith(_KEYS):
+                continue
+            if not (match := _ASSIGNED.match(text, place + len(needle))):
+                continue
+            group = "quoted" if match["quoted"] is not None else "bare"
+            stated = bool(match["quote"] or match["open"]) or "=" in match["separator"]
+            if is_assigned_secret(match[group], strong=strong, stated=stated):
+                yield Span(match.start(group), match.end(group), "password" if strong else "secret")
+    for needle, pattern, kind in _CREDENTIAL_HEADERS:
+        for place in places(lower, needle):
+            if (match := pattern.match(text, place)) and (kind == "cookie" or is_entropic(match[1])):
+                yield Span(match.start(1), match.end(1), kind)
+    for place in places(text, "sig="):
+        if place and (match := _SIGNATURE.match(text, place - 1)):
+            yield Span(match.start(1), match.end(1), "signature")
