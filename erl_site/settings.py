@@ -14,7 +14,7 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
-env.read_env(BASE_DIR / ".env")
+env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # the tests read none
 
 # Where the embedded servers keep their data. Two checkouts have two homes.
 ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
@@ -26,6 +26,7 @@ SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
 ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
+CSRF_FAILURE_VIEW = "erl_site.views.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
@@ -108,9 +109,8 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
-WHITENOISE_USE_FINDERS = True  # the embedded stack needs no collectstatic
+WHITENOISE_USE_FINDERS = True  # served from where they lie: no collectstatic anywhere
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
 
@@ -126,7 +126,7 @@ DATABASES["default"] |= {
     "CONN_MAX_AGE": env.int("ERL_DATABASE_CONN_MAX_AGE", 600),
     "CONN_HEALTH_CHECKS": True,
 }
-DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
+DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
 # The broker is a doorbell: rows in PostgreSQL are the work, so a message may be lost, late or delivered twice.
@@ -170,6 +170,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
 ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409)
+ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES = env.int("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 1024 * 1024)
+ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
@@ -204,6 +206,8 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
+    "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",

@@ -1,20 +1,48 @@
 """Throw-away servers for the tests, named before Django reads its settings (loaded with `-p tests.servers`)."""
 
+import fcntl
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-HOME = Path(tempfile.mkdtemp(prefix=f"erl-tests-{os.getpid()}-"))
-os.environ.pop("CELERY_BROKER_URL", None)
+PREFIX = "erl-tests-"
+HOME = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
+# Held as long as this run lives, however it ends: a home whose lock is free belongs to a dead run.
+_ALIVE = (HOME / "alive.lock").open("w")
+fcntl.flock(_ALIVE, fcntl.LOCK_EX)
+
+for name in [*os.environ]:
+    if name.startswith(("ERL_", "CELERY_")):
+        del os.environ[name]
+os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
 os.environ["ERL_EMBEDDED_DURABLE"] = "0"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    from erl_site.embedded import postgres
+def discard_home(home: Path) -> None:
+    """Stop the servers of a test home and remove it."""
+    from erl_site.embedded import postgres, valkey
 
-    postgres.stop(HOME / "postgres", mode="immediate")
-    shutil.rmtree(HOME, ignore_errors=True)
+    postgres.stop(home / "postgres", mode="immediate")
+    valkey.stop(home / "valkey")
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def discard_dead_homes() -> None:
+    """Clean up after runs that were killed."""
+    for home in HOME.parent.glob(f"{PREFIX}*"):
+        with suppress(OSError), (home / "alive.lock").open("r+") as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            discard_home(home.resolve())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    discard_dead_homes()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    discard_home(HOME)

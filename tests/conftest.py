@@ -1,0 +1,46 @@
+"""Fixtures for all tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from pytest_django.plugin import DjangoDbBlocker
+
+from erl_site.embedded import valkey
+from tests.servers import HOME
+from tests.stack import Stack, database_url
+
+
+@pytest.fixture(scope="session")
+def broker() -> str:
+    """URL of the throw-away Valkey, running."""
+    return valkey.ensure(HOME / "valkey", durable=False)
+
+
+@pytest.fixture(scope="session")
+def stack_processes(broker: str, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Stack]:
+    """Web server and worker on the tests' database, started once. Tests take `stack`."""
+    with django_db_blocker.unblock():
+        connection.ensure_connection()
+        url = database_url(connection.settings_dict)
+    stack = Stack(home=HOME, environment={"DATABASE_URL": url, "CELERY_BROKER_URL": settings.CELERY_BROKER_URL})
+    try:
+        stack.start_web()
+        stack.start_worker()
+        yield stack
+    finally:
+        stack.kill_all()
+
+
+@pytest.fixture
+def stack(stack_processes: Stack, transactional_db: None) -> Stack:
+    """Gunicorn and a Celery worker as processes of their own, on the tests' database.
+
+    A test that stopped or killed one of them needs no clean-up: what is missing is started again for the next.
+    """
+    if "web" not in stack_processes.processes:
+        stack_processes.start_web()
+    if "worker" not in stack_processes.processes:
+        stack_processes.start_worker()
+    return stack_processes

@@ -1,0 +1,123 @@
+"""The product as processes: gunicorn and a Celery worker on the tests' database and broker."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def database_url(settings: dict[str, Any]) -> str:
+    """Return the URL of a database from Django's settings of a connection."""
+    user, password = quote(settings["USER"]), quote(settings["PASSWORD"] or "")
+    host, port = settings["HOST"] or "localhost", str(settings["PORT"] or 5432)
+    credentials = f"{user}:{password}" if password else user
+    if host.startswith("/"):
+        return f"postgresql://{credentials}@/{settings['NAME']}?{urlencode({'host': host, 'port': port})}"
+    return f"postgresql://{credentials}@{host}:{port}/{settings['NAME']}"
+
+
+def free_port() -> int:
+    """Return a port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(kw_only=True)
+class Stack:
+    """Web server and worker, started and stopped one by one. `environment` is what both of them see."""
+
+    home: Path
+    environment: dict[str, str]
+    port: int = field(default_factory=free_port)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def base_url(self) -> str:
+        """Root of the web server; the API is under /api/v1."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start_web(self) -> None:
+        """Start gunicorn and wait until it answers."""
+        place = ["--bind", f"127.0.0.1:{self.port}", "--worker-class", "gthread", "--workers", "1", "--threads", "4"]
+        self._start("web", "gunicorn", "erl_site.wsgi", *place, "--no-control-socket")
+        self._wait("web", self._web_answers)
+
+    def start_worker(self, name: str = "worker", *, concurrency: int = 2) -> None:
+        """Start a Celery worker and wait until it answers."""
+        options = ["-P", "prefork", "-c", str(concurrency), "--without-mingle", "--without-gossip"]
+        self._start(name, "celery", "-A", "erl_site", "worker", *options, "-n", f"{name}@{self.port}")
+        self._wait(name, lambda: self._worker_answers(name))
+
+    def kill(self, name: str) -> None:
+        """Kill a process and its children with -9."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self, name: str, *, seconds: float = 15.0) -> None:
+        """Ask a process to end; kill it where it does not in time."""
+        self.processes[name].terminate()
+        try:
+            self.processes[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+        else:
+            del self.processes[name]
+
+    def kill_all(self) -> None:
+        """Leave no process behind."""
+        for name in [*self.processes]:
+            self.kill(name)
+
+    def log(self, name: str) -> str:
+        """Return what a process wrote."""
+        return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
+
+    def _start(self, name: str, module: str, *arguments: str) -> None:
+        log = self.home / "logs" / f"{name}.log"
+        log.parent.mkdir(exist_ok=True)
+        with log.open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                env=os.environ | self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def _wait(self, name: str, answers: Any, *, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not answers():
+            if self.processes[name].poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{name} does not answer:\n{self.log(name)[-4000:]}")
+            time.sleep(0.1)
+
+    def _web_answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.base_url}/health", timeout=5).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        except OSError:
+            return False
+        return True
+
+    def _worker_answers(self, name: str) -> bool:
+        from erl_site.celery import app
+
+        try:
+            return bool(app.control.ping(destination=[f"{name}@{self.port}"], timeout=0.5))
+        except OSError:
+            return False
