@@ -1,6 +1,8 @@
-"""Request correlation (reliability A12)."""
+"""Request correlation: one id and one trace through logs, answers and jobs (reliability A12)."""
 
 import re
+import secrets
+import time
 from collections.abc import Callable
 
 import structlog
@@ -8,24 +10,57 @@ from django.http import HttpRequest, HttpResponse
 
 from memory.ids import uuid7
 
+log = structlog.get_logger(__name__)
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_QUIET_PATHS = frozenset({"/health", "/ready"})  # asked every few seconds by whoever watches
 
 
 class RequestIdMiddleware:
-    """Give every request an id, take the caller's where it is well-formed, and answer with it."""
+    """Give every request an id, take the caller's where it is well-formed, and answer with it.
+
+    The id is bound to every log line of the request (structlog's context variables `request_id` and `traceparent`);
+    whoever queues work copies both onto the job. Logs one `request_finished` for each request, without its query.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        started = time.perf_counter()
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
-        trace = request.headers.get("traceparent", "")
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        if _TRACEPARENT.fullmatch(trace):
+        if trace := child_trace(request.headers.get("traceparent", "")):
             structlog.contextvars.bind_contextvars(traceparent=trace)
         response = self.get_response(request)
         response["X-Request-ID"] = request_id
-        return response
+        _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
+        return response  # the variables stay bound: Django still logs what it answered
+
+
+def child_trace(traceparent: str) -> str:
+    """Return the trace context of our part of the caller's trace (W3C Trace Context §3), or "" where there is none.
+
+    Later versions may append fields, which are not ours to pass on; version 00 may not.
+    """
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or (match[1] == "00" and match[5]):
+        return ""
+    span = secrets.token_hex(8)
+    sampled = int(match[4], 16) & 1
+    return f"00-{match[2]}-{span}-{sampled:02x}"
+
+
+def _log_finished(request: HttpRequest, response: HttpResponse, *, milliseconds: float) -> None:
+    route = request.resolver_match.route if request.resolver_match else ""
+    write = log.debug if request.path in _QUIET_PATHS else log.info
+    write(
+        "request_finished",
+        method=request.method,
+        route=route,
+        status=response.status_code,
+        duration_ms=round(milliseconds, 1),
+    )

@@ -1,8 +1,18 @@
 """Where each path leads."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
+
+from erl_site import views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("health", views.health, name="health"),
+    path("ready", views.ready, name="ready"),
+    path("api/v1/", include("memory.api.urls")),
 ]
+
+handler400 = views.bad_request
+handler403 = views.permission_denied
+handler404 = views.page_not_found
+handler500 = views.server_error

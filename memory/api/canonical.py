@@ -1,0 +1,89 @@
+"""One spelling for equal requests: the JSON Canonicalization Scheme (RFC 8785), and a keyed hash of it (A5)."""
+
+import hashlib
+import hmac
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from json.encoder import encode_basestring
+from typing import Any
+
+from django.conf import settings
+
+
+def canonical_json(value: Any) -> bytes:
+    """Write a JSON value in its one canonical form.
+
+    Equal values give equal bytes: member names are sorted by UTF-16 code units, escapes are minimal, 1.0 is 1 and 1e2
+    is 100. Where RFC 8785 gives up, integers beyond 2^53, all digits are kept: agents send 64-bit ids, and two ids that
+    differ in the last digit are two ids.
+
+    Raises ValueError for what is not JSON: NaN, infinities, lone surrogates, other types.
+    """
+    return _text(value).encode("utf-8")
+
+
+def fingerprint(
+    *,
+    method: str,
+    route: str,
+    arguments: Iterable[tuple[str, str]] = (),
+    query: Iterable[tuple[str, str]] = (),
+    body: Any = None,
+    secret: str | None = None,
+) -> bytes:
+    """Hash a request with a key of ours, so that a stored digest says nothing about a guessable body.
+
+    `route` is the pattern, `arguments` what the path filled into it. `secret` is the settings' SECRET_KEY by default.
+    """
+    key = hmac.digest((secret or settings.SECRET_KEY).encode(), b"erl idempotency fingerprint 1", hashlib.sha256)
+    parts = [method, route, sorted(map(list, arguments)), sorted(map(list, query)), body]
+    return hmac.digest(key, canonical_json(parts), hashlib.sha256)
+
+
+def is_same_fingerprint(stored: bytes, **request: Any) -> bool:
+    """Tell whether a stored fingerprint is of this request, under the present or an earlier SECRET_KEY."""
+    secrets: Sequence[str] = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return any(hmac.compare_digest(stored, fingerprint(**request, secret=secret)) for secret in secrets)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case True:
+            return "true"
+        case False:
+            return "false"
+        case str():
+            return encode_basestring(value)
+        case int():
+            return str(int(value))
+        case float():
+            return _number(value)
+        case dict():
+            names = sorted(value, key=lambda name: name.encode("utf-16-be"))
+            return "{" + ",".join([f"{encode_basestring(name)}:{_text(value[name])}" for name in names]) + "}"
+        case list() | tuple():
+            return "[" + ",".join([_text(item) for item in value]) + "]"
+        case _:
+            raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+def _number(value: float) -> str:
+    """Write a double as ECMAScript does (Number::toString, which RFC 8785 §3.2.2.3 prescribes)."""
+    if not math.isfinite(value):
+        raise ValueError("JSON has no infinities and no NaN")
+    if value == 0:
+        return "0"
+    sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, digit_tuple))
+    point = len(digits) + int(exponent)  # where the decimal point stands, counted from the first digit
+    if 0 < point <= 21:
+        text = digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        text = f"0.{'0' * -point}{digits}"
+    else:
+        mantissa = digits if len(digits) == 1 else f"{digits[0]}.{digits[1:]}"
+        text = f"{mantissa}e{point - 1:+d}"
+    return f"-{text}" if sign else text

@@ -1,0 +1,285 @@
+"""One shape for everything that is not a success: problem details (RFC 9457) with the member `error` (A11)."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db.models import TextChoices
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.utils.encoding import iri_to_uri
+from rest_framework import exceptions
+from rest_framework.request import Request
+
+from memory.errors import LessonMemoryError
+
+log = structlog.get_logger(__name__)
+
+PROBLEM_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5  # what a client should wait for the database
+
+type_of = "urn:erl:problem:{}".format
+
+
+class ErrorCode(TextChoices):
+    """Every value `error.code` can have, with its title. Clients may switch on it; it is part of the schema."""
+
+    INVALID_REQUEST = "invalid_request", "The request is not valid"
+    INVALID_JSON = "invalid_json", "The body is not acceptable JSON"
+    INVALID_STEPS = "invalid_steps", "The steps cannot be read"
+    INVALID_QUERY = "invalid_query", "A query parameter is not valid"
+    BODY_REQUIRED = "body_required", "The request needs a body"
+    IDEMPOTENCY_KEY_INVALID = "idempotency_key_invalid", "The idempotency key is malformed"
+    IDEMPOTENCY_KEY_REQUIRED = "idempotency_key_required", "The request needs an idempotency key"
+    NOT_AUTHENTICATED = "not_authenticated", "The request carries no API key"
+    INVALID_API_KEY = "invalid_api_key", "The API key is not accepted"
+    PERMISSION_DENIED = "permission_denied", "This is not allowed"
+    MISSING_SCOPE = "missing_scope", "The API key lacks a scope"
+    NOT_FOUND = "not_found", "There is nothing here"
+    METHOD_NOT_ALLOWED = "method_not_allowed", "The method is not available here"
+    NOT_ACCEPTABLE = "not_acceptable", "No such representation"
+    CONFLICT = "conflict", "The request collided with another one"
+    EXTERNAL_ID_TAKEN = "external_id_taken", "The external id is taken"
+    CHANGED_MEANWHILE = "changed_meanwhile", "The text changed meanwhile"
+    ALREADY_DECIDED = "already_decided", "The decision was already taken"
+    NOT_SERVABLE = "not_servable", "The heuristic is not served"
+    NOTHING_CHANGED = "nothing_changed", "Nothing would change"
+    UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is not known"
+    FEEDBACK_WITHOUT_RUN = "feedback_without_run", "The feedback names no run"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", "The idempotency key was used for another request"
+    IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is being answered"
+    ERASED = "erased", "What this request made was erased"
+    REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in a format that is not read here"
+    RATE_LIMITED = "rate_limited", "Too many requests"
+    INTERNAL_ERROR = "internal_error", "Something failed on the server"
+    DATABASE_UNAVAILABLE = "database_unavailable", "The database does not answer"
+    EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder does not answer"
+
+
+# The one table from what went wrong to the status that says so. A code that is missing here is a 400.
+STATUS: dict[str, int] = {
+    ErrorCode.NOT_AUTHENTICATED: 401,
+    ErrorCode.INVALID_API_KEY: 401,
+    ErrorCode.PERMISSION_DENIED: 403,
+    ErrorCode.MISSING_SCOPE: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.UNKNOWN_RETRIEVAL: 404,  # as everything of another project
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.NOT_ACCEPTABLE: 406,
+    ErrorCode.CONFLICT: 409,
+    ErrorCode.EXTERNAL_ID_TAKEN: 409,
+    ErrorCode.CHANGED_MEANWHILE: 409,
+    ErrorCode.ALREADY_DECIDED: 409,
+    ErrorCode.NOT_SERVABLE: 409,
+    ErrorCode.NOTHING_CHANGED: 409,
+    ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
+    ErrorCode.IDEMPOTENCY_IN_PROGRESS: 409,
+    ErrorCode.ERASED: 410,
+    ErrorCode.REQUEST_TOO_LARGE: 413,
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
+    ErrorCode.RATE_LIMITED: 429,
+    ErrorCode.INTERNAL_ERROR: 500,
+    ErrorCode.DATABASE_UNAVAILABLE: 503,
+    ErrorCode.EMBEDDER_UNAVAILABLE: 503,
+}
+# The same request may succeed if it is sent again, unchanged and with the same idempotency key.
+RETRYABLE = frozenset(
+    {
+        ErrorCode.CONFLICT,
+        ErrorCode.IDEMPOTENCY_IN_PROGRESS,
+        ErrorCode.RATE_LIMITED,
+        ErrorCode.DATABASE_UNAVAILABLE,
+        ErrorCode.EMBEDDER_UNAVAILABLE,
+    }
+)
+_DRF_CODES: dict[type[exceptions.APIException], ErrorCode] = {
+    exceptions.NotAuthenticated: ErrorCode.NOT_AUTHENTICATED,
+    exceptions.AuthenticationFailed: ErrorCode.INVALID_API_KEY,
+    exceptions.PermissionDenied: ErrorCode.PERMISSION_DENIED,
+    exceptions.NotFound: ErrorCode.NOT_FOUND,
+    exceptions.MethodNotAllowed: ErrorCode.METHOD_NOT_ALLOWED,
+    exceptions.NotAcceptable: ErrorCode.NOT_ACCEPTABLE,
+    exceptions.UnsupportedMediaType: ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+    exceptions.Throttled: ErrorCode.RATE_LIMITED,
+    exceptions.ParseError: ErrorCode.INVALID_REQUEST,
+}
+_DETAILS = {
+    ErrorCode.NOT_FOUND: "Nothing exists at this address, or it belongs to another project. Check the path and the id.",
+    ErrorCode.NOT_AUTHENTICATED: "Send your API key as `Authorization: Bearer <key>`.",
+    ErrorCode.METHOD_NOT_ALLOWED: "Use one of the methods that the Allow header names.",
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE: "Send the body as application/json in UTF-8.",
+    ErrorCode.NOT_ACCEPTABLE: "Ask for application/json in the Accept header, or leave the header out.",
+    ErrorCode.DATABASE_UNAVAILABLE: "The database does not answer. Nothing was changed; send the request again later.",
+    ErrorCode.CONFLICT: "Another request changed the same thing at the same time. Send the request again.",
+    ErrorCode.INTERNAL_ERROR: "The request failed on our side and changed nothing. Report its id if that persists.",
+}
+_MAX_DETAIL, _MAX_FIELDS, _MAX_MESSAGE = 1000, 50, 300
+
+
+class Refusal(exceptions.APIException):
+    """An answer other than success, by its code: `raise Refusal(ErrorCode.NOT_FOUND, "What to do next.")`.
+
+    `fields` maps places to messages: a JSON pointer for a place in the body ("/steps/0/action"), a bare name for a
+    query parameter ("limit").
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        detail: str,
+        *,
+        status: int | None = None,
+        fields: Mapping[str, Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail, code)
+        self.error_code = code
+        self.message = detail
+        self.status_code = status or STATUS.get(code, 400)
+        self.fields = fields or {}
+        self.headers = headers or {}
+
+
+def problem(
+    code: ErrorCode,
+    detail: str = "",
+    *,
+    request: HttpRequest | Request | None = None,
+    status: int | None = None,
+    fields: Mapping[str, Sequence[str]] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> HttpResponse:
+    """Build the error response. It needs no renderer, so it also serves where no view was reached."""
+    status = status or STATUS.get(code, 400)
+    message = _clip(detail or _DETAILS.get(code) or f"{code.label}.", _MAX_DETAIL)
+    request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+    body = {
+        "type": type_of(code.value),
+        "title": str(code.label),
+        "status": status,
+        "detail": message,
+        "instance": iri_to_uri(request.path) if request is not None else "",
+        "error": {
+            "code": code.value,
+            "message": message,
+            "request_id": request_id,
+            "retryable": code in RETRYABLE,
+            "fields": {
+                _clip(place, _MAX_MESSAGE): [_clip(text, _MAX_MESSAGE) for text in texts][:_MAX_FIELDS]
+                for place, texts in list((fields or {}).items())[:_MAX_FIELDS]
+            },
+        },
+    }
+    return HttpResponse(json.dumps(body), status=status, content_type=PROBLEM_TYPE, headers=dict(headers or {}))
+
+
+def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
+    """Answer an exception of a view; None means it is a bug of ours, which Django logs and answers with 500."""
+    request: Request | None = context.get("request")
+    refusal = find_refusal(exc, has_body=request is not None and request.method not in ("GET", "HEAD"))
+    if refusal is None:
+        return None
+    return problem(
+        refusal.error_code,
+        refusal.message,
+        request=request,
+        status=refusal.status_code,
+        fields=refusal.fields,
+        headers=refusal.headers,
+    )
+
+
+def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None:
+    """Translate what a view, a service or the database raised, or return None for what nobody foresaw."""
+    match exc:
+        case Refusal():
+            return exc
+        case LessonMemoryError():
+            code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
+            pointer = getattr(exc, "pointer", "")
+            return Refusal(code, str(exc), fields={pointer: [getattr(exc, "reason", str(exc))]} if pointer else None)
+        case exceptions.ValidationError():
+            return _invalid(_flatten(exc.detail, "/" if has_body else ""), has_body=has_body)
+        case ModelValidationError():
+            return _invalid({"": list(exc.messages)}, has_body=has_body)
+        case exceptions.APIException():
+            return _from_drf(exc)
+        case Http404():
+            return Refusal(ErrorCode.NOT_FOUND, "")
+        case PermissionDenied():
+            return Refusal(ErrorCode.PERMISSION_DENIED, "")
+        case RequestDataTooBig():
+            return Refusal(ErrorCode.REQUEST_TOO_LARGE, "Send a smaller body.")
+        case SuspiciousOperation() | BadRequest():
+            return Refusal(ErrorCode.INVALID_REQUEST, "The request is malformed.")
+        case UnreadablePostError():
+            return Refusal(ErrorCode.INVALID_REQUEST, "The body ended early.")
+        case _:
+            return _from_database(exc)
+
+
+def _from_drf(exc: exceptions.APIException) -> Refusal | None:
+    code = next((code for kind, code in _DRF_CODES.items() if isinstance(exc, kind)), None)
+    if code is None:
+        return None
+    headers = {}
+    if challenge := getattr(exc, "auth_header", None):
+        headers["WWW-Authenticate"] = challenge
+    if (wait := getattr(exc, "wait", None)) is not None:  # of Throttled
+        headers["Retry-After"] = str(math.ceil(wait))
+    detail = _DETAILS.get(code) or (str(exc.detail) if isinstance(exc.detail, str) else "")
+    return Refusal(code, detail, headers=headers)
+
+
+def _from_database(exc: BaseException) -> Refusal | None:
+    cause = getattr(exc.__cause__, "sqlstate", None)
+    match exc:
+        case OperationalError() | InterfaceError():
+            log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
+            return Refusal(
+                ErrorCode.DATABASE_UNAVAILABLE,
+                _DETAILS[ErrorCode.DATABASE_UNAVAILABLE],
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
+        case IntegrityError() if cause == "23505":  # unique_violation: somebody else was first
+            log.warning("unique_violation_unhandled")
+            return Refusal(ErrorCode.CONFLICT, _DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})
+        case DataError():
+            log.error("data_error_unhandled", sqlstate=cause)
+            return Refusal(ErrorCode.INVALID_REQUEST, "A value is outside what can be stored.")
+        case _:
+            return None
+
+
+def _invalid(fields: dict[str, list[str]], *, has_body: bool) -> Refusal:
+    place, texts = next(iter(fields.items()), ("", ["The request is not valid."]))
+    detail = f"{place}: {texts[0]}" if place else texts[0]
+    return Refusal(ErrorCode.INVALID_REQUEST if has_body else ErrorCode.INVALID_QUERY, detail, fields=fields)
+
+
+def _flatten(detail: Any, place: str) -> dict[str, list[str]]:
+    """Spread DRF's nested messages out: {"steps": {0: {"action": ["…"]}}} becomes {"/steps/0/action": ["…"]}."""
+    found: dict[str, list[str]] = {}
+    pending: list[tuple[Any, str]] = [(detail, place)]
+    while pending:
+        node, at = pending.pop(0)
+        if isinstance(node, Mapping):
+            for name, inner in node.items():
+                here = at if name == "non_field_errors" else f"{at.rstrip('/')}/{name}" if at else str(name)
+                pending.append((inner, here))
+        elif isinstance(node, list) and any(isinstance(item, Mapping | list) for item in node):
+            pending.extend((item, f"{at.rstrip('/')}/{i}") for i, item in enumerate(node) if item)
+        else:
+            texts = [str(text) for text in node] if isinstance(node, list) else [str(node)]
+            found.setdefault("" if at == "/" else at, []).extend(texts)
+    return found
+
+
+def _clip(text: str, limit: int) -> str:
+    clean = str(text).encode("utf-8", "replace").decode()
+    return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"

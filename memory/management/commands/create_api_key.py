@@ -1,0 +1,95 @@
+"""Hand out an API key."""
+
+import json
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.core.validators import validate_slug
+from django.db import transaction
+from django.utils import timezone
+
+from memory.models import ApiKey, Project
+from memory.services.create_api_key import AGENT_SCOPES, create_api_key
+from memory.values import Actor
+
+
+class Command(BaseCommand):
+    help = (
+        "Make an API key for an agent or tool and print it. It is shown once: only a hash of it is kept. "
+        "Without --scope the key can do what an agent needs, which is everything except approving lessons "
+        "(review) and starting evaluations (evaluate)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--project", required=True, metavar="SLUG", help="the project the key belongs to")
+        parser.add_argument(
+            "--client",
+            required=True,
+            metavar="NAME",
+            help="who will use it, for example airline-agent; keys of one client share their idempotency keys",
+        )
+        parser.add_argument(
+            "--scope",
+            action="append",
+            dest="scopes",
+            choices=[*ApiKey.Scope.values, "all"],
+            help="what the key may do; repeat it for several scopes, or say all (default: what an agent needs)",
+        )
+        parser.add_argument("--expires-days", type=int, metavar="N", help="let the key end after N days")
+        parser.add_argument("--create-project", action="store_true", help="make the project if there is none")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        expires_days: int | None = options["expires_days"]
+        if expires_days is not None and not 0 < expires_days <= 36_500:
+            raise CommandError("Give --expires-days a whole number of days, 1 or more.")
+        if not options["client"].strip():
+            raise CommandError("Give --client the name of the agent or tool, for example airline-agent.")
+        asked = options["scopes"] or list(AGENT_SCOPES)
+        with transaction.atomic():
+            project = _find_project(options["project"], create=options["create_project"])
+            new = create_api_key(
+                project,
+                client=options["client"].strip(),
+                scopes=ApiKey.Scope.values if "all" in asked else asked,
+                expires_at=timezone.now() + timedelta(days=expires_days) if expires_days else None,
+                by=Actor(label="command:create_api_key"),
+            )
+        key = new.api_key
+        if options["json"]:
+            self.stdout.write(
+                json.dumps(
+                    {
+                        "api_key": new.token,
+                        "id": str(key.pk),
+                        "prefix": key.prefix,
+                        "project": project.slug,
+                        "client": key.client,
+                        "scopes": key.scopes,
+                        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+                    }
+                )
+            )
+            return
+        until = f"until {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "until it is revoked"
+        self.stdout.write(
+            f"{new.token}\n\nKeep it now, it is not shown again. {key.client} may use it in {project.slug} {until}, "
+            f"for: {', '.join(key.scopes)}.\nSend it as  Authorization: Bearer {new.token[:18]}…"
+        )
+
+
+def _find_project(slug: str, *, create: bool) -> Project:
+    project = Project.objects.filter(slug=slug).first()
+    if project is not None:
+        return project
+    if not create:
+        known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"There is no project {slug!r} (known: {known}). Add --create-project to make it.")
+    try:
+        validate_slug(slug)
+    except ValidationError as error:
+        raise CommandError("A project's name may have letters, digits, hyphens and underscores only.") from error
+    return Project.objects.create(slug=slug, name=slug)

@@ -1,0 +1,146 @@
+"""Rows for tests: `make_<model>(**overrides)`, straight into the database, valid unless told otherwise."""
+
+import hashlib
+import itertools
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from memory.models import (
+    ApiKey,
+    Evidence,
+    Heuristic,
+    HeuristicRevision,
+    IdempotencyRecord,
+    Project,
+    Retrieval,
+    Trajectory,
+)
+from memory.services.create_api_key import NewApiKey, create_api_key
+from reflection.models import Reflection
+
+_numbers = itertools.count(1)
+
+STEPS: list[dict[str, Any]] = [
+    {
+        "index": 1,
+        "thought": "I need the reservation first.",
+        "action": {"name": "get_reservation_details", "arguments": {"reservation_id": "EHGLP3"}},
+        "observation": "basic_economy, booked two days ago",
+        "error": "",
+    },
+    {
+        "index": 2,
+        "thought": "",
+        "action": {"name": "cancel_reservation", "arguments": {"reservation_id": "EHGLP3"}},
+        "observation": "",
+        "error": "Error: policy refuses to cancel basic economy after 24 hours",
+    },
+]
+
+
+def make_project(**overrides: Any) -> Project:
+    number = next(_numbers)
+    return Project.objects.create(**{"slug": f"project-{number}", "name": f"Project {number}"} | overrides)
+
+
+def make_api_key(
+    *, project: Project | None = None, scopes: list[str] | None = None, client: str = "agent", **overrides: Any
+) -> NewApiKey:
+    """Return `.api_key` (the row) and `.token` (what goes into the header). Every scope unless told otherwise."""
+    return create_api_key(
+        project or make_project(),
+        client=client,
+        scopes=ApiKey.Scope.values if scopes is None else scopes,
+        **overrides,
+    )
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that authenticates, for `client.get(…, headers=bearer(token))`."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def make_trajectory(*, project: Project | None = None, **overrides: Any) -> Trajectory:
+    number = next(_numbers)
+    fields = {
+        "task": f"Cancel reservation {number}",
+        "task_id": "airline.cancel",
+        "steps": STEPS,
+        "outcome": Trajectory.Outcome.FAILURE,
+        "score": 0.0,
+        "outcome_source": Trajectory.OutcomeSource.ENVIRONMENT,
+        "agent": "agent",
+    }
+    return Trajectory.objects.create(project=project or make_project(), **fields | overrides)
+
+
+def make_heuristic(
+    *,
+    project: Project | None = None,
+    status: str = Heuristic.Status.PROPOSED,
+    served: bool | None = None,
+    trajectory: Trajectory | None = None,
+    reflector: str = "rules",
+    client: str = "",
+    created_by: str = "test",
+    **text: Any,
+) -> Heuristic:
+    """Make a heuristic with one revision; `text` goes to the revision (trigger, guideline, task_id, …).
+
+    It is served if it is approved, unless `served` says otherwise. `trajectory` becomes its evidence.
+    """
+    number = next(_numbers)
+    project = project or (trajectory.project if trajectory else make_project())
+    heuristic = Heuristic.objects.create(project=project, status=status, reflector=reflector, client=client)
+    words = {"trigger": f"A cancellation is asked for ({number})", "guideline": "Check the fare class first."}
+    revision = HeuristicRevision.objects.create(
+        project=project, heuristic=heuristic, number=1, created_by=created_by, **words | text
+    )
+    Heuristic.objects.filter(pk=heuristic.pk).update(current_revision=revision)
+    if status == Heuristic.Status.APPROVED if served is None else served:
+        revision.refresh_from_db(fields=["content_sha256"])
+        HeuristicRevision.objects.filter(pk=revision.pk).update(
+            approved_sha256=revision.content_sha256,
+            approved_by="user:reviewer",
+            approved_at=timezone.now(),
+            served=True,
+        )
+    if trajectory:
+        make_evidence(heuristic=heuristic, trajectory=trajectory)
+        Heuristic.objects.filter(pk=heuristic.pk).update(support=1)
+    return Heuristic.objects.select_related("current_revision", "project").get(pk=heuristic.pk)
+
+
+def make_evidence(*, heuristic: Heuristic, trajectory: Trajectory, **overrides: Any) -> Evidence:
+    fields = {"first_step": 1, "last_step": 2, "quote": "policy refuses"}
+    return Evidence.objects.create(
+        project=heuristic.project, heuristic=heuristic, trajectory=trajectory, **fields | overrides
+    )
+
+
+def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -> Reflection:
+    trajectory = trajectory or make_trajectory()
+    return Reflection.objects.create(project=trajectory.project, trajectory=trajectory, **overrides)
+
+
+def make_retrieval(*, project: Project | None = None, **overrides: Any) -> Retrieval:
+    fields = {"task": "Cancel a reservation", "mode": Retrieval.Mode.HYBRID, "top_k": 5, "budget_tokens": 1000}
+    return Retrieval.objects.create(project=project or make_project(), **fields | overrides)
+
+
+def make_idempotency_record(*, project: Project | None = None, **overrides: Any) -> IdempotencyRecord:
+    number = next(_numbers)
+    fields = {
+        "client": "agent",
+        "key": f"key-{number}",
+        "fingerprint": hashlib.sha256(str(number).encode()).digest(),
+        "method": "POST",
+        "route": "api/v1/trajectories",
+        "status_code": 201,
+        "headers": {"Content-Type": "application/json"},
+        "body": b'{"id":1}',
+        "expires_at": timezone.now() + timedelta(hours=72),
+    }
+    return IdempotencyRecord.objects.create(project=project or make_project(), **fields | overrides)
