@@ -1,0 +1,135 @@
+"""The reflector that asks a language model."""
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+import structlog
+from django.conf import settings
+
+from memory.values import Citation, Episode, LessonText, Step
+from reflection.parsing import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
+from reflection.prompting import Prompt, build_prompt, build_repair, version_for, version_of_all
+from reflection.providers.base import Completion, CompletionRequest
+from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.verification import Severity, verify
+
+log = structlog.get_logger(__name__)
+
+# Asks a model: a step's name and a question in, the answer out. The caller keeps answers, counts costs, holds budgets.
+Ask = Callable[[str, CompletionRequest], Completion]
+
+MAX_QUOTE_CHARACTERS = 200
+MAX_SOURCE_TASK_CHARACTERS = 2000
+POLARITIES = {"success": "works", "failure": "avoid", "mixed": "mixed"}
+# What a second try can mend; it must not help the model to hide a repetition or a secret
+MENDABLE = frozenset(
+    {"trigger_too_long", "guideline_too_long", "avoid_too_long", "not_when_too_long", "no_evidence", "no_such_step"}
+)
+
+
+class LlmReflector:
+    """Ask for lessons once, and once more where the answer cannot be used (reliability B9)."""
+
+    name = "llm"
+
+    def __init__(self, *, ask: Ask) -> None:
+        self.version = version_of_all()
+        self._ask = ask
+
+    def prompt_version(self, episode: Episode) -> str:
+        """Return the version of the prompt this run is asked about with."""
+        return version_for(episode)
+
+    def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult:
+        """Return the lessons of a run; raise `UnusableAnswer`, or what `ask` raises."""
+        max_lessons = max(1, settings.ERL_LESSONS_PER_TRAJECTORY)
+        prompt = build_prompt(episode, near=near, max_lessons=max_lessons, json_schema=answer_schema(max_lessons))
+        first = self._ask("reflect", prompt.request)
+        try:
+            lessons, skipped = self._read(first, prompt, episode, near, max_lessons)
+        except UnusableAnswer as error:
+            lessons, skipped, code, reason = (), "", error.code, error.reason
+        else:
+            code, reason = self._find_mendable(lessons, episode)
+            if not reason:
+                return ReflectionResult(lessons=lessons, skip_reason=skipped)
+        log.info("reflection_answer_repaired", code=code, prompt_version=prompt.version)
+        repair = build_repair(prompt, episode, answer=first.text, reason=reason, max_lessons=max_lessons)
+        second = self._ask("reflect:repair", repair)
+        try:
+            lessons, skipped = self._read(second, prompt, episode, near, max_lessons)
+        except UnusableAnswer as error:
+            log.info("reflection_answer_unusable", code=error.code, prompt_version=prompt.version)
+            if not lessons:
+                raise
+        return ReflectionResult(lessons=lessons, skip_reason=skipped)
+
+    def _read(
+        self,
+        completion: Completion,
+        prompt: Prompt,
+        episode: Episode,
+        near: tuple[NearHeuristic, ...],
+        max_lessons: int,
+    ) -> tuple[tuple[ProposedLesson, ...], str]:
+        answers = parse_answer(
+            completion.text, finish_reason=completion.finish_reason, max_lessons=max_lessons, labels=prompt.labels
+        )
+        shown = dict(zip(prompt.labels, near, strict=False))
+        lessons = tuple(_lesson(answer, episode, shown) for answer in answers if answer.learn or answer.covers_existing)
+        reasons = dict.fromkeys(answer.skip_reason.strip() for answer in answers if answer.skip_reason.strip())
+        skipped = " ".join(reasons) or "The model found nothing to learn in this run."
+        return lessons, "" if lessons else skipped
+
+    def _find_mendable(self, lessons: tuple[ProposedLesson, ...], episode: Episode) -> tuple[str, str]:
+        """Return code and reason for a second try, or blanks where there is nothing to mend, or nothing to save."""
+        found = [finding for lesson in lessons for finding in verify(lesson, episode)]
+        rejected = [finding for finding in found if finding.severity == Severity.REJECT]
+        if not rejected or any(finding.code not in MENDABLE for finding in rejected):
+            return "", ""
+        return rejected[0].code, " ".join(dict.fromkeys(finding.message for finding in rejected))
+
+
+def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeuristic]) -> ProposedLesson:
+    existing = shown.get(answer.covers_existing or "")
+    analysis = answer.analysis.strip()
+    title = answer.title.strip().rstrip(".")
+    task_type = answer.task_type.strip()
+    return ProposedLesson(
+        text=LessonText(
+            trigger=answer.trigger.strip() or (existing.trigger if existing else ""),
+            guideline=answer.action.strip() or (existing.guideline if existing else ""),
+            avoid=answer.avoid.strip(),
+            not_when=answer.not_when.strip(),
+            rationale=f"{title}. {analysis}".strip() if title else analysis,
+            polarity=POLARITIES[answer.polarity],
+            scope="task_family" if episode.task_id else "project",
+            task_id=episode.task_id,
+            tags=(task_type,) if task_type else (),
+            source_task=episode.task[:MAX_SOURCE_TASK_CHARACTERS],
+        ),
+        citations=_citations(answer.evidence_steps, episode),
+        confidence=answer.confidence,
+        covers_existing=existing.id if existing else None,
+        tools=tuple(dict.fromkeys(tool.strip() for tool in answer.tools if tool.strip())),
+    )
+
+
+def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]:
+    """Join neighbouring steps to ranges; the quote is taken from the run, never from the model."""
+    if not episode.steps:
+        return (Citation(),)
+    steps = {step.index: step for step in episode.steps}
+    ordered = sorted(set(numbers))
+    ranges = []
+    for _, group in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        quoted = next((steps[number] for number in reversed(run) if number in steps), None)
+        ranges.append(Citation(first_step=run[0], last_step=run[-1], quote=_quote(quoted) if quoted else ""))
+    return tuple(ranges)
+
+
+def _quote(step: Step) -> str:
+    said = step.error or step.observation or step.thought or (step.action.name if step.action else "")
+    line = " ".join(said.split())
+    return line if len(line) <= MAX_QUOTE_CHARACTERS else f"{line[: MAX_QUOTE_CHARACTERS - 1]}…"

@@ -1,0 +1,26 @@
+"""Which reflector the settings choose."""
+
+from django.conf import settings
+
+from reflection.providers.base import Completion, CompletionRequest
+from reflection.providers.registry import find_config, get_provider
+from reflection.reflectors.base import Reflector
+from reflection.reflectors.llm import Ask, LlmReflector
+from reflection.reflectors.rules import RulesReflector
+
+
+def get_reflector(*, ask: Ask | None = None) -> Reflector:
+    """Return the reflector that ERL_REFLECTOR names; "auto" is the model where one is configured, else the rules.
+
+    `ask` stands between the reflector and the provider; without it every question goes straight to the provider.
+    Raises `ProviderNotConfigured` where the model is wanted and not configured.
+    """
+    choice = settings.ERL_REFLECTOR
+    if choice == "rules" or (choice == "auto" and find_config() is None):
+        return RulesReflector()
+    return LlmReflector(ask=ask or ask_provider)
+
+
+def ask_provider(step: str, request: CompletionRequest) -> Completion:
+    """Ask the configured provider, keeping nothing."""
+    return get_provider().complete(request)
