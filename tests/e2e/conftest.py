@@ -1,0 +1,62 @@
+"""A reviewer in front of a browser."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from playwright.sync_api import BrowserContext, Page
+
+from tests.e2e.browser import find_chromium, open_browser
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[BrowserContext]:
+    executable = find_chromium()
+    if executable is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("No Chromium is installed: install it (apt-get install chromium) or set CHROMIUM.")
+        pytest.skip("No Chromium is installed; the browser tests need one (apt-get install chromium).")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's sync API keeps an event loop in this thread
+    with open_browser(executable, viewport={"width": 1280, "height": 900}) as context:
+        yield context
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def page(chromium: BrowserContext) -> Iterator[Page]:
+    """A fresh page; the test fails if the page reports an error, such as a violation of its content policy."""
+    chromium.clear_cookies()
+    page = chromium.new_page()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    yield page
+    page.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def reviewer(transactional_db: None, settings: Any) -> Any:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second less a login
+    user = get_user_model().objects.create_user("ana", password="correct horse", is_staff=True)
+    names = ["review_heuristic", "view_heuristic", "view_trajectory", "view_reflection", "view_retrieval"]
+    user.user_permissions.set(
+        Permission.objects.filter(codename__in=[*names, "requeue_reflection", "view_review", "view_project"])
+    )
+    return user
+
+
+@pytest.fixture
+def desk(page: Page, live_server: Any, reviewer: Any) -> Page:
+    """A page on which the reviewer is logged in."""
+    page.goto(f"{live_server.url}/admin/login/")
+    page.fill("#id_username", "ana")
+    page.fill("#id_password", "correct horse")
+    page.click("input[type=submit]")
+    page.wait_for_url(f"{live_server.url}/admin/")
+    return page

@@ -1,0 +1,164 @@
+"""Deciding on proposals in a real browser."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from playwright.sync_api import Page, expect
+
+from memory.models import Heuristic, HeuristicRevision, Project, Review
+from memory.services.propose_heuristic import revise_heuristic
+from memory.values import Actor, LessonText
+from tests.factories import make_heuristic, make_project, make_trajectory
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PAYLOAD = "<img src=x onerror=alert(1)><script>alert(2)</script>{{7*7}}\"'><svg/onload=alert(3)>"
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project(name="Airline")
+
+
+def open_heuristic(desk: Page, live_server: Any, heuristic: Heuristic) -> None:
+    desk.goto(f"{live_server.url}/admin/memory/heuristic/{heuristic.pk}/change/")
+
+
+def test_queue_leads_to_the_proposal_with_its_evidence(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(trajectory=make_trajectory(project=project), trigger="a refund is asked for")
+
+    desk.goto(f"{live_server.url}/admin/memory/heuristic/?status__exact=proposed")
+    desk.get_by_role("link", name="a refund is asked for").click()
+
+    expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")
+    expect(desk.locator(".cited")).to_have_count(2)
+    expect(desk.locator(".cited").last).to_contain_text("policy refuses to cancel basic economy")
+
+
+def test_approve_serves_the_heuristic_and_opens_the_next(desk: Page, live_server: Any, project: Project) -> None:
+    following = make_heuristic(project=project, trigger="the older one")
+    heuristic = make_heuristic(project=project, trigger="the newer one")
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.get_by_role("button", name="Approve", exact=True).click()
+
+    expect(desk.locator(".messagelist")).to_contain_text("Agents get this heuristic from now on")
+    expect(desk.locator(".lesson")).to_contain_text("the older one")
+    assert HeuristicRevision.objects.get(served=True).heuristic == heuristic
+    assert Review.objects.get().reviewer == "user:ana"
+    assert following.status == "proposed"
+
+
+def test_reject_without_a_reason_asks_for_one(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.get_by_role("button", name="Reject").click()
+
+    expect(desk.locator(".errorlist")).to_contain_text("Say why in a few words")
+    heuristic.refresh_from_db()
+    assert heuristic.status == "proposed"
+
+
+def test_reject_with_a_reason_keeps_the_reason(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.get_by_label("Reason").fill("too general")
+    desk.get_by_role("button", name="Reject").click()
+
+    expect(desk.locator(".messagelist")).to_contain_text("Rejected")
+    assert Review.objects.get(heuristic=heuristic).reason == "too general"
+
+
+def test_edit_and_approve_serves_the_reviewers_words(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.get_by_text("Edit the wording first").click()
+    desk.get_by_label("Guideline").fill("Look up the fare class before anything else.")
+    desk.get_by_role("button", name="Save and approve").click()
+
+    expect(desk.locator(".messagelist")).to_contain_text("Edited and approved")
+    served = HeuristicRevision.objects.get(served=True)
+    assert (served.guideline, served.number) == ("Look up the fare class before anything else.", 2)
+
+
+def test_decision_on_text_that_changed_meanwhile_is_refused(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    open_heuristic(desk, live_server, heuristic)
+    revise_heuristic(heuristic, text=LessonText(trigger="new words", guideline="new"), by=Actor(label="user:ben"))
+
+    desk.get_by_role("button", name="Approve", exact=True).click()
+
+    expect(desk.locator(".messagelist")).to_contain_text("The text changed after you read it")
+    expect(desk.locator(".lesson")).to_contain_text("new words")
+    assert not HeuristicRevision.objects.filter(served=True).exists()
+
+
+def test_reader_without_the_permission_sees_no_buttons(
+    page: Page, live_server: Any, project: Project, transactional_db: None
+) -> None:
+    user = get_user_model().objects.create_user("eve", password="correct horse", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_heuristic"))
+    heuristic = make_heuristic(project=project)
+    page.goto(f"{live_server.url}/admin/login/?next=/admin/memory/heuristic/{heuristic.pk}/change/")
+    page.fill("#id_username", "eve")
+    page.fill("#id_password", "correct horse")
+    page.click("input[type=submit]")
+
+    expect(page.locator(".desk")).to_contain_text("To decide you need the permission")
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+
+
+def test_hidden_characters_are_shown(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project, guideline="do this\u202e and that\u200b")
+    open_heuristic(desk, live_server, heuristic)
+
+    expect(desk.locator(".lesson")).to_contain_text("do this⟨U+202E⟩ and that⟨U+200B⟩")
+
+
+def test_markup_in_texts_is_text(desk: Page, live_server: Any, project: Project) -> None:
+    steps = [
+        {
+            "index": 1,
+            "thought": PAYLOAD,
+            "action": {"name": PAYLOAD, "arguments": {PAYLOAD: PAYLOAD}},
+            "observation": PAYLOAD,
+            "error": PAYLOAD,
+        }
+    ]
+    trajectory = make_trajectory(project=project, task=PAYLOAD, steps=steps, summary=PAYLOAD, task_id=PAYLOAD)
+    heuristic = make_heuristic(
+        trajectory=trajectory, trigger=PAYLOAD, guideline=PAYLOAD, avoid=PAYLOAD, rationale=PAYLOAD, task_id=PAYLOAD
+    )
+    open_heuristic(desk, live_server, heuristic)
+    expect(desk.locator(".lesson dd").first).to_have_text(PAYLOAD)
+
+    desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
+
+    expect(desk.locator(".thought").first).to_contain_text(PAYLOAD)
+
+
+@pytest.mark.parametrize("path", ["heuristic/{heuristic}/change/", "trajectory/{trajectory}/change/"])
+def test_narrow_page_does_not_overflow(desk: Page, live_server: Any, project: Project, path: str) -> None:
+    trajectory = make_trajectory(project=project, task="x" * 300)
+    heuristic = make_heuristic(trajectory=trajectory, trigger="y" * 300)
+    desk.set_viewport_size({"width": 390, "height": 844})
+
+    desk.goto(f"{live_server.url}/admin/memory/{path.format(heuristic=heuristic.pk, trajectory=trajectory.pk)}")
+
+    assert desk.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_trajectory_is_readable_and_links_to_what_was_learnt(desk: Page, live_server: Any, project: Project) -> None:
+    trajectory = make_trajectory(project=project)
+    make_heuristic(trajectory=trajectory, trigger="a refund is asked for")
+
+    desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
+
+    expect(desk.locator("#step-2")).to_contain_text("cancel_reservation")
+    desk.get_by_role("link", name="a refund is asked for").click()
+    expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")
