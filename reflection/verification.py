@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from memory.redaction import redact
 from memory.values import Episode
@@ -51,6 +52,8 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I)
 _IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{4,}\b|\b\d{5,}\b")
 _FULL_NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
 _NAME_PARAMETER = re.compile(r"(?:first|last|full|user|passenger|customer)?_?name$", re.I)
+
+_SENTENCE_STARTS = frozenset({"when", "if", "before", "after", "always", "never", "use", "call", "do", "the", "a"})
 
 
 class Severity(StrEnum):
@@ -167,10 +170,9 @@ def _check_tools(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     if not unknown:
         return
     shown = ", ".join(name[:40] for name in unknown[:5])
-    message = (
-        f"The run knows only {len(names) - len(unknown)} of the {len(names)} tools and parameters named; not: {shown}."
-    )
-    if (len(names) - len(unknown)) / len(names) < MIN_KNOWN_TOOLS:
+    known = len(names) - len(unknown)
+    message = f"The run knows {known} of the {len(names)} tools and parameters that the action names; not {shown}."
+    if known / len(names) < MIN_KNOWN_TOOLS:
         yield _reject("unknown_tools", message)
     else:
         yield _flag("unknown_tools", message)
@@ -187,15 +189,17 @@ def overlap(text: str, other: str) -> float:
     words, others = _words(text), _words(other)
     if not words or not others:
         return 0.0
-    share = _share(
-        list(zip(words, words[1:], strict=False)) or words, list(zip(others, others[1:], strict=False)) or others
-    )
+    share = _share(_pairs(words), _pairs(others))
     if len(others) <= 2 * len(words):  # in a whole block of lessons, single words prove nothing
         share = max(share, _share(words, others))
     return share
 
 
-def _share(parts: list[object] | list[str] | list[tuple[str, str]], others: Iterable[object]) -> float:
+def _pairs(words: list[str]) -> list[str]:
+    return [f"{one} {two}" for one, two in pairwise(words)] or words
+
+
+def _share(parts: list[str], others: list[str]) -> float:
     known = set(others)
     return sum(part in known for part in parts) / len(parts)
 
@@ -222,7 +226,7 @@ def _check_text(lesson: ProposedLesson) -> Iterator[Finding]:
 
 def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     """Flag values of this one task in what agents will be told; the rationale may name them."""
-    text = "\n".join([lesson.text.trigger, lesson.text.guideline, lesson.text.avoid, lesson.text.not_when])
+    text = f"{lesson.text.trigger}\n{lesson.text.guideline}\n{lesson.text.avoid}\n{lesson.text.not_when}"
     if _DATE.search(text):
         yield _flag("literal_date", "The lesson names a date of this one task.")
     candidates = {match[0] for pattern in (_UUID, _IDENTIFIER) for match in pattern.finditer(text)}
@@ -233,11 +237,6 @@ def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     full_names = {name for name in full_names if name.split()[0].lower() not in _SENTENCE_STARTS}
     if any(name in run.text for name in full_names) or any(_has_word(text, name) for name in run.people):
         yield _flag("literal_name", "The lesson seems to name a person or a thing of this one task.")
-
-
-_SENTENCE_STARTS = frozenset(
-    {"when", "if", "before", "after", "always", "never", "use", "call", "do", "the", "a", "an"}
-)
 
 
 def _texts(lesson: ProposedLesson) -> Iterator[str]:

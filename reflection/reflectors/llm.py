@@ -48,6 +48,8 @@ class LlmReflector:
         try:
             lessons, skipped = self._read(first, prompt, episode, near, max_lessons)
         except UnusableAnswer as error:
+            if error.code == "refusal":
+                raise
             lessons, skipped, code, reason = (), "", error.code, error.reason
         else:
             code, reason = self._find_mendable(lessons, episode)
