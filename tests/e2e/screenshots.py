@@ -1,0 +1,67 @@
+"""Take the pictures of docs/reviewing.md from a running stack.
+
+Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every page
+in light, dark and on a narrow screen. The stack's address and password come from $ERL_HOME/quickstart.json.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.e2e.browser import find_chromium, open_browser
+
+LOOKS = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "narrow": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+
+
+def first_link(page: Page, selector: str) -> str:
+    """Return where the first link in a list leads."""
+    return str(page.locator(selector).first.get_attribute("href"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, default=Path(".erl"), help="ERL_HOME of the running stack (.erl)")
+    parser.add_argument("--out", type=Path, default=Path("docs/images"), help="folder for the pictures")
+    options = parser.parse_args()
+    executable = find_chromium()
+    if executable is None:
+        print("No Chromium was found: install it or set CHROMIUM.", file=sys.stderr)
+        return 1
+    stack = json.loads((options.home / "quickstart.json").read_text())
+    root = stack["admin_url"].removesuffix("/admin/")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for look, settings in LOOKS.items():
+        with open_browser(executable, **settings) as context:
+            page = context.new_page()
+            page.goto(f"{root}/admin/login/")
+            page.fill("#id_username", stack["admin_user"])
+            page.fill("#id_password", stack["admin_password"])
+            page.click("input[type=submit]")
+            page.wait_for_url(f"{root}/admin/")
+            page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed")
+            desk = first_link(page, "th.field-trigger_line a")
+            page.goto(f"{root}/admin/memory/trajectory/")
+            trajectory = first_link(page, "th.field-task_line a")
+            pages = {
+                "home": "/admin/",
+                "queue": "/admin/memory/heuristic/?status__exact=proposed",
+                "desk": desk,
+                "trajectory": trajectory,
+                "reflections": "/admin/reflection/reflection/",
+            }
+            for name, path in pages.items():
+                page.goto(root + path)
+                page.screenshot(path=options.out / f"{name}-{look}.png")
+                print(options.out / f"{name}-{look}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
