@@ -115,7 +115,7 @@ def _move_within_reach(home: Path, uid: int) -> None:
         _make_state_folder()
         place = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
     place.mkdir(mode=0o711, exist_ok=True)
-    for link in (home / "data", socket_folder(home)):
+    for link in {home / "data", home / "run"} & {home / "data", socket_folder(home)}:
         target = link if place == home else place / link.name
         target.mkdir(mode=0o700, exist_ok=True)
         os.chown(target, uid, -1)
