@@ -1,5 +1,21 @@
-"""The addresses of the API, under /api/v1."""
+"""The resources of /api/v1 that live in this app. No path ends in a slash."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from memory.api.views.heuristics import HeuristicListView, HeuristicView
+from memory.api.views.review import ApproveView, FeedbackView, QuarantineView, RejectView, RetireView
+from memory.api.views.trajectories import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
+
+app_name = "api"
+urlpatterns = [
+    path("trajectories", TrajectoryListView.as_view(), name="trajectory-list"),
+    path("trajectories/<uuid:id>", TrajectoryView.as_view(), name="trajectory"),
+    path("trajectories/<uuid:id>/outcome", TrajectoryOutcomeView.as_view(), name="trajectory-outcome"),
+    path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
+    path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),
+    path("heuristics/<uuid:id>/approve", ApproveView.as_view(), name="heuristic-approve"),
+    path("heuristics/<uuid:id>/reject", RejectView.as_view(), name="heuristic-reject"),
+    path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),
+    path("heuristics/<uuid:id>/quarantine", QuarantineView.as_view(), name="heuristic-quarantine"),
+    path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
+]

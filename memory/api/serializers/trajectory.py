@@ -1,0 +1,182 @@
+"""Trajectories as clients send and read them."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from memory.api.serializers.fields import (
+    MAX_TASK_CHARS,
+    Choice,
+    Flag,
+    Id,
+    JsonObject,
+    Money,
+    Name,
+    Number,
+    OptionalText,
+    StrictSerializer,
+    Tags,
+    Text,
+    Texts,
+    Whole,
+)
+from memory.chat_steps import opening_message
+from memory.errors import InvalidSteps
+from memory.models import Trajectory
+
+SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5  # Sentinel's thresholds (reference: c.9); between them nothing is claimed
+MAX_TOKENS = 2**53
+
+
+class MistakeCardSerializer(StrictSerializer):
+    """A mistake in a fixed form, so that its repetitions can be counted."""
+
+    mistake_type = Name(required=True, allow_blank=False)
+    task_id = Name()
+    worker_id = Name()
+    bad_decision = OptionalText(max_length=8_000)
+    correct_decision = OptionalText(max_length=8_000)
+    evidence = OptionalText(max_length=8_000)
+    lesson = OptionalText(max_length=8_000)
+
+
+class OutcomeFields(StrictSerializer):
+    """How a run ended."""
+
+    outcome = Choice(choices=Trajectory.Outcome.choices, required=False)
+    score = Number(min_value=0, max_value=1, required=False, allow_null=True)
+    outcome_source = Choice(choices=Trajectory.OutcomeSource.choices, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        outcome, score = attrs.get("outcome"), attrs.get("score")
+        if outcome is None and score is not None:
+            attrs["outcome"] = outcome_of(score)
+        if (outcome, score) in ((Trajectory.Outcome.SUCCESS, 0.0), (Trajectory.Outcome.FAILURE, 1.0)):
+            raise serializers.ValidationError(
+                {"outcome": [f"A {outcome} cannot have the score {score}. Correct one of the two."]}
+            )
+        return attrs
+
+
+class TrajectoryInputSerializer(OutcomeFields):
+    """A finished run to record."""
+
+    task = Text(max_length=MAX_TASK_CHARS, required=False)
+    task_id = Name()
+    steps = serializers.JSONField(required=False)
+    messages = serializers.JSONField(required=False)
+    agent = Name()
+    model = Name()
+    tags = Tags()
+    summary = OptionalText(max_length=20_000)
+    mistakes = Texts()
+    successes = Texts()
+    mistake_cards = serializers.ListField(child=MistakeCardSerializer(), required=False, max_length=200)
+    tokens = Whole(min_value=0, max_value=MAX_TOKENS, required=False, allow_null=True)
+    cost_usd = Money(required=False, allow_null=True)
+    external_id = Name()
+    metadata = JsonObject(required=False)
+    retrieval_id = Id(required=False, allow_null=True)
+    reflect = Flag(required=False, allow_null=True, default=None)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        attrs = super().validate(attrs)
+        if "messages" in attrs:
+            if "steps" in attrs:
+                raise serializers.ValidationError({"messages": ["Send either steps or messages, not both."]})
+            attrs["steps"] = {"messages": attrs.pop("messages")}
+        if "task" not in attrs:
+            attrs["task"] = _task_of(attrs.get("steps"))
+        return attrs
+
+
+class OutcomeInputSerializer(OutcomeFields):
+    """How a run ended, known only after it was recorded."""
+
+    reflect = Flag(required=False, allow_null=True, default=None)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("outcome") is None and attrs.get("score") is None:
+            raise serializers.ValidationError({"outcome": ["Send the outcome, the score or both."]})
+        return super().validate(attrs)
+
+
+class TrajectoryLinksSerializer(serializers.Serializer[Any]):
+    reflections = serializers.CharField()
+
+
+class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
+    """A run in a list: all but its steps."""
+
+    step_count = serializers.IntegerField(read_only=True)
+    cost_usd = Money(allow_null=True, read_only=True)
+    retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Trajectory
+        fields = [
+            "id",
+            "external_id",
+            "task",
+            "task_id",
+            "outcome",
+            "score",
+            "outcome_source",
+            "agent",
+            "model",
+            "tags",
+            "summary",
+            "mistakes",
+            "successes",
+            "mistake_cards",
+            "tokens",
+            "cost_usd",
+            "metadata",
+            "redactions",
+            "retrieval_id",
+            "client",
+            "created_at",
+            "outcome_at",
+            "step_count",
+        ]
+        read_only_fields = fields
+
+
+class TrajectorySerializer(TrajectoryItemSerializer):
+    """A run with its steps in normal form."""
+
+    step_count = serializers.SerializerMethodField()
+    links = serializers.SerializerMethodField()
+
+    class Meta(TrajectoryItemSerializer.Meta):
+        fields = [*TrajectoryItemSerializer.Meta.fields, "steps", "links"]
+        read_only_fields = fields
+
+    def get_step_count(self, trajectory: Trajectory) -> int:
+        return len(trajectory.steps)
+
+    def get_links(self, trajectory: Trajectory) -> dict[str, str]:
+        # The reflections belong to another app, which this one does not know: only the address is shared.
+        root = reverse("api:trajectory-list").removesuffix("trajectories")
+        return {"reflections": f"{root}reflections?trajectory={trajectory.pk}"}
+
+
+def outcome_of(score: float) -> str:
+    """Name the outcome that a score alone stands for."""
+    if score >= SUCCESS_FROM:
+        return Trajectory.Outcome.SUCCESS
+    return Trajectory.Outcome.FAILURE if score < FAILURE_BELOW else Trajectory.Outcome.UNKNOWN
+
+
+def _task_of(steps: Any) -> str:
+    """Take what a chat log was asked to do as the task, where none is named."""
+    messages = steps.get("messages") if isinstance(steps, dict) else steps
+    if isinstance(messages, list):
+        try:
+            task = opening_message(messages)
+        except InvalidSteps:
+            task = ""  # the service says what is wrong with the steps
+        if task.strip():
+            return task[:MAX_TASK_CHARS]
+    raise serializers.ValidationError({"task": ["Say what the run was asked to do."]})

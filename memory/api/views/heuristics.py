@@ -1,0 +1,115 @@
+"""Lessons: list, retrieve for a task, propose, read and reword."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.filters import HeuristicFilter
+from memory.api.pagination import LimitOffset
+from memory.api.serializers.heuristic import (
+    HeuristicDetailSerializer,
+    HeuristicInputSerializer,
+    HeuristicPatchSerializer,
+    HeuristicSerializer,
+    lesson_from,
+)
+from memory.errors import ChangedMeanwhile
+from memory.models import ApiKey, Heuristic, HeuristicRevision, Project
+from memory.services.propose_heuristic import propose_heuristic, revise_heuristic
+
+Scope = ApiKey.Scope
+
+
+class HeuristicListView(ApiView):
+    required_scopes = {"GET": Scope.HEURISTICS_READ, "POST": Scope.HEURISTICS_WRITE}
+    allowed_query_params = HeuristicFilter.query_params()
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = HeuristicFilter
+    queryset = Heuristic.objects.none()
+
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(shown_heuristics(self.project)))
+        return self.get_paginated_response(HeuristicSerializer(page, many=True).data)
+
+    def post(self, request: Request) -> Response:
+        serializer = HeuristicInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        values = serializer.validated_data
+        heuristic = propose_heuristic(
+            self.project,
+            text=lesson_from(values),
+            by=self.actor,
+            confidence=values.get("confidence"),
+            client=self.api_key.client,
+        )
+        location = reverse("api:heuristic", args=[heuristic.pk])
+        return answer_heuristic(self, heuristic.pk, status=201, headers={"Location": location})
+
+
+class HeuristicView(ApiView):
+    required_scopes = {"GET": Scope.HEURISTICS_READ, "PATCH": Scope.HEURISTICS_WRITE}
+
+    def get(self, request: Request, id: UUID) -> Response:
+        return answer_heuristic(self, id)
+
+    def patch(self, request: Request, id: UUID) -> Response:
+        serializer = HeuristicPatchSerializer(data=request.data, partial=True)
+        serializer.is_valid(raise_exception=True)
+        values = serializer.validated_data
+        heuristic = get_heuristic(self, id)
+        current = heuristic.current_revision
+        assert current is not None, "every heuristic has a revision"
+        seen = read_if_match(request)
+        if seen is not None and current.content_sha256 not in seen:
+            raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
+        if (hash_seen := values.pop("content_sha256", None)) not in (None, current.content_sha256):
+            raise ChangedMeanwhile(
+                f"The text changed after you read {hash_seen}. Read the present text and decide again; its "
+                f"content_sha256 is {current.content_sha256}."
+            )
+        revise_heuristic(
+            heuristic,
+            text=lesson_from(values, base=current.as_text()),
+            by=self.actor,
+            content_sha256=current.content_sha256,  # what the new words were laid over
+        )
+        return answer_heuristic(self, id)
+
+
+def shown_heuristics(project: Project) -> QuerySet[Heuristic]:
+    """Return a project's heuristics with their newest and their served wording, in two queries however many."""
+    served = Prefetch("revisions", HeuristicRevision.objects.served(), to_attr="served_revisions")
+    return Heuristic.objects.for_project(project).with_text().prefetch_related(served)
+
+
+def get_heuristic(view: ApiView, id: UUID) -> Heuristic:
+    """Return a heuristic of the caller's project, or answer 404."""
+    heuristic: Heuristic = get_object_or_404(Heuristic.objects.for_project(view.project).with_text(), pk=id)
+    return heuristic
+
+
+def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dict[str, Any] | None = None) -> Response:
+    """Answer with a heuristic as it is now, with its evidence and an ETag of its newest wording."""
+    heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence"), pk=id)
+    body = HeuristicDetailSerializer(heuristic).data
+    etag = {"ETag": f'"{body["content_sha256"]}"'}
+    response = Response(body, status=status, headers=etag | (headers or {}))
+    response.resource_id = heuristic.pk  # type: ignore[attr-defined]
+    return response
+
+
+def read_if_match(request: Request) -> set[str] | None:
+    """Return the hashes that If-Match names; None where it is absent or names any."""
+    header: str = request.META.get("HTTP_IF_MATCH", "").strip()
+    if header in ("", "*"):
+        return None
+    return {tag.strip().strip('"') for tag in header.split(",")}

@@ -1,0 +1,93 @@
+"""The reviewers' decisions, and what agents say about the lessons they were given."""
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.serializers.heuristic import (
+    DecisionSerializer,
+    FeedbackInputSerializer,
+    FeedbackSerializer,
+    WithdrawalSerializer,
+)
+from memory.api.views.heuristics import answer_heuristic, get_heuristic
+from memory.models import ApiKey, Project, Retrieval, Trajectory
+from memory.services.record_feedback import record_feedback
+from memory.services.review_heuristic import (
+    approve_heuristic,
+    quarantine_heuristic,
+    reject_heuristic,
+    retire_heuristic,
+)
+
+
+class DecisionView(ApiView):
+    """One decision; subclasses name the service that takes it."""
+
+    required_scopes = {"POST": ApiKey.Scope.REVIEW}
+    body_optional = True
+    serializer_class: Any = DecisionSerializer
+    decide: Any
+
+    def post(self, request: Request, id: UUID) -> Response:
+        serializer = self.serializer_class(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        decide = type(self).decide
+        decide(get_heuristic(self, id), by=self.actor, request_id=self.request_id, **serializer.validated_data)
+        return answer_heuristic(self, id)
+
+
+class ApproveView(DecisionView):
+    decide = approve_heuristic
+
+
+class RejectView(DecisionView):
+    decide = reject_heuristic
+
+
+class RetireView(DecisionView):
+    serializer_class = WithdrawalSerializer
+    decide = retire_heuristic
+
+
+class QuarantineView(DecisionView):
+    serializer_class = WithdrawalSerializer
+    decide = quarantine_heuristic
+
+
+class FeedbackView(ApiView):
+    required_scopes = {"POST": ApiKey.Scope.TRAJECTORIES_WRITE}
+
+    def post(self, request: Request, id: UUID) -> Response:
+        serializer = FeedbackInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        values = serializer.validated_data
+        trajectory_id, retrieval_id = values.get("trajectory_id"), values.get("retrieval_id")
+        feedback = record_feedback(
+            get_heuristic(self, id),
+            verdict=values["verdict"],
+            by=self.actor,
+            client=self.api_key.client,
+            trajectory=_find_named(Trajectory, self.project, trajectory_id, "trajectory_id"),
+            retrieval=_find_named(Retrieval, self.project, retrieval_id, "retrieval_id"),
+            helpful=values.get("helpful"),
+            comment=values.get("comment", ""),
+        )
+        response = Response(FeedbackSerializer(feedback).data, status=201)
+        response.resource_id = trajectory_id or id  # type: ignore[attr-defined]
+        return response
+
+
+def _find_named(model: Any, project: Project, id: UUID | None, member: str) -> Any:
+    """Return the row of this project that a body names, None where it names none, or answer 404."""
+    if id is None:
+        return None
+    row = model.objects.filter(project=project, pk=id).first()
+    if row is None:
+        detail = f"No {model._meta.verbose_name} {id} exists in this project. Check the {member}."
+        raise Refusal(ErrorCode.NOT_FOUND, detail, fields={f"/{member}": [detail]})
+    return row

@@ -1,0 +1,105 @@
+"""Runs: record, list, read, erase, and report how they ended."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Func, IntegerField, QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from memory.api.base import ApiView
+from memory.api.filters import TrajectoryFilter
+from memory.api.pagination import LimitOffset
+from memory.api.serializers.trajectory import (
+    OutcomeInputSerializer,
+    TrajectoryInputSerializer,
+    TrajectoryItemSerializer,
+    TrajectorySerializer,
+)
+from memory.models import ApiKey, Trajectory
+from memory.services.erase_trajectory import erase_trajectory
+from memory.services.record_trajectory import Recorded, record_trajectory
+from memory.services.report_outcome import report_outcome
+
+Scope = ApiKey.Scope
+
+
+class TrajectoryListView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ, "POST": Scope.TRAJECTORIES_WRITE}
+    allowed_query_params = TrajectoryFilter.query_params()
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = TrajectoryFilter
+    queryset = Trajectory.objects.none()
+
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(_listed(self)))
+        return self.get_paginated_response(TrajectoryItemSerializer(page, many=True).data)
+
+    def post(self, request: Request) -> Response:
+        serializer = TrajectoryInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        recorded = record_from(self, serializer.validated_data)
+        body = TrajectorySerializer(recorded.trajectory).data
+        location = reverse("api:trajectory", args=[recorded.trajectory.pk])
+        response = Response(body, status=201 if recorded.created else 200, headers={"Location": location})
+        response.resource_id = recorded.trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+class TrajectoryView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ, "DELETE": Scope.TRAJECTORIES_WRITE}
+
+    def get(self, request: Request, id: UUID) -> Response:
+        return Response(TrajectorySerializer(get_trajectory(self, id)).data)
+
+    def delete(self, request: Request, id: UUID) -> Response:
+        erase_trajectory(get_trajectory(self, id), by=self.actor)
+        return Response(status=204)
+
+
+class TrajectoryOutcomeView(ApiView):
+    required_scopes = {"POST": Scope.TRAJECTORIES_WRITE}
+
+    def post(self, request: Request, id: UUID) -> Response:
+        serializer = OutcomeInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        values = serializer.validated_data
+        trajectory = report_outcome(
+            get_trajectory(self, id),
+            outcome=values["outcome"],
+            score=values.get("score"),
+            outcome_source=values.get("outcome_source", Trajectory.OutcomeSource.AGENT),
+            by=self.actor,
+            reflect=values["reflect"],
+        )
+        response = Response(TrajectorySerializer(trajectory).data)
+        response.resource_id = trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+def record_from(view: ApiView, values: dict[str, Any]) -> Recorded:
+    """Record a run as the caller of this view."""
+    return record_trajectory(
+        view.project,
+        data={name: value for name, value in values.items() if name != "reflect"},
+        by=view.actor,
+        reflect=values.get("reflect"),
+        client=view.api_key.client,
+        api_key=view.api_key,
+        request_id=view.request_id,
+    )
+
+
+def get_trajectory(view: ApiView, id: UUID) -> Trajectory:
+    """Return a run of the caller's project, or answer 404."""
+    trajectory: Trajectory = get_object_or_404(Trajectory.objects.for_project(view.project), pk=id)
+    return trajectory
+
+
+def _listed(view: ApiView) -> QuerySet[Trajectory]:
+    step_count = Func(F("steps"), function="jsonb_array_length", output_field=IntegerField())
+    return Trajectory.objects.for_project(view.project).defer("steps").annotate(step_count=step_count)

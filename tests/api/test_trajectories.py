@@ -1,0 +1,392 @@
+"""POST and GET /api/v1/trajectories, one run, its erasure and its late outcome."""
+
+import uuid
+
+import pytest
+
+from memory.models import Heuristic, Trajectory
+from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory
+from tests.real_runs import TAU, WEBSHOP, load_native_runs, load_runs
+
+pytestmark = pytest.mark.django_db
+URL = "/api/v1/trajectories"
+RUN = {
+    "task": "Cancel reservation EHGLP3",
+    "task_id": "airline.cancel",
+    "steps": [
+        {
+            "thought": "Look first.",
+            "action": {"name": "get_reservation_details", "arguments": {"reservation_id": "EHGLP3"}},
+            "observation": "basic_economy",
+        },
+        {"action": 'cancel_reservation({"reservation_id": "EHGLP3"})', "error": "Error: not allowed"},
+    ],
+    "outcome": "failure",
+    "score": 0.0,
+    "outcome_source": "environment",
+    "agent": "travel",
+    "model": "gpt-4o",
+    "tags": ["airline"],
+    "summary": "Cancelled too late.",
+    "mistakes": ["Did not check the fare class."],
+    "successes": ["Found the reservation."],
+    "mistake_cards": [
+        {
+            "mistake_type": "policy",
+            "task_id": "airline.cancel",
+            "worker_id": "w1",
+            "bad_decision": "cancel at once",
+            "correct_decision": "check the fare class",
+            "evidence": "step 2",
+            "lesson": "Basic economy cannot be cancelled.",
+        }
+    ],
+    "tokens": 4096,
+    "cost_usd": 0.0123,
+    "external_id": "run-1",
+    "metadata": {"trial": 3},
+}
+
+
+def post(client, **changes):
+    return client.post(URL, RUN | changes)
+
+
+def test_post_trajectory_answers_201_with_every_field(api_client):
+    response = post(api_client)
+
+    assert response.status_code == 201
+    body = response.json()
+    assert response["Location"] == f"{URL}/{body['id']}"
+    assert {name: body[name] for name in RUN if name != "steps"} == {n: v for n, v in RUN.items() if n != "steps"}
+    assert body["steps"][1] == {
+        "index": 2,
+        "thought": "",
+        "action": {"name": "cancel_reservation", "arguments": {"reservation_id": "EHGLP3"}},
+        "observation": "",
+        "error": "Error: not allowed",
+    }
+    assert body["step_count"] == 2
+    assert body["created_at"]
+    assert body["links"] == {"reflections": f"/api/v1/reflections?trajectory={body['id']}"}
+
+
+def test_post_trajectory_stores_who_recorded_it(api_client, api_key):
+    body = post(api_client).json()
+
+    stored = Trajectory.objects.get(pk=body["id"])
+    assert (stored.project, stored.api_key, stored.client) == (
+        api_key.api_key.project,
+        api_key.api_key,
+        api_key.api_key.client,
+    )
+    assert stored.request_id
+
+
+def test_post_trajectory_with_known_external_id_answers_200_with_the_first(api_client):
+    first = post(api_client)
+    second = post(api_client)
+
+    assert second.status_code == 200
+    assert second.json() == first.json()
+    assert Trajectory.objects.count() == 1
+
+
+def test_post_other_trajectory_with_known_external_id_answers_409(api_client):
+    post(api_client)
+    response = post(api_client, task="Book a flight")
+
+    assert response.status_code == 409
+    assert response.json()["error"]["code"] == "external_id_taken"
+
+
+def test_post_trajectory_with_only_a_task_takes_defaults(api_client):
+    body = api_client.post(URL, {"task": "Say hello"}).json()
+
+    assert (body["outcome"], body["score"], body["outcome_source"], body["steps"]) == ("unknown", None, "agent", [])
+
+
+@pytest.mark.parametrize(("score", "outcome"), [(1, "success"), (0.85, "success"), (0.6, "unknown"), (0.49, "failure")])
+def test_post_trajectory_without_outcome_takes_it_from_the_score(api_client, score, outcome):
+    body = api_client.post(URL, {"task": "Say hello", "score": score}).json()
+
+    assert body["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"task": ""}, "/task"),
+        ({"task": " \n"}, "/task"),
+        ({"task": 5}, "/task"),
+        ({"task": None}, "/task"),
+        ({"outcome": "great"}, "/outcome"),
+        ({"outcome": ["success"]}, "/outcome"),
+        ({"outcome": "success", "score": 0}, "/outcome"),
+        ({"outcome": "failure", "score": 1}, "/outcome"),
+        ({"score": 1.1}, "/score"),
+        ({"score": "1"}, "/score"),
+        ({"score": True}, "/score"),
+        ({"outcome_source": "rumour"}, "/outcome_source"),
+        ({"tags": "airline"}, "/tags"),
+        ({"tags": [1]}, "/tags/0"),
+        ({"tags": ["x" * 101]}, "/tags/0"),
+        ({"mistake_cards": [{"lesson": "x"}]}, "/mistake_cards/0/mistake_type"),
+        ({"mistake_cards": [{"mistake_type": "a", "seen": 4}]}, "/mistake_cards/0/seen"),
+        ({"tokens": -1}, "/tokens"),
+        ({"tokens": 1.5}, "/tokens"),
+        ({"tokens": 1e300}, "/tokens"),
+        ({"cost_usd": -0.1}, "/cost_usd"),
+        ({"cost_usd": 1e12}, "/cost_usd"),
+        ({"cost_usd": "1"}, "/cost_usd"),
+        ({"external_id": "x" * 201}, "/external_id"),
+        ({"metadata": []}, "/metadata"),
+        ({"retrieval_id": "x"}, "/retrieval_id"),
+        ({"retrieval_id": 7}, "/retrieval_id"),
+        ({"reflect": "no"}, "/reflect"),
+        ({"messages": []}, "/messages"),
+        ({"colour": "red"}, "/colour"),
+        ({"project": str(uuid.uuid4())}, "/project"),
+    ],
+)
+def test_post_invalid_trajectory_answers_400_with_the_place(api_client, changes, place):
+    response = post(api_client, **changes)
+
+    assert response.status_code == 400
+    assert place in response.json()["error"]["fields"]
+    assert not Trajectory.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "steps", ["walk", 5, {"a": 1}, [5], [{"walk": 1}], [{"action": {"name": ""}}], [{"role": "king"}]]
+)
+def test_post_trajectory_with_unreadable_steps_answers_400(api_client, steps):
+    response = post(api_client, steps=steps)
+
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_steps"
+
+
+def test_post_trajectory_with_null_optional_members_is_recorded(api_client):
+    body = api_client.post(
+        URL, {"task": "t", "score": None, "tokens": None, "cost_usd": None, "retrieval_id": None, "reflect": None}
+    ).json()
+
+    assert (body["tokens"], body["cost_usd"], body["retrieval_id"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("member", ["messages", "steps"])
+def test_post_chat_messages_records_their_steps(api_client, member):
+    run = next(run for run in load_native_runs() if run["reward"] == 1)
+
+    response = api_client.post(URL, {member: run["traj"], "score": run["reward"], "external_id": "native"})
+
+    assert response.status_code == 201, response.content
+    body = response.json()
+    assert body["outcome"] == "success"
+    assert body["step_count"] > 5
+    assert body["task"] == next(m["content"] for m in run["traj"] if m["role"] == "user")
+
+
+@pytest.mark.parametrize("path", [TAU, WEBSHOP], ids=["tau", "webshop"])
+def test_post_real_runs_are_all_recorded(api_client, path):
+    runs = load_runs(path)
+
+    statuses = [
+        api_client.post(URL, {n: v for n, v in run.items() if n != "id"} | {"external_id": run["id"]}).status_code
+        for run in runs
+    ]
+
+    assert statuses == [201] * len(runs)
+
+
+def test_post_trajectory_links_the_answer_it_was_given(api_client, project):
+    retrieval = make_retrieval(project=project)
+
+    body = post(api_client, retrieval_id=str(retrieval.pk)).json()
+
+    assert body["retrieval_id"] == str(retrieval.pk)
+
+
+def test_post_trajectory_with_foreign_retrieval_answers_404(api_client):
+    response = post(api_client, retrieval_id=str(make_retrieval().pk))
+
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "unknown_retrieval"
+
+
+def test_post_trajectory_redacts_secrets(api_client):
+    response = post(api_client, summary="Used sk-ant-api03-" + "a1B2" * 20)
+
+    assert "a1B2a1B2" not in response.content.decode()
+    assert sum(response.json()["redactions"].values()) == 1
+
+
+def test_post_trajectory_with_idempotency_key_replays_the_bytes(api_client):
+    headers = {"Idempotency-Key": "k1"}
+    first = api_client.post(URL, {"task": "once"}, headers=headers)
+    second = api_client.post(URL, {"task": "once"}, headers=headers)
+
+    assert second["Idempotent-Replayed"] == "true"
+    assert second.content == first.content
+    assert Trajectory.objects.count() == 1
+
+
+def test_get_trajectory_answers_what_was_recorded(api_client):
+    made = post(api_client)
+
+    response = api_client.get(made["Location"])
+
+    assert response.status_code == 200
+    assert response.json() == made.json()
+
+
+def test_get_unknown_trajectory_answers_404(api_client):
+    assert api_client.get(f"{URL}/{uuid.uuid4()}").status_code == 404
+
+
+def test_get_foreign_trajectory_answers_404(api_client):
+    assert api_client.get(f"{URL}/{make_trajectory().pk}").status_code == 404
+
+
+def test_list_trajectories_has_no_steps_but_their_count(api_client, project):
+    make_trajectory(project=project)
+
+    body = api_client.get(URL).json()
+
+    assert body["pagination"] == {"limit": 50, "offset": 0, "total": 1}
+    assert body["results"][0]["step_count"] == 2
+    assert "steps" not in body["results"][0]
+
+
+def test_list_trajectories_is_newest_first_and_of_this_project_only(api_client, project):
+    make_trajectory()
+    mine = [str(make_trajectory(project=project).pk) for _ in range(3)]
+
+    body = api_client.get(URL).json()
+
+    assert [item["id"] for item in body["results"]] == mine[::-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("task", "Book a flight, & pay"),
+        ("task_id", "airline.book"),
+        ("outcome", "success"),
+        ("agent", " booker "),
+        ("external_id", "r-2"),
+    ],
+)
+def test_list_trajectories_filters_exactly(api_client, project, name, value):
+    make_trajectory(project=project)
+    wanted = make_trajectory(project=project, score=1.0, **{"outcome": "success", name: value})
+
+    body = api_client.get(URL, {name: value}).json()
+
+    assert [item["id"] for item in body["results"]] == [str(wanted.pk)]
+
+
+def test_list_trajectories_filter_finds_nothing_by_a_part_of_the_text(api_client, project):
+    make_trajectory(project=project, task="Book a flight")
+
+    assert api_client.get(URL, {"task": "Book"}).json()["pagination"]["total"] == 0
+
+
+@pytest.mark.parametrize("query", ["outcome=great", "colour=red", "limit=0", "limit=x", "offset=-1", "task=%00"])
+def test_list_trajectories_with_invalid_query_answers_400(api_client, query):
+    response = api_client.get(f"{URL}?{query}")
+
+    assert response.status_code == 400
+    assert query.partition("=")[0] in response.json()["error"]["fields"]
+
+
+def test_list_trajectories_takes_a_fixed_number_of_queries(api_client, project, django_assert_num_queries):
+    for _ in range(20):
+        make_trajectory(project=project)
+    api_client.get(URL)  # the key is verified
+
+    with django_assert_num_queries(2):
+        api_client.get(URL)
+
+
+def test_list_trajectories_pages_repeat_nothing_while_rows_are_added(api_client, project):
+    before = {str(make_trajectory(project=project).pk) for _ in range(10)}
+    seen = [item["id"] for item in api_client.get(URL, {"limit": 4}).json()["results"]]
+    make_trajectory(project=project)
+    seen += [item["id"] for item in api_client.get(URL, {"limit": 4, "offset": 5}).json()["results"]]
+    seen += [item["id"] for item in api_client.get(URL, {"limit": 4, "offset": 9}).json()["results"]]
+
+    assert sorted(seen) == sorted(before)
+
+
+def test_delete_trajectory_erases_it_and_what_rests_on_it(api_client, project):
+    trajectory = make_trajectory(project=project)
+    alone = make_heuristic(trajectory=trajectory)
+    shared = make_heuristic(trajectory=trajectory)
+    make_evidence(heuristic=shared, trajectory=make_trajectory(project=project))
+
+    response = api_client.delete(f"{URL}/{trajectory.pk}")
+
+    assert response.status_code == 204
+    assert response.content == b""
+    assert api_client.get(f"{URL}/{trajectory.pk}").status_code == 404
+    assert set(Heuristic.objects.values_list("pk", flat=True)) == {shared.pk}
+    assert alone.pk != shared.pk
+
+
+def test_delete_foreign_trajectory_answers_404_and_keeps_it(api_client):
+    trajectory = make_trajectory()
+
+    assert api_client.delete(f"{URL}/{trajectory.pk}").status_code == 404
+    assert Trajectory.objects.filter(pk=trajectory.pk).exists()
+
+
+def test_replay_after_erasure_answers_410(api_client):
+    headers = {"Idempotency-Key": "k2"}
+    made = api_client.post(URL, {"task": "secret"}, headers=headers)
+    api_client.delete(made["Location"])
+
+    response = api_client.post(URL, {"task": "secret"}, headers=headers)
+
+    assert response.status_code == 410
+    assert b"secret" not in response.content
+
+
+def test_post_outcome_sets_it_late(api_client, project):
+    trajectory = make_trajectory(project=project, outcome="unknown", score=None)
+
+    response = api_client.post(
+        f"{URL}/{trajectory.pk}/outcome", {"outcome": "success", "score": 0.9, "outcome_source": "human"}
+    )
+
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["outcome"], body["score"], body["outcome_source"]) == ("success", 0.9, "human")
+    assert body["outcome_at"]
+
+
+@pytest.mark.parametrize("data", [{}, {"outcome": "great"}, {"score": 2}, {"outcome": "success", "score": 0}, {"a": 1}])
+def test_post_invalid_outcome_answers_400(api_client, project, data):
+    trajectory = make_trajectory(project=project)
+
+    assert api_client.post(f"{URL}/{trajectory.pk}/outcome", data).status_code == 400
+
+
+def test_post_outcome_of_foreign_trajectory_answers_404(api_client):
+    url = f"{URL}/{make_trajectory().pk}/outcome"
+
+    assert api_client.post(url, {"outcome": "success"}).status_code == 404
+
+
+def test_trajectories_without_key_answer_401(client):
+    assert client.get(URL).status_code == 401
+
+
+def test_trajectories_with_wrong_scope_answer_403(client, project):
+    token = make_api_key(project=project, scopes=["retrieve"]).token
+
+    response = client.get(URL, headers={"Authorization": f"Bearer {token}"})
+
+    assert response.status_code == 403
+    assert response.json()["error"]["code"] == "missing_scope"
