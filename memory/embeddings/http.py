@@ -1,0 +1,71 @@
+"""Vectors from a service that speaks OpenAI's `POST /embeddings`."""
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import httpx
+import numpy as np
+
+from memory.embeddings.base import Vectors, scale_to_unit
+from memory.errors import EmbedderError
+
+BATCH_SIZE = 64
+TIMEOUT_SECONDS = 30.0
+
+
+class HttpEmbedder:
+    """Any OpenAI-compatible embedding service (OpenAI, vLLM, TEI, Ollama, llama.cpp)."""
+
+    def __init__(self, *, base_url: str, api_key: str, model: str, dimensions: int) -> None:
+        self.model_id = f"{model}@{dimensions}"
+        self.dimensions = dimensions
+        self._model = model
+        self._url = f"{base_url.rstrip('/')}/embeddings"
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client: httpx.Client | None = None
+        self._lock = Lock()
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
+        """Ask the service, in batches.
+
+        Raises:
+            EmbedderError: it is not there, too slow, refuses, or answers something else than vectors.
+        """
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), BATCH_SIZE):
+            batch = list(texts[start : start + BATCH_SIZE])
+            vectors[start : start + len(batch)] = self._ask(batch, timeout_seconds or TIMEOUT_SECONDS)
+        return scale_to_unit(vectors)
+
+    def _ask(self, texts: list[str], timeout_seconds: float) -> Vectors:
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        try:
+            response = self._get_client().post(self._url, json=body, headers=self._headers, timeout=timeout_seconds)
+        except httpx.HTTPError as error:
+            raise EmbedderError(f"The embedding service did not answer: {type(error).__name__}.") from error
+        if response.status_code != httpx.codes.OK:
+            transient = response.status_code in (408, 429) or response.status_code >= 500
+            raise EmbedderError(f"The embedding service answered {response.status_code}.", transient=transient)
+        try:
+            return self._read(response.json(), len(texts))
+        except (KeyError, TypeError, ValueError) as error:
+            raise EmbedderError(
+                f"The embedding service did not answer {len(texts)} vectors of {self.dimensions} numbers. "
+                "Check ERL_EMBEDDER_MODEL and ERL_EMBEDDER_DIMENSIONS.",
+                transient=False,
+            ) from error
+
+    def _read(self, answer: Any, count: int) -> Vectors:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        vectors = np.array([row["embedding"] for row in rows], np.float32)
+        if vectors.shape != (count, self.dimensions) or not np.isfinite(vectors).all():
+            raise ValueError(vectors.shape)
+        return vectors
+
+    def _get_client(self) -> httpx.Client:
+        if self._client is None:
+            with self._lock:
+                if self._client is None:
+                    self._client = httpx.Client(follow_redirects=False)
+        return self._client

