@@ -17,19 +17,14 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.redaction_personal import find_emails, find_numbers
-from memory.redaction_secrets import (
-    SEPARATOR,
-    Span,
-    find_assignments,
-    find_blocks,
-    find_tokens,
-    is_assigned_secret,
-    is_entropic,
-)
+from memory.redaction.assignments import find_assignments
+from memory.redaction.members import VALUE_MEMBERS, find_named_kind, is_member_secret, read_name
+from memory.redaction.personal import find_emails, find_numbers
+from memory.redaction.spans import SEPARATOR, Span
+from memory.redaction.tokens import find_blocks, find_tokens
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
-_MAX_ROUNDS = 4
+_GOES_ON = re.compile(r"[\w+(-]|[.,]\w")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +52,7 @@ def redact(value: Any) -> Redacted:
     The value itself is not changed. Members called password, secret, token and the like lose their value whatever it
     looks like. Takes time linear in the size of the value.
     """
-    holder = [value]
-    copy, texts = _flatten(holder)
+    copy, texts = _flatten(value)
     counts: Counter[str] = Counter()
     renamed: dict[int, tuple[dict[Any, Any], dict[Any, str]]] = {}
     for text, new in _redact_all(texts, counts):
@@ -79,23 +73,23 @@ def redact_text(text: str) -> str:
     return redacted
 
 
-def _flatten(holder: list[Any]) -> tuple[list[Any], list[_Text]]:
-    """Copy the containers and list every text in them; with a stack, so that depth is no limit."""
+def _flatten(value: Any) -> tuple[list[Any], list[_Text]]:
+    """Copy the containers, in a list of one, and list every text in them; with a stack, so that depth is no limit."""
     root: list[Any] = [None]
     texts: list[_Text] = []
-    stack: list[tuple[Any, Any, Any, str]] = [(holder[0], root, 0, "")]
+    stack: list[tuple[Any, Any, Any, str]] = [(value, root, 0, "")]
     while stack:
         item, container, slot, member = stack.pop()
         if isinstance(item, str):
             texts.append(_Text(item, container, slot, member))
         elif isinstance(item, dict):
             new: dict[Any, Any] = dict(item)
-            named = _named_member(item)
+            named = find_named_kind(item)
             for key, child in item.items():
                 kind, plain = read_name(key) if isinstance(key, str) else ("", True)
                 if not plain:
                     texts.append(_Text(key, new, key, "", is_key=True))
-                if named and key in _VALUE_MEMBERS:
+                if named and key in VALUE_MEMBERS:
                     kind = kind or named
                 stack.append((child, new, key, kind))
             item = new
@@ -118,18 +112,22 @@ def _redact_all(texts: list[_Text], counts: Counter[str]) -> Iterable[tuple[_Tex
             yield text, placeholder(text.member, text.text)
         else:
             rest.append(text)
-    # What was removed may have hidden the beginning of something else, so look again at what changed.
-    pending = [text.text for text in rest]
-    owners = rest
+    # A secret that touched another one was hidden by it, so look again where a placeholder touches a word.
+    owners, pending = rest, [text.text for text in rest]
     changed: dict[int, tuple[_Text, str]] = {}
-    for _ in range(_MAX_ROUNDS):
-        results = _redact_texts(pending, counts)
-        if not results:
-            break
-        owners = [owners[place] for place in results]
-        pending = list(results.values())
-        changed |= {id(owner): (owner, new) for owner, new in zip(owners, pending, strict=True)}
+    while pending and (results := _redact_texts(pending, counts)):
+        changed |= {id(owners[place]): (owners[place], new) for place, new in results.items()}
+        touching = [place for place, new in results.items() if _is_touched(new)]
+        owners, pending = [owners[place] for place in touching], [results[place] for place in touching]
     yield from changed.values()
+
+
+def _is_touched(text: str) -> bool:
+    """Say whether a placeholder stands directly beside a word."""
+    return any(
+        _GOES_ON.match(text, found.end()) or (found.start() and _GOES_ON.match(text[found.start() - 1]))
+        for found in _PLACEHOLDER.finditer(text)
+    )
 
 
 def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
@@ -183,71 +181,6 @@ def _find(text: str) -> list[Span]:
             result[-1] = result[-1]._replace(end=span.end)
             end = span.end
     return result
-
-
-# ── Members whose name says that the value is secret ──────────────────────────────────────────────────────────────
-_SECRET_MEMBERS = {
-    "password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passcode": "password",
-    "secret": "secret", "apikey": "secret", "privatekey": "secret", "accesskey": "secret", "secretkey": "secret",
-    "signingkey": "secret", "encryptionkey": "secret", "credential": "secret", "credentials": "secret",
-    "authorization": "authorization", "cookie": "cookie", "setcookie": "cookie",
-    "token": "token", "jwt": "token", "bearer": "token",
-    "cvv": "card_code", "cvc": "card_code", "ssn": "national_id", "socialsecuritynumber": "national_id",
-    "cardnumber": "card", "iban": "iban",
-    "phone": "phone", "phonenumber": "phone", "mobile": "phone", "telephone": "phone",
-}  # fmt: skip
-_SUFFIXES = ("password", "passwd", "passphrase", "secret", "apikey", "privatekey", "accesskey", "secretkey", "token")
-_PAGING = ("pagetoken", "continuationtoken", "synctoken", "padtoken", "eostoken", "bostoken", "unktoken", "masktoken")
-_NAME_MEMBERS = ("name", "key", "field", "header", "label")
-_VALUE_MEMBERS = frozenset({"value", "text", "content"})
-_FOR_COMPARISON = str.maketrans("", "", "-_ .")
-
-
-@lru_cache(maxsize=4096)
-def read_name(name: str) -> tuple[str, bool]:
-    """Return what a member of this name holds ("" where the name does not say), and whether the name is a plain word.
-
-    Plain words, letters and underscores, hold no secret themselves and need no search.
-    """
-    if len(name) > 64:
-        return "", False
-    word = name.translate(_FOR_COMPARISON).lower()
-    kind = _SECRET_MEMBERS.get(word, "")
-    if not kind and word.endswith(_SUFFIXES) and not word.endswith(_PAGING):
-        kind = "token" if word.endswith("token") else "password" if "pass" in word else "secret"
-    return kind, len(name) <= 24 and word.isalpha()
-
-
-def _named_member(item: dict[Any, Any]) -> str:
-    """Return the kind of `value` in `{"name": "Authorization", "value": …}`, or ""."""
-    for name in _NAME_MEMBERS:
-        if isinstance(given := item.get(name), str) and (kind := read_name(given)[0]):
-            return kind
-    return ""
-
-
-def is_member_secret(value: str, *, kind: str) -> bool:
-    """Say whether the value of a member of this kind is a secret, not a blank, a placeholder or a plain word."""
-    if not value.strip() or _PLACEHOLDER.search(value):
-        return False
-    digits = sum(c.isdigit() for c in value)
-    match kind:
-        case "password":
-            return is_assigned_secret(value, strong=True, stated=True)
-        case "token":
-            return is_entropic(value) or (len(value) >= 24 and " " not in value)
-        case "phone":
-            return 7 <= digits <= 15 and not any(c.isalpha() for c in value)
-        case "card_code":
-            return digits in (3, 4) and len(value) == digits
-        case "card" | "iban":
-            return digits >= 8 and len(value) <= 42
-        case "national_id":
-            return digits >= 6 and len(value) <= 20
-        case _:
-            return len(value) >= 8 and is_assigned_secret(
-                value, strong=" " not in value or kind != "secret", stated=True
-            )
 
 
 # ── Placeholders ──────────────────────────────────────────────────────────────────────────────────────────────────

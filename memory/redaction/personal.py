@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from memory.redaction_secrets import Span, places
+from memory.redaction.spans import Span, places
 
 _LOCAL_PART = frozenset(string.ascii_letters + string.digits + "._%+-")
 _DOMAIN = re.compile(r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])")
@@ -15,6 +15,88 @@ _NUMERIC = bytes(
 _FOUR_DIGITS = re.compile(b"dddd")
 _IBAN_HEAD = re.compile(b"uudd")
 _IBAN = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])", re.ASCII)
+_IBAN_LENGTHS = {
+    pair[:2]: int(pair[2:])
+    for pair in [
+        "AD24",
+        "AE23",
+        "AL28",
+        "AT20",
+        "AZ28",
+        "BA20",
+        "BE16",
+        "BG22",
+        "BH22",
+        "BR29",
+        "BY28",
+        "CH21",
+        "CR22",
+        "CY28",
+        "CZ24",
+        "DE22",
+        "DK18",
+        "DO28",
+        "EE20",
+        "EG29",
+        "ES24",
+        "FI18",
+        "FO18",
+        "FR27",
+        "GB22",
+        "GE22",
+        "GI23",
+        "GL18",
+        "GR27",
+        "GT28",
+        "HR21",
+        "HU28",
+        "IE22",
+        "IL23",
+        "IQ23",
+        "IS26",
+        "IT27",
+        "JO30",
+        "KW30",
+        "KZ20",
+        "LB28",
+        "LC32",
+        "LI21",
+        "LT20",
+        "LU20",
+        "LV21",
+        "MC27",
+        "MD24",
+        "ME22",
+        "MK19",
+        "MR27",
+        "MT31",
+        "MU30",
+        "NL18",
+        "NO15",
+        "PK24",
+        "PL28",
+        "PS29",
+        "PT25",
+        "QA29",
+        "RO24",
+        "RS22",
+        "SA24",
+        "SC31",
+        "SE24",
+        "SI19",
+        "SK24",
+        "SM27",
+        "ST25",
+        "SV28",
+        "TL23",
+        "TN24",
+        "TR26",
+        "UA29",
+        "VA22",
+        "VG24",
+        "XK20",
+    ]
+}
 _CARD = re.compile(
     r"(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|3\d{3}([ -])\d{6}\2\d{4,5})(?![\w]|[-.,]\d)", re.ASCII
 )
@@ -36,7 +118,9 @@ def find_emails(text: str) -> Iterator[Span]:
             start -= 1
         while start < place and text[start] in ".-+%":
             start += 1
-        if start < place and (match := _DOMAIN.match(text, place)):
+        if start == place or text.startswith("://", max(0, start - 3)) or text[start:place] == "git":
+            continue  # a user name in an address: https://ana@host, git@host:path
+        if match := _DOMAIN.match(text, place):
             yield Span(start, match.end(), "email")
 
 
@@ -44,17 +128,18 @@ def find_numbers(text: str, lower: str, raw: bytes) -> Iterator[Span]:
     """Find telephone numbers, IBANs and payment cards. `raw` is the text with one ASCII byte a character."""
     numeric = raw.translate(_NUMERIC)
     for head in _IBAN_HEAD.finditer(numeric):
-        if _follows_word(text, head.start()):
+        place = head.start()
+        if text[place : place + 2] not in _IBAN_LENGTHS or _follows_word(text, place):
             continue
-        if (match := _IBAN.match(text, head.start())) and (end := _iban_end(match[0])):
-            yield Span(head.start(), head.start() + end, "iban")
+        if (match := _IBAN.match(text, place)) and (length := _iban_length(match[0])):
+            yield Span(place, place + length, "iban")
     for head in _FOUR_DIGITS.finditer(numeric):
         place = head.start()
         if numeric[place - 1 : place] == b"d":
             continue  # inside a longer run, which was looked at from its start
-        if not _follows_word(text, place) and (match := _CARD.match(text, place)) and is_card(match[0]):
-            yield Span(place, match.end(), "card")
-        elif place >= 8 and text[place - 1] in "-. " and (span := _north_american(text, place)):
+        if numeric[place + 5 : place + 9] == b"dddd" and (end := _card_end(text, place)):
+            yield Span(place, end, "card")
+        if place >= 8 and numeric[place - 4 : place] == b"ddd " and (span := _north_american(text, place)):
             yield span
     for place in places(text, "+"):
         if not _follows_word(text, place) and (match := _INTERNATIONAL.match(text, place)):
@@ -86,20 +171,24 @@ def _north_american(text: str, last_four: int) -> Span | None:
     return None
 
 
-def _iban_end(candidate: str) -> int:
-    """Return the length of the longest prefix that is an IBAN (ISO 13616: mod 97 is 1), or 0.
-
-    A word in capitals may follow after a blank, so shorter prefixes that end at a blank are tried too.
-    """
-    end = len(candidate)
-    while end > 0:
-        compact = candidate[:end].replace(" ", "")
-        if 15 <= len(compact) <= 34:
-            digits = "".join(str(int(c, 36)) for c in compact[4:] + compact[:4])
-            if int(digits) % 97 == 1:
-                return end
-        end = candidate.rfind(" ", 0, end)
+def _iban_length(candidate: str) -> int:
+    """Return how many characters of `candidate` are an IBAN (ISO 13616: its country's length, mod 97 is 1), or 0."""
+    compact = candidate.replace(" ", "")[: _IBAN_LENGTHS[candidate[:2]]]
+    if len(compact) < _IBAN_LENGTHS[candidate[:2]]:
+        return 0
+    if int("".join(str(int(c, 36)) for c in compact[4:] + compact[:4])) % 97 != 1:
+        return 0
+    seen = 0
+    for length, character in enumerate(candidate, start=1):
+        seen += character != " "
+        if seen == len(compact):
+            return length if not candidate[length : length + 1].isalnum() else 0
     return 0
+
+
+def _card_end(text: str, place: int) -> int:
+    match = None if _follows_word(text, place) else _CARD.match(text, place)
+    return match.end() if match and is_card(match[0]) else 0
 
 
 def is_card(number: str) -> bool:

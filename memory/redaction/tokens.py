@@ -1,4 +1,4 @@
-"""What a secret looks like: rules that find secrets and personal data in one text, each in linear time.
+"""Tokens that can be told by their form: vendors' prefixes, JSON web tokens, private keys, addresses with a password.
 
 No pattern is run over the whole text. A cheap scan (`str.find`, a byte translation) gives the places where a rule could
 begin, and a pattern whose repetitions are all bounded decides there. Token formats follow the vendors' documentation
@@ -6,21 +6,9 @@ and the gitleaks rule set (MIT); they are written anew here.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-from math import log2
-from typing import NamedTuple
 
-SEPARATOR = "\x1e"  # stands between texts that are searched together; no rule matches across it
-
-
-class Span(NamedTuple):
-    """A found secret: `text[start:end]` is of `kind`."""
-
-    start: int
-    end: int
-    kind: str
-
+from memory.redaction.spans import SEPARATOR, Span, places
 
 # Tokens that say what they are by their prefix: kind, prefixes, what follows. Every one holds a run of at least `_RUN`
 # characters of [A-Za-z0-9_-], and follows no letter or digit.
@@ -108,13 +96,18 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("onepassword_token", "ops_eyJ", r"[\w=+/-]{100,2000}"),
     ("age_secret_key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
 )
-# Tokens known by something inside them: kind, that, and how many characters at most come before it.
+# Tokens known by something inside them: kind, that, how many characters come before it, the token.
 _MARKED_TOKENS = (
-    ("azure_client_secret", "Q~", 4, re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
-    ("terraform_token", ".atlasv1.", 14, re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
-    ("telegram_token", ":AA", 10, re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII)),
-    ("mailchimp_key", "-us", 32, re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)", re.ASCII)),
-    ("discord_token", ".G", 28, re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,40}", re.ASCII)),
+    ("azure_client_secret", "Q~", (4,), re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
+    ("terraform_token", ".atlasv1.", (14,), re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
+    ("telegram_token", ":AA", (10, 9, 8), re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII)),
+    ("mailchimp_key", "-us", (32,), re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)", re.ASCII)),
+    (
+        "discord_token",
+        ".G",
+        tuple(range(28, 23, -1)),
+        re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,40}", re.ASCII),
+    ),
 )
 _HEAD = 2  # rules are chosen by this many first characters
 
@@ -150,18 +143,12 @@ def find_tokens(text: str, raw: bytes) -> Iterator[Span]:
                     done = match.end()
                     break
         done = max(done, run.end())
-    for kind, mark, before, pattern in _MARKED_TOKENS:
+    for kind, mark, distances, pattern in _MARKED_TOKENS:
         for place in places(text, mark):
-            if match := pattern.search(text, max(0, place - before), place + 128):
-                yield Span(match.start(), match.end(), kind)
-
-
-def places(text: str, needle: str) -> Iterator[int]:
-    """Give every place where `needle` begins in `text`."""
-    place = text.find(needle)
-    while place >= 0:
-        yield place
-        place = text.find(needle, place + 1)
+            for distance in distances:
+                if place >= distance and (match := pattern.match(text, place - distance)):
+                    yield Span(match.start(), match.end(), kind)
+                    break
 
 
 _JWT = re.compile(r"eyJ[\w-]{8,8192}\.eyJ[\w-]{8,16384}(?:\.[\w-]{0,2048}){0,3}", re.ASCII)
@@ -201,99 +188,3 @@ def find_blocks(text: str) -> Iterator[Span]:
             yield Span(match.start(1), match.end(1), "url_password")
         elif text.startswith("https", max(0, place - 5)) and (match := _WEBHOOK.match(text, place - 5)):
             yield Span(match.start(1), match.end(1), "webhook_url")
-
-
-# ── Assignments: password=…, "api_key": "…", Authorization: Bearer … ──────────────────────────────────────────────
-_STRONG = ("passw", "passphrase", "pwd")
-_WEAK = ("secret", "token", "credential", "key")
-# "key" alone says nothing: "keyboard", "primary key"
-_KEYS = ("api", "access", "private", "secret", "auth", "account", "encryption", "signing", "shared", "master")
-_ASSIGNED = re.compile(
-    r"[\w-]{0,24}"  # the rest of the name
-    r"(?:\\?[\"'`])?[ \t]{0,3}(?P<separator>:=|=>|==|=|:|[ \t](?:is|was)[ \t](?=\S))[ \t]{0,3}"
-    r"(?:(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n\x1e]){1,512})(?P=quote)"
-    r"|(?P<open>\\?[\"'`])?(?P<bare>[^\s\"'`\\,;&<>(){}\[\]|\x1e]{4,1024}))"
-)
-_SIGNATURE = re.compile(r"[?&;]sig=([A-Za-z0-9%+/=_-]{24,200})")
-_HEADER = re.compile(
-    r"authorization(?:\\?[\"'])?[ \t]{0,3}[:=,][ \t]{0,3}(?:\\?[\"'])?"
-    r"(?:(?:basic|bearer|digest|token|apikey|api-key|negotiate|bot|aws4-hmac-sha256)[ \t]{1,3})?"
-    r"([^\s\"'\\<>{}\[\]$][^\s\"'\\<>{}\[\]]{7,8192})",
-    re.IGNORECASE,
-)
-_BEARER = re.compile(r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,8192}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(
-    r"cookie(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?"
-    r"(\w[\w.-]{0,64}=[^\s;\"'\\]{8,4096}(?:; ?[\w.-]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,64})",
-    re.IGNORECASE,
-)
-_CREDENTIAL_HEADERS = (
-    ("authorization", _HEADER, "authorization"),
-    ("bearer", _BEARER, "authorization"),
-    ("basic", _BEARER, "authorization"),
-    ("cookie", _COOKIE, "cookie"),
-)
-_NOT_A_SECRET = frozenset(
-    """none null true false undefined string text required optional missing incorrect invalid wrong empty hidden
-    redacted removed password passwd secret token apikey api_key your_password your_api_key your_token yourpassword
-    changed unchanged expired unknown default example placeholder""".split()  # noqa: SIM905
-)
-_CODE = re.compile(
-    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|xxx|\.\.\.", re.IGNORECASE
-)
-
-
-def is_entropic(value: str) -> bool:
-    """Say whether `value` looks drawn at random: at least 8 characters, letters and digits mixed, few repetitions."""
-    if len(value) < 8 or any(c.isspace() for c in value):
-        return False
-    digits = sum(c.isdigit() for c in value)
-    if not digits or digits == len(value):
-        return len(value) >= 24 and _bits(value) >= 3.5 and not digits and not value.islower()
-    return _bits(value) >= (2.5 if len(value) < 16 else 3.0)
-
-
-def _bits(value: str) -> float:
-    sample = value[:256]
-    return -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
-
-
-def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
-    """Say whether what is assigned to a name is a secret.
-
-    `strong`: the name is a password's, which need not look random. `stated`: it is quoted or behind an equals sign,
-    so that it is a value and not the next word of a sentence.
-    """
-    bare = value.strip().rstrip(".,!?")
-    if len(bare) < 4 or bare.lower() in _NOT_A_SECRET or _CODE.match(bare) or len(set(bare)) == 1:
-        return False
-    if not strong:
-        return is_entropic(bare)
-    if stated:
-        return True
-    return (any(not c.isalpha() for c in bare.strip("-_.:")) and len(bare) >= 6) or bare.isdigit()
-
-
-def find_assignments(text: str, lower: str) -> Iterator[Span]:
-    """Find what is assigned to names like password or api_key, and credentials in headers.
-
-    `lower` is the text in lower case, character by character.
-    """
-    for needle in (*_STRONG, *_WEAK):
-        strong = needle in _STRONG
-        for place in places(lower, needle):
-            if needle == "key" and not lower[max(0, place - 12) : place].rstrip("-_ ").endswith(_KEYS):
-                continue
-            if not (match := _ASSIGNED.match(text, place + len(needle))):
-                continue
-            group = "quoted" if match["quoted"] is not None else "bare"
-            stated = bool(match["quote"] or match["open"]) or "=" in match["separator"]
-            if is_assigned_secret(match[group], strong=strong, stated=stated):
-                yield Span(match.start(group), match.end(group), "password" if strong else "secret")
-    for needle, pattern, kind in _CREDENTIAL_HEADERS:
-        for place in places(lower, needle):
-            if (match := pattern.match(text, place)) and (kind == "cookie" or is_entropic(match[1])):
-                yield Span(match.start(1), match.end(1), kind)
-    for place in places(text, "sig="):
-        if place and (match := _SIGNATURE.match(text, place - 1)):
-            yield Span(match.start(1), match.end(1), "signature")

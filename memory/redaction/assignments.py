@@ -1,0 +1,112 @@
+"""Secrets told by what they are assigned to: password=…, "api_key": "…", Authorization: Bearer …"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from math import log2
+
+from memory.redaction.spans import Span, places
+
+_STRONG = ("passw", "passphrase", "pwd")
+_WEAK = ("secret", "token", "credential", "key")
+# "key" alone says nothing: "keyboard", "primary key"
+_KEYS = ("api", "access", "private", "secret", "auth", "account", "encryption", "signing", "shared", "master")
+_ASSIGNED = re.compile(
+    r"[\w-]{0,24}"  # the rest of the name
+    r"(?:\\?[\"'`])?[ \t]{0,3}(?P<separator>:=|=>|==|=|:|[ \t](?:is|was)[ \t](?=\S))[ \t]{0,3}"
+    r"(?:(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n\x1e]){1,512})(?P=quote)"
+    r"|(?P<open>\\?[\"'`])?(?P<bare>[^\s\"'`\\,;&<>(){}\[\]|]{4,128}))"
+)
+# Enough of a value is read to judge it; where it is a secret, this is the rest.
+_REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{0,16384}")
+_SIGNATURE = re.compile(r"[?&;]sig=([A-Za-z0-9%+/=_-]{24,200})")
+_HEADER = re.compile(
+    r"authorization(?:\\?[\"'])?[ \t]{0,3}[:=,][ \t]{0,3}(?:\\?[\"'])?"
+    r"(?:(?:basic|bearer|digest|token|apikey|api-key|negotiate|bot|aws4-hmac-sha256)[ \t]{1,3})?"
+    r"([^\s\"'\\,;&<>(){}\[\]|$][^\s\"'`\\,;&<>(){}\[\]|]{7,128})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,128})", re.IGNORECASE)
+_COOKIE = re.compile(
+    r"cookie(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?"
+    r"(\w[\w.-]{0,64}=[^\s;\"'\\]{8,4096}(?:; ?[\w.-]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,64})",
+    re.IGNORECASE,
+)
+_NOT_A_SECRET = frozenset(
+    """none null true false undefined string text required optional missing incorrect invalid wrong empty hidden
+    redacted removed password passwd secret token apikey api_key your_password your_api_key your_token yourpassword
+    changed unchanged expired unknown default example placeholder""".split()  # noqa: SIM905
+)
+_CODE = re.compile(
+    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|xxx|\.\.\.", re.IGNORECASE
+)
+
+
+def is_entropic(value: str) -> bool:
+    """Say whether `value` looks drawn at random: at least 8 characters, letters and digits mixed, few repetitions."""
+    if len(value) < 8 or any(c.isspace() for c in value):
+        return False
+    digits = sum(map(str.isdigit, value))
+    if not digits or digits == len(value):
+        return len(value) >= 24 and _bits(value) >= 3.5 and not digits and not value.islower()
+    return _bits(value) >= (2.5 if len(value) < 16 else 3.0)
+
+
+def _bits(value: str) -> float:
+    sample = value[:64]
+    return -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+
+
+def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
+    """Say whether what is assigned to a name is a secret.
+
+    `strong`: the name is a password's, which need not look random. `stated`: it is quoted or behind an equals sign,
+    so that it is a value and not the next word of a sentence.
+    """
+    bare = value.strip().rstrip(".,!?")
+    if len(bare) < 4 or bare.lower() in _NOT_A_SECRET or _CODE.match(bare) or len(set(bare)) == 1:
+        return False
+    if not strong:
+        return is_entropic(bare)
+    if stated:
+        return True
+    return (any(not c.isalpha() for c in bare.strip("-_.:")) and len(bare) >= 6) or bare.isdigit()
+
+
+def find_assignments(text: str, lower: str) -> Iterator[Span]:
+    """Find what is assigned to names like password or api_key, and credentials in headers.
+
+    `lower` is the text in lower case, character by character.
+    """
+    for needle in (*_STRONG, *_WEAK):
+        strong = needle in _STRONG
+        done = 0
+        for place in places(lower, needle):
+            if place < done:
+                continue
+            if needle == "key" and not lower[max(0, place - 12) : place].rstrip("-_ ").endswith(_KEYS):
+                continue
+            if not (match := _ASSIGNED.match(text, place + len(needle))):
+                continue
+            group = "quoted" if match["quoted"] is not None else "bare"
+            stated = bool(match["quote"] or match["open"]) or "=" in match["separator"]
+            if is_assigned_secret(match[group], strong=strong, stated=stated):
+                done = match.end(group) if group == "quoted" else _end_of_value(text, match.end(group))
+                yield Span(match.start(group), done, "password" if strong else "secret")
+    for needle, pattern in (("authorization", _HEADER), ("bearer", _BEARER), ("basic", _BEARER)):
+        done = 0
+        for place in places(lower, needle):
+            if place >= done and (match := pattern.match(text, place)) and is_entropic(match[1]):
+                done = _end_of_value(text, match.end(1))
+                yield Span(match.start(1), done, "authorization")
+    for place in places(lower, "cookie"):
+        if match := _COOKIE.match(text, place):
+            yield Span(match.start(1), match.end(1), "cookie")
+    for place in places(text, "sig="):
+        if place and (match := _SIGNATURE.match(text, place - 1)):
+            yield Span(match.start(1), match.end(1), "signature")
+
+
+def _end_of_value(text: str, place: int) -> int:
+    rest = _REST.match(text, place)
+    return rest.end() if rest else place
