@@ -1,18 +1,17 @@
-"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages)."""
+"""Anthropic's Messages API, version 2026-10-21 (https://platform.claude.com/docs/en/api/versioning).
 
+That version has no `temperature`: the request's is not sent.
+"""
+
+import re
 from typing import Any
 
-from reflection.providers.base import (
-    Completion,
-    CompletionRequest,
-    ProviderError,
-    estimate_tokens,
-    storable,
-)
+from reflection.providers.base import Completion, CompletionRequest, ProviderError, estimate_tokens, storable
 from reflection.providers.http import ProviderClient
 from reflection.providers.transport import EgressTransport
 
-API_VERSION = "2023-06-01"
+API_VERSION = "2026-10-21"
+SCHEMA_REFUSED = re.compile(r"output_config|output_format|json[_ ]?schema|structured", re.I)
 FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -22,7 +21,7 @@ FINISH_REASONS = {
 
 
 class AnthropicProvider:
-    """A Claude model. JSON is asked for in the prompt: the schema is not enforced, so answers are parsed strictly."""
+    """A Claude model. One that refuses the schema is asked without from then on, and bound by the prompt alone."""
 
     def __init__(
         self,
@@ -36,7 +35,7 @@ class AnthropicProvider:
     ) -> None:
         self.name = name
         self.model = model
-        self._send_temperature = True
+        self._send_schema = True
         self._client = ProviderClient(
             label=name,
             base_url=base_url.rstrip("/").removesuffix("/v1"),
@@ -60,15 +59,16 @@ class AnthropicProvider:
             "system": request.system,
             "messages": [{"role": "user", "content": request.user}],
         }
-        if self._send_temperature:
-            payload["temperature"] = request.temperature
+        with_schema = self._send_schema and request.json_schema is not None
+        if with_schema:
+            payload["output_config"] = {"format": {"type": "json_schema", "schema": request.json_schema}}
         try:
             reply = self._client.post("/v1/messages", payload)
         except ProviderError as error:
-            # Some models refuse the parameter; a refused request costs nothing, so ask without it and remember
-            if error.status != 400 or "temperature" not in error.detail or not self._send_temperature:
+            # A refused request costs nothing
+            if not (with_schema and error.status == 400 and SCHEMA_REFUSED.search(error.detail)):
                 raise
-            self._send_temperature = False
+            self._send_schema = False
             return self.complete(request)
         body = reply.body
         if body.get("type") == "error":
