@@ -3,6 +3,7 @@
 from django.urls import path
 
 from memory.api.views.heuristics import HeuristicListView, HeuristicView
+from memory.api.views.retrieval import ContextView, RetrievalView, RetrieveView
 from memory.api.views.review import ApproveView, FeedbackView, QuarantineView, RejectView, RetireView
 from memory.api.views.trajectories import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
 
@@ -18,4 +19,7 @@ urlpatterns = [
     path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),
     path("heuristics/<uuid:id>/quarantine", QuarantineView.as_view(), name="heuristic-quarantine"),
     path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
+    path("retrieve", RetrieveView.as_view(), name="retrieve"),
+    path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
+    path("context", ContextView.as_view(), name="context"),
 ]

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.generics import get_object_or_404
@@ -21,6 +22,8 @@ from memory.api.serializers.heuristic import (
     HeuristicSerializer,
     lesson_from,
 )
+from memory.api.serializers.retrieval import RetrieveQuery
+from memory.api.views.retrieval import RETRIEVE_PARAMS, answer_body, answer_query
 from memory.errors import ChangedMeanwhile
 from memory.models import ApiKey, Heuristic, HeuristicRevision, Project
 from memory.services.propose_heuristic import propose_heuristic, revise_heuristic
@@ -30,15 +33,36 @@ Scope = ApiKey.Scope
 
 class HeuristicListView(ApiView):
     required_scopes = {"GET": Scope.HEURISTICS_READ, "POST": Scope.HEURISTICS_WRITE}
-    allowed_query_params = HeuristicFilter.query_params()
     pagination_class = LimitOffset
     filter_backends = [DjangoFilterBackend]
     filterset_class = HeuristicFilter
     queryset = Heuristic.objects.none()
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if self.asks_for_lessons(request):
+            self.required_scopes = {"GET": Scope.RETRIEVE}  # type: ignore[misc]
+        super().initial(request, *args, **kwargs)
+
+    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
+        if self.asks_for_lessons(request):
+            return RETRIEVE_PARAMS
+        return super().get_allowed_query_params(request) | HeuristicFilter.query_params()
+
+    def asks_for_lessons(self, request: Request) -> bool:
+        """Tell `?task=…`, which retrieves lessons for a task, from the list of all heuristics."""
+        return request.method in ("GET", "HEAD") and "task" in request.query_params
+
     def get(self, request: Request) -> Response:
+        if self.asks_for_lessons(request):
+            return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
         page = self.paginate_queryset(self.filter_queryset(shown_heuristics(self.project)))
         return self.get_paginated_response(HeuristicSerializer(page, many=True).data)
+
+    def answer_with_lessons(self, query: RetrieveQuery) -> Response:
+        body = dict(answer_body(answer_query(self, query)))
+        items = body.pop("items")
+        limit = query.top_k or settings.ERL_RETRIEVE_TOP_K
+        return Response({"results": items, "pagination": {"limit": limit, "offset": 0, "total": len(items)}, **body})
 
     def post(self, request: Request) -> Response:
         serializer = HeuristicInputSerializer(data=request.data)

@@ -1,0 +1,151 @@
+"""What is asked of retrieval and what it answers.
+
+Retrieval sits in front of every task an agent does, so its edge is compiled (pydantic) where the rest of the API uses
+serializers: reading a question takes microseconds, and answers are plain dictionaries.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeAlias
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.serializers.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
+
+MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000
+Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
+Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
+Polarity: TypeAlias = Literal["", "works", "avoid", "mixed"]
+
+
+class RetrieveQuery(BaseModel):
+    """A task about to be done, and how many lessons there is room for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
+    task_id: Annotated[Name, Field(description="The task family; its lessons and project-wide ones are given.")] = ""
+    agent: Annotated[Name, Field(description="The agent that asks.")] = ""
+    top_k: Annotated[
+        int | None, Field(ge=1, le=MAX_TOP_K, description="How many lessons at most; the server's default if null.")
+    ] = None
+    mode: Annotated[Mode | None, Field(description="How to choose; the server's default if null.")] = None
+    budget_tokens: Annotated[
+        int | None,
+        Field(ge=0, le=MAX_BUDGET_TOKENS, description="How long `context` may be; the server's default if null."),
+    ] = None
+    tags: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
+    ] = ()
+    polarity: Annotated[Polarity, Field(description="Only lessons of this kind.")] = ""
+    seed: Annotated[
+        str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
+    ] = None
+
+    @field_validator("task")
+    @classmethod
+    def _not_blank(cls, task: str) -> str:
+        if not task.strip():
+            raise ValueError("Say what is to be done.")
+        return task
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Read a JSON body: a number is not a text."""
+        values = {name: tuple(v) if name == "tags" and isinstance(v, list) else v for name, v in body.items()}
+        return _validated(lambda: cls.model_validate(values, strict=True), place="/")
+
+    @classmethod
+    def from_query(cls, params: Mapping[str, str]) -> Self:
+        """Read query parameters, which are all texts."""
+        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
+
+
+class Scores(BaseModel):
+    """Component scores, by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RetrievedItem(BaseModel):
+    """A lesson, and why it is here. Members may be added."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: UUID
+    revision: int
+    content_sha256: str
+    trigger: str
+    guideline: str
+    avoid: str
+    not_when: str
+    rationale: str
+    polarity: str
+    task_id: str
+    tags: list[str]
+    support: Annotated[int, Field(description="Distinct runs it is drawn from.")]
+    scores: Scores
+    reason: Annotated[str, Field(description="One sentence why it was chosen.")]
+    matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
+
+
+class RetrieveAnswer(BaseModel):
+    """The lessons for a task, best first, and the text to put into the prompt."""
+
+    retrieval_id: Annotated[UUID, Field(description="Send it with the trajectory: outcomes measure the lessons.")]
+    mode: Annotated[Mode, Field(description="The mode that answered.")]
+    degraded: Annotated[bool, Field(description="Whether something was not available.")]
+    degraded_reason: Annotated[str, Field(description="What was not available; empty when all was.")]
+    items: list[RetrievedItem]
+    context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
+    context_sha256: str
+    tokens: Annotated[int, Field(description="About how many tokens `context` has.")]
+
+
+def _validated(read: Any, *, place: str) -> Any:
+    try:
+        return read()
+    except ValidationError as error:
+        fields: dict[str, list[str]] = {}
+        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+            where = place + "/".join(str(part) for part in fault["loc"])
+            fields.setdefault(where, []).append(_sentence(fault["type"], fault["msg"]))
+        code = ErrorCode.INVALID_REQUEST if place else ErrorCode.INVALID_QUERY
+        first, texts = next(iter(fields.items()))
+        raise Refusal(code, f"{first}: {texts[0]}", fields=fields) from None
+
+
+def _sentence(kind: str, message: str) -> str:
+    match kind:
+        case "missing":
+            return "This member is required."
+        case "extra_forbidden":
+            return "Leave this member out: it is not known here."
+        case _:
+            return message.removeprefix("Value error, ").removesuffix(".") + "."
+
+
+class RetrievalRecord(BaseModel):
+    """An answer as it was given, replayed from its record."""
+
+    retrieval_id: UUID
+    task: str
+    task_id: str
+    agent: str
+    mode: str
+    requested_mode: str
+    top_k: int
+    budget_tokens: int
+    candidate_count: int
+    degraded: bool
+    degraded_reason: str
+    items: list[dict[str, Any]]
+    context_sha256: str
+    tokens: int
+    duration_ms: float
+    client: str
+    request_id: str
+    created_at: datetime
