@@ -1,0 +1,70 @@
+"""Show which lessons a task would be given."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memory.models import Project, Retrieval
+from memory.retrieval.answer import RetrievalAnswer
+from memory.services.retrieve import retrieve
+from memory.values import Actor
+
+
+class Command(BaseCommand):
+    help = "Show the lessons that a task would be given, why, and the block that would be injected."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("task", help="The task, in the words an agent would be given.")
+        parser.add_argument("--project", help="Slug of the project. May be left out where there is only one.")
+        parser.add_argument("--task-id", default="", help="Task family; its lessons come first among equals.")
+        parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: hybrid.")
+        parser.add_argument("--top-k", type=int, help="Most lessons to show. Default: ERL_RETRIEVE_TOP_K.")
+        parser.add_argument("--budget-tokens", type=int, help="Size of the block in tokens.")
+        parser.add_argument("--json", action="store_true", help="Print the answer as one JSON object.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        answer = retrieve(
+            _get_project(options["project"]),
+            task=options["task"],
+            task_id=options["task_id"],
+            mode=options["mode"],
+            top_k=options["top_k"],
+            budget_tokens=options["budget_tokens"],
+            by=Actor(label="command:retrieve"),
+        )
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(answer), default=str, ensure_ascii=False, indent=2))
+        else:
+            self._print(answer)
+
+    def _print(self, answer: RetrievalAnswer) -> None:
+        if not answer.items:
+            self.stdout.write("No lesson fits this task, so nothing would be injected.")
+        for number, item in enumerate(answer.items, start=1):
+            scores = ", ".join(f"{name} {value:.3f}" for name, value in item["scores"].items())
+            self.stdout.write(f"{number:>3}. When {item['trigger']}")
+            self.stdout.write(f"     do {item['guideline']}")
+            self.stdout.write(f"     {item['reason']} ({scores})  id {item['id']}, revision {item['revision']}")
+        if answer.degraded:
+            self.stdout.write(f"\nNot available, so done without: {answer.degraded}.")
+        self.stdout.write(
+            f"\n{len(answer.items)} of {answer.candidate_count} candidates, mode {answer.mode}, {answer.tokens} tokens "
+            f"in {answer.duration_ms:.1f} ms, retrieval {answer.retrieval_id}."
+        )
+        if answer.context:
+            self.stdout.write(f"\nThe block an agent would be given:\n\n{answer.context}")
+
+
+def _get_project(slug: str | None) -> Project:
+    if slug:
+        try:
+            return Project.objects.get(slug=slug)
+        except Project.DoesNotExist:
+            known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
+            raise CommandError(f"There is no project {slug!r}. Projects: {known}.") from None
+    projects = list(Project.objects.all()[:2])
+    if len(projects) != 1:
+        raise CommandError("Name the project with --project SLUG." if projects else "There is no project yet.")
+    return projects[0]

@@ -1,0 +1,140 @@
+"""The retrieve service, on a real database with the real embedder."""
+
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from memory.embeddings.registry import get_embedder
+from memory.models import Heuristic, HeuristicRevision, Project, Retrieval
+from memory.retrieval.answer import Filters
+from memory.services.embed_heuristics import embed_heuristics
+from memory.services.retrieve import retrieve
+from memory.values import Actor
+from tests.factories import make_heuristic, make_project
+
+pytestmark = pytest.mark.django_db
+BY = Actor(label="test")
+
+LESSONS = [
+    ("A passenger asks to cancel a basic economy flight", "Check the fare class and the time of booking first."),
+    ("A customer wants to exchange an item for another size", "Confirm the new variant is in stock."),
+    ("The search page shows no result for a long query", "Search again with fewer words."),
+    ("The API answers error E4711", "Refresh the token and repeat the call."),
+]
+
+
+def serve(project: Project, lessons: list[tuple[str, str]] = LESSONS, **text: Any) -> list[Heuristic]:
+    made = [
+        make_heuristic(project=project, status="approved", trigger=trigger, guideline=guideline, **text)
+        for trigger, guideline in lessons
+    ]
+    embed_heuristics([heuristic.pk for heuristic in made])
+    return made
+
+
+def test_retrieve_puts_the_lesson_close_in_meaning_first() -> None:
+    project = make_project()
+    flight, *_ = serve(project)
+    answer = retrieve(project, task="My client no longer wants to fly, please undo her booking", by=BY)
+    assert answer.items[0]["id"] == str(flight.pk)
+
+
+def test_retrieve_finds_an_error_code_by_its_letters() -> None:
+    project = make_project()
+    code = serve(project)[3]
+    assert retrieve(project, task="E4711", mode="lexical", by=BY).items[0]["id"] == str(code.pk)
+
+
+def test_retrieve_never_serves_a_proposed_lesson() -> None:
+    project = make_project()
+    proposed = make_heuristic(project=project, trigger=LESSONS[0][0], guideline=LESSONS[0][1])
+    embed_heuristics([proposed.pk])
+    modes = ["random", "embedding", "lexical", "hybrid"]
+    assert [retrieve(project, task=LESSONS[0][0], mode=mode, by=BY).items for mode in modes] == [[]] * 4
+
+
+def test_retrieve_stops_serving_at_once_when_a_lesson_is_withdrawn() -> None:
+    project = make_project()
+    flight, *_ = serve(project)
+    HeuristicRevision.objects.filter(heuristic=flight).update(served=False)
+    answer = retrieve(project, task=LESSONS[0][0], by=BY)
+    assert str(flight.pk) not in {item["id"] for item in answer.items}
+
+
+def test_retrieve_never_crosses_projects() -> None:
+    serve(make_project())
+    assert retrieve(make_project(), task=LESSONS[0][0], by=BY).items == []
+
+
+def test_retrieve_without_an_embedder_answers_by_words_and_says_so(settings: Any) -> None:
+    project = make_project()
+    flight, *_ = serve(project)
+    settings.ERL_EMBEDDER = "none"
+    get_embedder.cache_clear()
+    try:
+        answer = retrieve(project, task="cancel a basic economy flight", by=BY)
+    finally:
+        get_embedder.cache_clear()
+    assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "embedder")
+
+
+def test_retrieve_mode_none_answers_nothing_and_is_recorded() -> None:
+    project = make_project()
+    serve(project)
+    answer = retrieve(project, task=LESSONS[0][0], mode="none", by=BY)
+    row = Retrieval.objects.get(pk=answer.retrieval_id)
+    assert (answer.items, answer.context, row.mode, row.heuristic_ids) == ([], "", "none", [])
+
+
+def test_retrieve_mode_random_draws_the_same_for_the_same_task() -> None:
+    project = make_project()
+    serve(project)
+    first, second = (retrieve(project, task="anything", mode="random", top_k=2, by=BY) for _ in range(2))
+    assert [item["id"] for item in first.items] == [item["id"] for item in second.items]
+
+
+def test_retrieve_mode_random_draws_otherwise_for_another_seed() -> None:
+    project = make_project()
+    serve(project)
+    orders = {
+        tuple(item["id"] for item in retrieve(project, task="x", mode="random", seed=str(seed), by=BY).items)
+        for seed in range(10)
+    }
+    assert len(orders) > 1
+
+
+def test_retrieve_filters_by_polarity() -> None:
+    project = make_project()
+    serve(project, polarity="avoid")
+    answer = retrieve(project, task=LESSONS[0][0], filters=Filters(polarities=("works",)), by=BY)
+    assert answer.items == []
+
+
+def test_retrieve_writes_one_row_with_what_was_served() -> None:
+    project = make_project()
+    flight, *_ = serve(project)
+    answer = retrieve(project, task=LESSONS[0][0], top_k=1, by=BY, request_id="r-1")
+    row = Retrieval.objects.get(pk=answer.retrieval_id)
+    assert row.heuristic_ids == [flight.pk]
+    assert row.items[0]["injected"] is True
+    assert (row.context_sha256, row.request_id) == (answer.context_sha256, "r-1")
+
+
+def test_retrieve_gives_the_same_bytes_for_equal_state() -> None:
+    project = make_project()
+    serve(project)
+    first, second = (retrieve(project, task=LESSONS[0][0], by=BY) for _ in range(2))
+    assert first.context == second.context != ""
+
+
+def test_retrieve_command_prints_the_block(capsys: pytest.CaptureFixture[str]) -> None:
+    project = make_project()
+    serve(project)
+    call_command("retrieve", LESSONS[0][0], project=project.slug)
+    assert "<lessons>" in capsys.readouterr().out
+
+
+def test_embed_heuristics_twice_makes_nothing_new() -> None:
+    heuristic = make_heuristic(status="approved")
+    assert (embed_heuristics([heuristic.pk]), embed_heuristics([heuristic.pk])) == (1, 0)
