@@ -1,0 +1,67 @@
+"""A search found nothing, and another tool or a wider search with like arguments found something."""
+
+import json
+
+from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.tool_names import is_read
+from reflection.reflectors.rules.wording import code, is_general, listed
+
+_EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")
+
+
+def find(run: RunView) -> list[Finding]:
+    """Look for a reading call with an empty answer and the next reading call, if that found something."""
+    findings = []
+    for empty, following in zip(run.calls, run.calls[1:], strict=False):
+        if not is_empty(empty) or following.error or is_empty(following):
+            continue
+        if not (is_read(empty.name) and is_read(following.name)):
+            continue
+        if finding := _explain(run, empty, following):
+            findings.append(finding)
+    return findings
+
+
+def is_empty(call: Call) -> bool:
+    """Tell whether a call was answered, without error, by nothing."""
+    answer = call.answer.strip().lower()
+    if answer in _EMPTY_TEXTS:
+        return True
+    if not answer.startswith("{"):
+        return False
+    try:
+        values = list(json.loads(answer).values())
+    except (ValueError, RecursionError):
+        return False
+    return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
+
+
+def _explain(run: RunView, empty: Call, following: Call) -> Finding | None:
+    shared = set(map(str, _scalars(empty))) & set(map(str, _scalars(following)))
+    if empty.name != following.name:
+        if not shared:
+            return None
+        guideline = f"Call {code(following.name)} with the same request before saying that there is nothing."
+    else:
+        dropped = [path for path in empty.leaves if path not in following.leaves and is_general(path)]
+        if not dropped:
+            return None
+        guideline = f"Call {code(empty.name)} again without {listed([code(path) for path in dropped])}."
+    return Finding(
+        rule="empty_answer",
+        trigger=f"When {code(empty.name)} returns nothing",
+        guideline=guideline,
+        rationale=(
+            f"At step {empty.index} {code(empty.name)} returned nothing; at step {following.index} "
+            f"{code(following.name)} found something for the same request. {run.ending}"
+        ),
+        polarity="works" if run.succeeded else "mixed",
+        confidence=0.6 if run.succeeded else 0.5,
+        citations=(run.cite(empty.step, empty.answer), run.cite(following.step)),
+        tools=tuple(dict.fromkeys((empty.name, following.name))),
+    )
+
+
+def _scalars(call: Call) -> list[object]:
+    return [value for values in call.leaves.values() for value in values]

@@ -1,0 +1,169 @@
+"""A person did not know an identifier: it was looked up by another one, or asked for again and again."""
+
+import re
+from dataclasses import dataclass
+
+from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
+from reflection.reflectors.rules.tool_names import is_change, is_read, words_of
+from reflection.reflectors.rules.wording import code, is_general
+
+MIN_REPEATED_ASKS = 2
+
+_HEADS = "ids?|numbers?|codes?|references?|keys?|e-?mail(?: address)?|username|account|details"
+_IDENTIFIER = re.compile(rf"\b((?:[a-z]+ )?(?:{_HEADS}))\b", re.I)
+_LACKING = re.compile(
+    r"(?:don't|do not|didn't|can't|cannot|not|never|no longer|unsure|no idea|lost|forgot(?:ten)?|without|unable)\b"
+    r"[^.?!]{0,60}",
+    re.I,
+)
+_ASKING = re.compile(
+    r"\b(?:need|provide|share|give|tell|once you have|without|locate|check your|confirm|let me know)\b", re.I
+)
+_NOISE = frozenset("the your my a an this that any of and or no with for its their which what correct right".split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gap:
+    """What a person said they did not know, in which turn, and what the agent had asked for beside it."""
+
+    identifier: str
+    turn: Turn
+    beside: str
+
+
+def find(run: RunView) -> list[Finding]:
+    """Look at the first thing a person could not name."""
+    gap = next((gap for turn in run.turns if (gap := _gap_in(run, turn))), None)
+    if gap is None:
+        return []
+    if run.succeeded and (finding := _looked_up(run, gap)):
+        return [finding]
+    if run.failed and (finding := _insisted(run, gap)):
+        return [finding]
+    return []
+
+
+def _gap_in(run: RunView, turn: Turn) -> _Gap | None:
+    asked = _identifiers(turn.said)
+    heard = turn.heard.replace("’", "'")
+    for clause in _LACKING.findall(heard):
+        for identifier in _identifiers(clause):
+            if identifier in asked:
+                beside = next((each for each in asked if each != identifier and each.split()[-1] == "ID"), "")
+                return _Gap(identifier=identifier, turn=turn, beside=beside)
+    return None
+
+
+def _identifiers(text: str) -> list[str]:
+    """Return the identifiers a text speaks of, in one spelling: "reservation ID"."""
+    found = []
+    for match in _IDENTIFIER.finditer(text.replace("’", "'")):
+        words = [word for word in match[1].lower().split() if word not in _NOISE]
+        head = re.sub(r"^(id|number|code|reference|key)s$", r"\1", words[-1]) if words else ""
+        if len(words) > 1:
+            found.append(" ".join([*words[:-1], "ID" if head == "id" else head]))
+    return list(dict.fromkeys(found))
+
+
+def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
+    """The identifier came out of another tool's answer."""
+    found = _first_use(run, gap)
+    if found is None:
+        return None
+    use, parameter, source = found
+    key = next((path for path in source.leaves if is_general(path)), "")
+    if not key or source.name == use.name:
+        return None
+    name = gap.identifier
+    opened = [c for c in run.calls if c.name == use.name and c.index >= use.index and parameter in c.leaves]
+    tried = len({c.leaves[parameter] for c in opened}) if is_read(use.name) else 1
+    guideline = (
+        f"Ask for the {code(key)} instead, call {code(source.name)} with it, and take {code(parameter)} for "
+        f"{code(use.name)} from its answer."
+    )
+    if is_read(use.name):
+        guideline += (
+            f" If it lists several, open them one by one with {code(use.name)} until one fits what the user says."
+        )
+    return Finding(
+        rule="missing_identifier",
+        trigger=f"When the user does not know the {name} that the request needs",
+        guideline=guideline,
+        avoid=f"Making the user search for the {name}, or refusing to go on without it.",
+        rationale=(
+            f"At step {gap.turn.index} the user did not know the {name}. {code(source.name)} at step {source.index} returned "
+            f"it, and {code(use.name)} took it at step {use.index}"
+            f"{f'; {tried} candidates were opened' if tried > 1 else ''}. {run.ending}"
+        ),
+        polarity="works",
+        confidence=0.7,
+        citations=(
+            run.cite(gap.turn.step, gap.turn.heard),
+            run.cite(source.step, _exact(use, parameter)),
+            run.cite(use.step, _exact(use, parameter)),
+        ),
+        tools=(source.name, use.name),
+    )
+
+
+def _insisted(run: RunView, gap: _Gap) -> Finding | None:
+    """The agent went on asking for it and never called a tool that could have found it."""
+    if _first_use(run, gap) is not None or any(is_change(call.name) for call in run.calls):
+        return None
+    again = [
+        turn
+        for turn in run.turns
+        if turn.index > gap.turn.index and gap.identifier in _identifiers(turn.said) and _ASKING.search(turn.said)
+    ]
+    if len(again) < MIN_REPEATED_ASKS:
+        return None
+    name, beside = gap.identifier, gap.beside
+    if beside:
+        guideline = (
+            f"Ask for the {beside} alone, look the person up with the tool that takes it, and find the {name} in the "
+            f"answer. Do not ask for the {name} a second time."
+        )
+    else:
+        guideline = (
+            f"Ask once for something else that a lookup tool takes, such as a name, an e-mail address or an account, and "
+            f"find the {name} in its answer. Do not ask for the {name} a second time."
+        )
+    handed = run.handover()
+    return Finding(
+        rule="missing_identifier",
+        trigger=f"When the user does not know the {name} that the request needs",
+        guideline=guideline,
+        avoid=f"Telling the user that nothing can be done without the {name}.",
+        rationale=(
+            f"At step {gap.turn.index} the user did not know the {name}; the agent asked for it in {len(again)} more turns "
+            f"and called {'no tool but ' + code(handed.name) if handed else 'no tool that could have found it'}. "
+            f"{run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.9,
+        citations=(
+            run.cite(gap.turn.step, gap.turn.heard),
+            *(run.cite(turn.step, turn.said) for turn in (again[0], again[-1])),
+        ),
+        tools=(),
+    )
+
+
+def _first_use(run: RunView, gap: _Gap) -> tuple[Call, str, Call] | None:
+    """Return the first call that took a value for the missing identifier from a tool's answer, not from a person."""
+    wanted = set(words_of(gap.identifier))
+    for call in run.calls:
+        if call.index <= gap.turn.index or call.error:
+            continue
+        for path, values in call.leaves.items():
+            if not wanted <= set(words_of(path)) or not is_reference(values[0]):
+                continue
+            source = run.source_of(values[0], before=call.index)
+            if source and not occurs(values[0], run.heard_before(source.index)):
+                return call, path, source
+    return None
+
+
+def _exact(call: Call, path: str) -> str:
+    return str(call.leaves[path][0])

@@ -1,0 +1,127 @@
+"""What was recorded along with the run: mistake cards, mistakes, successes."""
+
+import re
+from typing import Any
+
+from memory.values import Citation, Step
+from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.tool_names import words_of
+from reflection.reflectors.rules.wording import cut, is_general
+
+MIN_NOTE_CHARS = 15
+MIN_SHARED_WORDS = 2
+
+_WORD = re.compile(r"[a-z]{4,}")
+_SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
+
+
+def find(run: RunView) -> list[Finding]:
+    """Turn each recorded note that says what to do into a lesson, cards first."""
+    findings = [finding for card in run.episode.mistake_cards if (finding := _from_card(run, card))]
+    findings += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
+    findings += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
+    return findings
+
+
+def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
+    """A card names the decision that was wrong and the one that would have been right."""
+    wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
+    kind, lesson = _text(card, "type").replace("_", " "), _text(card, "lesson")
+    guideline = right or lesson
+    if not guideline or not is_general(guideline):
+        return None
+    subject = _text(card, "task") or kind
+    if not subject or not is_general(subject):
+        subject = kind if kind and is_general(kind) else ""
+    trigger = f"When the task is like this: {cut(subject, 200)}" if subject else _about(run)
+    if not trigger:
+        return None
+    seen = card.get("seen_count")
+    return Finding(
+        rule="recorded_notes",
+        trigger=trigger,
+        guideline=_sentence(guideline),
+        avoid=_sentence(wrong) if is_general(wrong) else "",
+        rationale=" ".join(
+            part
+            for part in (
+                "A mistake card recorded with the run says so.",
+                _sentence(lesson) if lesson != guideline and is_general(lesson) else "",
+                f"The card had been seen {seen} times." if isinstance(seen, int) and seen > 1 else "",
+                run.ending,
+            )
+            if part
+        ),
+        polarity="avoid",
+        confidence=0.8,
+        citations=(_where(run, " ".join((wrong, right, _text(card, "evidence"))), quote=_text(card, "evidence")),),
+        tools=_tools_in(run, guideline),
+        family_only=True,
+    )
+
+
+def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
+    note = note.strip()
+    trigger = _about(run)
+    if len(note) < MIN_NOTE_CHARS or not is_general(note) or not trigger:
+        return None
+    if kind == "mistake" and not _SHOULD.search(note):
+        return None  # it says what went wrong and not what to do: a person has to turn it into advice
+    said = _sentence(note)
+    return Finding(
+        rule="recorded_notes",
+        trigger=trigger,
+        guideline=said if kind == "success" else f"Keep this from happening again: {said[0].lower()}{said[1:]}",
+        rationale=f"Recorded with the run as a {kind}. {run.ending}",
+        polarity="works" if kind == "success" else "avoid",
+        confidence=0.55 if kind == "success" else 0.6,
+        citations=(_where(run, note, quote=""),),
+        tools=_tools_in(run, note),
+        family_only=True,
+    )
+
+
+def _about(run: RunView) -> str:
+    """Return when a note applies: on tasks like this one, if the task can be said without its particulars."""
+    task = " ".join(run.episode.task.split())
+    if is_general(task) and len(task) <= 200:
+        return f"When the task is like this: {task}"
+    family = run.episode.task_id
+    if family and is_general(family) and not family.isdigit():
+        return f"When the task is of the kind {family.replace('_', ' ')}"
+    return ""
+
+
+def _where(run: RunView, note: str, *, quote: str) -> Citation:
+    """Cite the step that shares most words with a note, and the quote where it stands in that step."""
+    words = set(_WORD.findall(note.lower()))
+    best: Step | None = None
+    most = MIN_SHARED_WORDS - 1
+    for step in run.episode.steps:
+        text = _text_of(step)
+        if quote and quote in text:
+            return run.cite(step, quote)
+        shared = len(words & set(_WORD.findall(text.lower())))
+        if shared > most:
+            best, most = step, shared
+    return run.cite(best) if best else Citation()
+
+
+def _text_of(step: Step) -> str:
+    action = f"{step.action.name} {step.action.arguments}" if step.action else ""
+    return "\n".join((step.thought, action, step.observation, step.error))
+
+
+def _tools_in(run: RunView, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(c.name for c in run.calls if c.name in text and len(words_of(c.name)) > 1))
+
+
+def _text(card: dict[str, Any], member: str) -> str:
+    value = card.get(member, "")
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text[-1] in ".!?" else f"{text}."

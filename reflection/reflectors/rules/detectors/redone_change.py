@@ -1,0 +1,53 @@
+"""A change was made, a person objected to one choice in it, and it was made again."""
+
+from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
+from reflection.reflectors.rules.tool_names import is_change, words_of
+from reflection.reflectors.rules.wording import code, is_general
+
+
+def find(run: RunView) -> list[Finding]:
+    """Look for two accepted calls of one changing tool that differ in one parameter a person spoke of in between."""
+    if run.succeeded:
+        return []
+    for first in run.calls:
+        if first.error or not is_change(first.name):
+            continue
+        for second in run.calls:
+            if second.index <= first.index or second.name != first.name or second.error:
+                continue
+            if found := _objection(run, first, second):
+                return [_finding(run, first, second, path=found[0], turn=found[1])]
+    return []
+
+
+def _objection(run: RunView, first: Call, second: Call) -> tuple[str, Turn] | None:
+    before, after = first.leaves, second.leaves
+    if before.keys() != after.keys():
+        return None
+    changed = [path for path in before if before[path] != after[path]]
+    if len(changed) != 1 or not is_reference(after[changed[0]][0]) or not is_general(changed[0]):
+        return None
+    words = set(words_of(changed[0])) - {"id"}
+    for turn in run.turns:
+        if first.index < turn.index < second.index and words & set(turn.heard.lower().replace(".", " ").split()):
+            return changed[0], turn
+    return None
+
+
+def _finding(run: RunView, first: Call, second: Call, *, path: str, turn: Turn) -> Finding:
+    tool, parameter = code(first.name), code(path)
+    return Finding(
+        rule="redone_change",
+        trigger=f"Before calling {tool}, when the user has not said which {parameter} to use",
+        guideline=f"Name the choices for {parameter}, wait for the user's answer, and call {tool} once with it.",
+        avoid=f"Choosing {parameter} for the user: calling {tool} a second time does not undo the first.",
+        rationale=(
+            f"{tool} ran at step {first.index} with a {parameter} the user had not been asked about; at step {turn.index} "
+            f"the user wanted another one and {tool} ran again at step {second.index}. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.85,
+        citations=(run.cite(first.step), run.cite(turn.step, turn.heard), run.cite(second.step)),
+        tools=(first.name,),
+    )

@@ -1,0 +1,131 @@
+"""The offline reflector: reads a run with a fixed set of detectors and proposes what they can show."""
+
+from collections.abc import Callable
+
+from memory.values import Episode, LessonText
+from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.rules.detectors import (
+    amounts,
+    best_option,
+    corrected_call,
+    empty_answer,
+    held_rule,
+    incomplete_sweep,
+    labels,
+    missing_identifier,
+    recorded_notes,
+    redone_change,
+    repeated_call,
+    unchecked_page,
+    unresolved_reference,
+)
+from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, is_general, word_overlap
+
+SAME_LESSON = 0.8
+MAX_SOURCE_TASK_CHARS = 500
+
+DETECTORS: tuple[Callable[[RunView], list[Finding]], ...] = (
+    amounts.find,
+    corrected_call.find,
+    repeated_call.find,
+    labels.find,
+    unchecked_page.find,
+    missing_identifier.find,
+    incomplete_sweep.find,
+    unresolved_reference.find,
+    redone_change.find,
+    best_option.find,
+    empty_answer.find,
+    held_rule.find,
+    recorded_notes.find,
+)
+
+
+class RulesReflector:
+    """Proposes lessons by fixed rules, without a model and without a network.
+
+    The same run gives the same lessons. A lesson's words are the detector's normal wording with the run's tool,
+    parameter and label names, so that two runs with the same lesson say it in the same words.
+    """
+
+    name = "rules"
+    version = "1"
+
+    def __init__(self, *, max_lessons: int = 1) -> None:
+        """`max_lessons`: propose at most this many of a run, the most telling first."""
+        self.max_lessons = max_lessons
+
+    def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
+        """Return the best lessons of a run, or a sentence saying why there are none."""
+        if not episode.steps and not (episode.mistakes or episode.successes or episode.mistake_cards):
+            return ReflectionResult(
+                skip_reason="The run has no steps and no recorded notes, so there is nothing to read."
+            )
+        run = RunView(episode, injected=episode.injected)
+        found = [finding for detect in DETECTORS for finding in detect(run)]
+        fit = [finding for finding in found if _is_fit(finding, run)]
+        best = _distinct(sorted(fit, key=lambda finding: -finding.confidence))[: self.max_lessons]
+        if not best:
+            return ReflectionResult(skip_reason=_why_none(run, found))
+        return ReflectionResult(lessons=tuple(_propose(finding, episode, near) for finding in best))
+
+
+def _is_fit(finding: Finding, run: RunView) -> bool:
+    """Tell whether a finding holds beyond its run, fits its fields and is not what the run was given."""
+    lesson = f"{finding.trigger} {finding.guideline}"
+    return (
+        len(finding.trigger) <= MAX_TRIGGER_CHARS
+        and len(finding.guideline) <= MAX_GUIDELINE_CHARS
+        and is_general(finding.trigger)
+        and is_general(finding.guideline)
+        and is_general(finding.avoid)
+        and not any(word_overlap(lesson, given) >= SAME_LESSON for given in run.injected)
+    )
+
+
+def _distinct(findings: list[Finding]) -> list[Finding]:
+    """Drop findings that speak of the same trigger as a better one."""
+    kept: dict[str, Finding] = {}
+    for finding in findings:
+        kept.setdefault(finding.trigger, finding)
+    return list(kept.values())
+
+
+def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
+    lesson = f"{finding.trigger} {finding.guideline}"
+    likeness = {each.id: word_overlap(lesson, f"{each.trigger} {each.guideline}") for each in near}
+    covers = max(likeness, key=lambda key: likeness[key], default=None)
+    return ProposedLesson(
+        text=LessonText(
+            trigger=finding.trigger,
+            guideline=finding.guideline,
+            avoid=finding.avoid,
+            not_when=finding.not_when,
+            rationale=finding.rationale,
+            polarity=finding.polarity,
+            scope="task_family" if finding.family_only and episode.task_id else "project",
+            task_id=episode.task_id if finding.family_only else "",
+            tags=(finding.rule,),
+            source_task=episode.task[:MAX_SOURCE_TASK_CHARS],
+        ),
+        citations=finding.citations,
+        confidence=round(finding.confidence, 2),
+        covers_existing=covers if covers is not None and likeness[covers] >= SAME_LESSON else None,
+        tools=finding.tools,
+    )
+
+
+def _why_none(run: RunView, found: list[Finding]) -> str:
+    if found:
+        return (
+            "What the rules found could not be said without ids, names or values of this run, so nothing is proposed."
+        )
+    if not run.calls and not run.turns:
+        return "The run holds no tool call and no talk that a rule could read."
+    end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
+    return (
+        "No call failed and was corrected, none was repeated in vain, no note was recorded, and no step decides "
+        f"{end} in a way the rules know; a person or a language model may see more."
+    )

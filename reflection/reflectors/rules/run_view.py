@@ -1,0 +1,176 @@
+"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to where they came from."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from memory.values import Citation, Episode, Step
+from reflection.reflectors.rules.error_reading import ErrorReading, read_error
+from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
+from reflection.reflectors.rules.wording import cut
+
+# A score counts as success from here, and as failure below (reference: ERL c.9)
+SUCCESS_SCORE = 0.85
+FAILURE_SCORE = 0.50
+MAX_QUOTE_CHARS = 220
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One tool call with its answer."""
+
+    step: Step
+    name: str
+    arguments: dict[str, Any]
+    error: ErrorReading | None = None
+
+    @property
+    def index(self) -> int:
+        return self.step.index
+
+    @property
+    def answer(self) -> str:
+        return self.step.observation
+
+    @property
+    def leaves(self) -> dict[str, tuple[Any, ...]]:
+        """The arguments' scalar values by path; lists share a path: `flights[].date`."""
+        found: dict[str, list[Any]] = {}
+        for path, value in _leaves(self.arguments, ""):
+            found.setdefault(path, []).append(value)
+        return {path: tuple(values) for path, values in found.items()}
+
+    def same_as(self, other: "Call") -> bool:
+        return self.name == other.name and self.arguments == other.arguments
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """Something the agent said to a person, and what it heard back."""
+
+    step: Step
+    said: str
+    heard: str
+
+    @property
+    def index(self) -> int:
+        return self.step.index
+
+
+@dataclass(frozen=True)
+class RunView:
+    """An episode, read once for all detectors."""
+
+    episode: Episode
+    injected: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """Tool calls in order, without talk and thoughts."""
+        return tuple(
+            Call(step=step, name=step.action.name, arguments=step.action.arguments, error=read_error(step))
+            for step in self.episode.steps
+            if step.action and not is_talk(step.action.name) and not is_thought(step.action.name)
+        )
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        return tuple(
+            Turn(step=step, said=_spoken(step.action.arguments), heard=step.observation)
+            for step in self.episode.steps
+            if step.action and is_talk(step.action.name)
+        )
+
+    @cached_property
+    def verdict(self) -> str:
+        """How the run ended: success, failure, or unknown; a score stands in where no outcome is recorded."""
+        if self.episode.outcome in ("success", "failure"):
+            return self.episode.outcome
+        score = self.episode.score
+        if score is not None and score >= SUCCESS_SCORE:
+            return "success"
+        return "failure" if score is not None and score < FAILURE_SCORE else "unknown"
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict == "failure"
+
+    @property
+    def succeeded(self) -> bool:
+        return self.verdict == "success"
+
+    @property
+    def polarity(self) -> str:
+        """What a lesson about the whole run is: what works, what to avoid, or mixed."""
+        return {"success": "works", "failure": "avoid"}.get(self.verdict, "mixed")
+
+    @cached_property
+    def ending(self) -> str:
+        """A clause saying how the run ended, for rationales."""
+        ends = {"success": "The run succeeded", "failure": "The run failed"}.get(
+            self.verdict, "How the run ended is not known"
+        )
+        if self.episode.score is not None and 0 < self.episode.score < 1:
+            ends += f" with a score of {self.episode.score:.2g}"
+        return ends + "."
+
+    def handover(self) -> Call | None:
+        return next((call for call in reversed(self.calls) if is_handover(call.name)), None)
+
+    def heard_before(self, index: int) -> str:
+        """What people said up to, not including, a step; the task as it was given counts as said."""
+        opening = [step.observation for step in self.episode.steps[: index - 1] if step.action is None]
+        return "\n".join([*opening, *(turn.heard for turn in self.turns if turn.index < index)])
+
+    def source_of(self, value: Any, *, before: int) -> Call | None:
+        """Return the first call before a step whose answer holds `value` as a whole word."""
+        return next((call for call in self.calls if call.index < before and occurs(value, call.answer)), None)
+
+    def said_by_anyone(self, value: Any, *, before: int) -> bool:
+        """Tell whether a person had given `value` before a step, in the talk or in the task."""
+        return occurs(value, self.heard_before(before)) or occurs(value, self.episode.task)
+
+    def cite(self, step: Step, quote: str = "", *, last: Step | None = None) -> Citation:
+        """Return a citation of a step, or of the steps up to `last`, with an exact quote where there is a fair one."""
+        return Citation(first_step=step.index, last_step=(last or step).index, quote=self._fair_quote(quote))
+
+    def _fair_quote(self, quote: str) -> str:
+        """Shorten a quote; drop one that only repeats a lesson this run was given."""
+        quote = cut(quote, MAX_QUOTE_CHARS)
+        return "" if any(quote in given for given in self.injected) else quote
+
+
+def occurs(value: Any, text: str) -> bool:
+    """Tell whether a scalar value stands in `text` as a word of its own."""
+    needle = str(value)
+    if len(needle) < 2 or not text:
+        return False
+    return re.search(rf"(?<!\w){re.escape(needle)}(?!\w)", text) is not None
+
+
+def is_reference(value: Any) -> bool:
+    """Tell whether a value names a record: one word with a digit or an underscore, or a code in capitals."""
+    if not isinstance(value, str) or not 3 <= len(value) <= 80 or " " in value:
+        return False
+    if re.fullmatch(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*|-?\d+(\.\d+)?", value):
+        return False
+    return bool(re.search(r"\d|_", value)) or (value.isupper() and len(value) > 4)
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, f"{path}[]")
+    elif value is not None and not isinstance(value, bool):
+        yield path, value
+
+
+def _spoken(arguments: dict[str, Any]) -> str:
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    return texts[0] if len(texts) == 1 else json.dumps(arguments, ensure_ascii=False) if arguments else ""

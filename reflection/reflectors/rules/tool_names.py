@@ -1,0 +1,67 @@
+"""What a tool does, judged by its name alone: talk, think, read, change something, or hand over to a person."""
+
+import re
+from functools import lru_cache
+
+TALK = frozenset("respond reply say speak answer tell ask message_user ask_user talk send_message_to_user".split())
+THINK = frozenset(["think", "thought", "reason", "plan", "note_to_self"])
+
+_READ = frozenset(
+    [
+        "get", "list", "search", "find", "look", "lookup", "fetch", "read", "query", "check", "show", "view",
+        "describe", "retrieve", "calculate", "compute", "count", "inspect", "load", "scan", "browse", "select", "explain",
+    ]
+)  # fmt: skip
+_CHANGE = frozenset(
+    [
+        "update", "book", "cancel", "create", "delete", "remove", "add", "send", "set", "modify", "change", "buy", "pay",
+        "purchase", "post", "put", "write", "submit", "order", "move", "edit", "refund", "issue", "approve", "assign",
+        "close", "insert", "upload", "deploy", "restart", "reserve", "return", "exchange", "rename", "replace", "reset",
+    ]
+)  # fmt: skip
+_HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
+_PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
+_SUMS = frozenset(["calculate", "calculator", "compute", "calc", "math", "sum", "evaluate", "python", "eval"])
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a tool's or parameter's name: `getUser_details` → get, user, details."""
+    return tuple(word.lower() for word in _WORDS.findall(name))
+
+
+def is_talk(name: str) -> bool:
+    return name.lower() in TALK
+
+
+def is_thought(name: str) -> bool:
+    return name.lower() in THINK
+
+
+def is_handover(name: str) -> bool:
+    words = words_of(name)
+    return bool(_HANDOVER_VERBS & set(words)) and bool(_PEOPLE & set(words))
+
+
+def is_read(name: str) -> bool:
+    """Tell whether the tool only looks: its first verb is one of looking or reckoning."""
+    return _first_verb(name) == "read"
+
+
+def is_change(name: str) -> bool:
+    """Tell whether the tool changes something outside the agent."""
+    return _first_verb(name) == "change" and not is_handover(name)
+
+
+def is_sum(name: str) -> bool:
+    return bool(_SUMS & set(words_of(name)))
+
+
+def _first_verb(name: str) -> str:
+    for word in words_of(name):
+        if word in _READ:
+            return "read"
+        if word in _CHANGE:
+            return "change"
+    return ""

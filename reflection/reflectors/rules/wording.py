@@ -1,0 +1,60 @@
+"""Keep what belongs to one run out of the words of a lesson: ids, names, dates, amounts, addresses."""
+
+import re
+
+MAX_TRIGGER_CHARS = 299
+MAX_GUIDELINE_CHARS = 599
+
+_MONTHS = "january february march april june july august september october november december"
+_DIGITS = re.compile(r"\d")
+_CODE = re.compile(r"(?<![\w`])[A-Z]{2,}(?![a-z])\b")
+_CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_CALENDAR = re.compile(rf"\b(?:{'|'.join(_MONTHS.split())}|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.I)
+_ADDRESS = re.compile(r"@|https?://|www\.", re.I)
+_KNOWN_CODES = frozenset("ID IDs API JSON URL SQL HTTP HTML CSV XML PDF UI OK PIN SKU FAQ VAT".split())
+_BACKTICKS = re.compile(r"`[^`]*`|\"[^\"]*\"")
+
+
+def is_general(text: str) -> bool:
+    """Tell whether a text is free of what only one run can know.
+
+    Names in backticks and labels in quotes are the words of tools and pages; digits and addresses are refused there
+    too.
+    """
+    if _DIGITS.search(text) or _ADDRESS.search(text):
+        return False
+    prose = _BACKTICKS.sub("x", text)
+    if _CALENDAR.search(prose) or _CAPITAL.search(prose):
+        return False
+    return all(code in _KNOWN_CODES for code in _CODE.findall(prose))
+
+
+def code(name: str) -> str:
+    """Return a tool's or parameter's name as it stands in a lesson."""
+    return f"`{name}`"
+
+
+def listed(names: list[str], *, last: str = "and") -> str:
+    """Return names as a phrase: "a", "a and b", "a, b and c"."""
+    if len(names) <= 1:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def cut(text: str, limit: int) -> str:
+    """Return an exact beginning of `text` of at most `limit` characters, ending at a word where it can."""
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    head = text[:limit]
+    return (head.rsplit(None, 1)[0] if " " in head[limit // 2 :] else head).rstrip()
+
+
+def word_overlap(one: str, other: str) -> float:
+    """Return the share of words two texts have in common (Jaccard), 0–1."""
+    first, second = set(_words(one)), set(_words(other))
+    return len(first & second) / len(first | second) if first and second else 0.0
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
