@@ -10,4 +10,5 @@ class ErlSiteConfig(AppConfig):
     verbose_name = "ERL"
 
     def ready(self) -> None:
-        import erl_site.celery  # noqa: F401
+        import erl_site.celery
+        import erl_site.checks  # noqa: F401

@@ -1,0 +1,84 @@
+"""System checks: a wrong configuration is found by `manage.py check`, with a hint."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+from reflection.providers.base import ProviderError, ProviderNotConfigured
+from reflection.providers.registry import PROVIDERS, find_config
+
+MIN_INPUT_TOKENS = 3000
+MIN_OUTPUT_TOKENS = 300
+MAX_TIMEOUT_SECONDS = 110
+
+
+@register("llm")
+def check_llm(**kwargs: Any) -> list[CheckMessage]:
+    """Find settings of the language model that cannot work."""
+    return [*_check_provider(), *_check_limits()]
+
+
+def _check_provider() -> Iterator[CheckMessage]:
+    if settings.ERL_REFLECTOR not in ("auto", "llm", "rules"):
+        yield Error(
+            f"ERL_REFLECTOR is {settings.ERL_REFLECTOR!r}.", hint="Set it to auto, llm or rules.", id="erl.llm.E001"
+        )
+    try:
+        config = find_config()
+    except ProviderNotConfigured as error:
+        yield Error(str(error), hint=f"Known providers: {', '.join(PROVIDERS)}.", id="erl.llm.E002")
+        return
+    if config is None:
+        if settings.ERL_REFLECTOR == "llm":
+            yield Error(
+                "ERL_REFLECTOR is llm, but no language model is configured.",
+                hint="Set ERL_LLM_PROVIDER, or set ERL_REFLECTOR to auto to reflect by rules.",
+                id="erl.llm.E003",
+            )
+        if settings.ERL_LLM_API_KEY or settings.ERL_LLM_BASE_URL or settings.ERL_LLM_MODEL:
+            yield Warning(
+                "A language model is half configured and not used: ERL_LLM_PROVIDER is empty.",
+                hint=f"Set ERL_LLM_PROVIDER to one of {', '.join(PROVIDERS)}.",
+                id="erl.llm.W001",
+            )
+        return
+    try:
+        config.policy.check_url(httpx.URL(config.base_url))
+    except (ProviderError, httpx.InvalidURL) as error:
+        yield Error(f"The address of the language model cannot be used. {error}", id="erl.llm.E004")
+
+
+def _check_limits() -> Iterator[CheckMessage]:
+    if settings.ERL_LLM_MAX_INPUT_TOKENS < MIN_INPUT_TOKENS:
+        yield Error(
+            f"ERL_LLM_MAX_INPUT_TOKENS is {settings.ERL_LLM_MAX_INPUT_TOKENS}; the shortest run does not fit.",
+            hint=f"Set it to {MIN_INPUT_TOKENS} or more.",
+            id="erl.llm.E005",
+        )
+    if settings.ERL_LLM_MAX_OUTPUT_TOKENS < MIN_OUTPUT_TOKENS:
+        yield Error(
+            f"ERL_LLM_MAX_OUTPUT_TOKENS is {settings.ERL_LLM_MAX_OUTPUT_TOKENS}; answers would be cut off.",
+            hint=f"Set it to {MIN_OUTPUT_TOKENS} or more.",
+            id="erl.llm.E006",
+        )
+    if not 1 <= settings.ERL_LESSONS_PER_TRAJECTORY <= 3:
+        yield Error(
+            f"ERL_LESSONS_PER_TRAJECTORY is {settings.ERL_LESSONS_PER_TRAJECTORY}.",
+            hint="Set it to 1, 2 or 3.",
+            id="erl.llm.E007",
+        )
+    if not 0 < settings.ERL_LLM_TIMEOUT_SECONDS <= MAX_TIMEOUT_SECONDS:
+        yield Error(
+            f"ERL_LLM_TIMEOUT_SECONDS is {settings.ERL_LLM_TIMEOUT_SECONDS}.",
+            hint=f"Set it to the seconds a model may take, at most {MAX_TIMEOUT_SECONDS}: workers end a task at 120.",
+            id="erl.llm.E008",
+        )
+    if min(settings.ERL_LLM_INPUT_USD_PER_MTOK, settings.ERL_LLM_OUTPUT_USD_PER_MTOK) < 0:
+        yield Error(
+            "A price of the language model is negative.",
+            hint="Set ERL_LLM_INPUT_USD_PER_MTOK and ERL_LLM_OUTPUT_USD_PER_MTOK to 0 or more.",
+            id="erl.llm.E009",
+        )

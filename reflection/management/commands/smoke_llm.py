@@ -1,0 +1,169 @@
+"""Try the configured language model: one short question, then one reflection on a bundled run."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from memory.values import Action, Episode, Step
+from reflection.errors import ReflectionError
+from reflection.parsing import UnusableAnswer
+from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
+from reflection.providers.cost import cost_usd
+from reflection.providers.registry import PROVIDERS, get_provider
+from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.llm import LlmReflector
+from reflection.verification import verify
+
+NOT_CONFIGURED = (
+    "No language model is configured, so there is nothing to try; reflection works offline, by rules. To use a model, "
+    "set ERL_LLM_PROVIDER, ERL_LLM_MODEL and, where the provider wants one, ERL_LLM_API_KEY, for example in the file "
+    f".env. Providers: {', '.join(PROVIDERS)}."
+)
+SAMPLE = Episode(
+    task="The customer wants to move the return flight of a reservation to the next day and to keep the price.",
+    task_id="flight-change",
+    outcome="failure",
+    score=0.0,
+    outcome_source="environment",
+    agent="sample",
+    steps=(
+        Step(
+            index=1,
+            thought="The customer gave a reservation number, so I can change the flight now.",
+            action=Action(name="update_reservation_flights", arguments={"reservation_id": "R1", "cabin": "economy"}),
+            error="Error: basic economy reservations cannot be modified",
+        ),
+        Step(
+            index=2,
+            thought="Perhaps it works with another flight.",
+            action=Action(name="update_reservation_flights", arguments={"reservation_id": "R1", "cabin": "economy"}),
+            error="Error: basic economy reservations cannot be modified",
+        ),
+        Step(
+            index=3,
+            action=Action(name="get_reservation_details", arguments={"reservation_id": "R1"}),
+            observation='{"cabin": "basic_economy", "insurance": "yes", "flights": 2}',
+        ),
+        Step(
+            index=4,
+            action=Action(name="respond", arguments={"content": "I am sorry, I cannot change this flight."}),
+            observation="The customer leaves.",
+        ),
+    ),
+)
+
+
+@dataclass(kw_only=True)
+class Trial:
+    """What happened, for people and as JSON."""
+
+    ok: bool = False
+    provider: str = ""
+    model: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    valid_json: bool | None = None
+    lessons: list[dict[str, Any]] = field(default_factory=list)
+    skip_reason: str = ""
+    error: str = ""
+
+
+class Command(BaseCommand):
+    help = (
+        "Try the configured language model: one short question, then one reflection on a small bundled run. Stores "
+        "nothing. Says which model answered, how long it took, what it cost and whether its answer could be used."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        trial = Trial()
+        try:
+            self._try(trial)
+        except ProviderNotConfigured as error:
+            trial.error = str(error) if settings.ERL_LLM_PROVIDER else NOT_CONFIGURED
+        except UnusableAnswer as error:
+            trial.valid_json = False
+            trial.error = f"The model answered, but not in the form it was asked for. {error.reason}"
+        except ReflectionError as error:
+            trial.error = str(error)
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(trial), indent=2))
+        else:
+            self._tell(trial)
+        if not trial.ok:
+            raise SystemExit(1) if options["json"] else CommandError(trial.error)
+
+    def _try(self, trial: Trial) -> None:
+        provider = get_provider()
+        trial.provider, trial.model = provider.name, provider.model
+        self._ask(
+            trial,
+            provider,
+            "greeting",
+            CompletionRequest(
+                system="You are being tested for a connection.",
+                user="Answer with the one word: ready",
+                max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
+            ),
+        )
+        reflector = LlmReflector(ask=lambda step, request: self._ask(trial, provider, step, request))
+        result = reflector.reflect(SAMPLE, near=())
+        trial.valid_json = True
+        trial.lessons = [_shown(lesson) for lesson in result.lessons]
+        trial.skip_reason = result.skip_reason
+        trial.ok = True
+
+    def _ask(self, trial: Trial, provider: Provider, step: str, request: CompletionRequest) -> Completion:
+        completion = provider.complete(request)
+        trial.calls.append(
+            {
+                "step": step,
+                "model": completion.model,
+                "latency_ms": round(completion.latency_ms, 1),
+                "input_tokens": completion.input_tokens,
+                "output_tokens": completion.output_tokens,
+                "cost_usd": float(cost_usd(completion)),
+                "finish_reason": completion.finish_reason,
+            }
+        )
+        return completion
+
+    def _tell(self, trial: Trial) -> None:
+        if trial.provider:
+            self.stdout.write(f"Provider {trial.provider}, model {trial.model}.")
+        for call in trial.calls:
+            self.stdout.write(
+                f"  {call['step']}: {call['model']} answered after {call['latency_ms'] / 1000:.2f} s, "
+                f"{call['input_tokens']} tokens in, {call['output_tokens']} out, "
+                f"{_price(call['cost_usd'])}, finish reason {call['finish_reason']}."
+            )
+        if not trial.ok:
+            return
+        self.stdout.write("The reflection came back as valid JSON in the form it was asked for.")
+        if trial.skip_reason:
+            self.stdout.write(f"The model proposes nothing: {trial.skip_reason}")
+        for lesson in trial.lessons:
+            self.stdout.write(f"Proposed: {lesson['trigger']} → {lesson['guideline']}")
+            for finding in lesson["findings"]:
+                self.stdout.write(f"  {finding['severity']}: {finding['message']}")
+        self.stdout.write(self.style.SUCCESS("The language model works."))
+
+
+def _price(usd: float) -> str:
+    if settings.ERL_LLM_INPUT_USD_PER_MTOK or settings.ERL_LLM_OUTPUT_USD_PER_MTOK:
+        return f"{usd:.6f} USD"
+    return "price unknown (set ERL_LLM_INPUT_USD_PER_MTOK and ERL_LLM_OUTPUT_USD_PER_MTOK)"
+
+
+def _shown(lesson: ProposedLesson) -> dict[str, Any]:
+    return {
+        "trigger": lesson.text.trigger,
+        "guideline": lesson.text.guideline,
+        "confidence": lesson.confidence,
+        "findings": [asdict(finding) for finding in verify(lesson, SAMPLE)],
+    }
