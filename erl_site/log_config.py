@@ -5,6 +5,8 @@ from typing import Any
 
 import structlog
 
+from memory.redaction import redact
+
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -13,6 +15,16 @@ _SHARED: list[Any] = [
 ]
 # Without the frames' variables: they hold prompts, trajectories and keys.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
+
+_JSON_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
+
+
+def redact_event(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Take secrets and personal data out of an event, library logs and tracebacks included."""
+    plain = {key: value if isinstance(value, _JSON_TYPES) else str(value) for key, value in event.items()}
+    redacted: dict[str, Any] = redact(plain).value
+    return redacted
 
 
 def logging_config(*, level: str) -> dict[str, Any]:
@@ -33,6 +45,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                     _TRACEBACKS,
+                    redact_event,
                     structlog.processors.JSONRenderer(),
                 ],
                 "foreign_pre_chain": _SHARED,
@@ -42,6 +55,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {"handlers": [], "level": level, "propagate": True},
+            "django.request": {"level": "ERROR"},  # request_finished says the rest
             "django.server": {"handlers": [], "level": level, "propagate": True},
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
