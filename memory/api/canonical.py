@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
@@ -23,28 +23,31 @@ def canonical_json(value: Any) -> bytes:
     return _text(value).encode("utf-8")
 
 
-def fingerprint(
+def canonical_request(
     *,
     method: str,
     route: str,
     arguments: Iterable[tuple[str, str]] = (),
     query: Iterable[tuple[str, str]] = (),
     body: Any = None,
-    secret: str | None = None,
 ) -> bytes:
-    """Hash a request with a key of ours, so that a stored digest says nothing about a guessable body.
+    """Write a request in its one canonical form. `route` is the pattern, `arguments` what the path filled into it."""
+    return canonical_json([method, route, sorted(map(list, arguments)), sorted(map(list, query)), body])
 
-    `route` is the pattern, `arguments` what the path filled into it. `secret` is the settings' SECRET_KEY by default.
+
+def fingerprint(canonical: bytes, *, secret: str | None = None) -> bytes:
+    """Hash a canonical request with a key of ours, so that a stored digest says nothing about a guessable body.
+
+    `secret` is the settings' SECRET_KEY by default.
     """
     key = hmac.digest((secret or settings.SECRET_KEY).encode(), b"erl idempotency fingerprint 1", hashlib.sha256)
-    parts = [method, route, sorted(map(list, arguments)), sorted(map(list, query)), body]
-    return hmac.digest(key, canonical_json(parts), hashlib.sha256)
+    return hmac.digest(key, canonical, hashlib.sha256)
 
 
-def is_same_fingerprint(stored: bytes, **request: Any) -> bool:
+def is_same_fingerprint(stored: bytes, canonical: bytes) -> bool:
     """Tell whether a stored fingerprint is of this request, under the present or an earlier SECRET_KEY."""
-    secrets: Sequence[str] = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return any(hmac.compare_digest(stored, fingerprint(**request, secret=secret)) for secret in secrets)
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return any(hmac.compare_digest(stored, fingerprint(canonical, secret=secret)) for secret in secrets)
 
 
 def _text(value: Any) -> str:

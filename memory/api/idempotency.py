@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
@@ -22,7 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.authentication import key_of
-from memory.api.canonical import canonical_json, fingerprint, is_same_fingerprint
+from memory.api.canonical import canonical_json, canonical_request, fingerprint, is_same_fingerprint
 from memory.api.errors import ErrorCode, Refusal
 from memory.models import ApiKey, IdempotencyRecord
 from memory.redaction import redact
@@ -45,13 +46,8 @@ class IdempotentRequest:
     key: str
     method: str
     route: str
-    arguments: tuple[tuple[str, str], ...]
-    query: tuple[tuple[str, str], ...]
+    canonical: bytes
     body: Any
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("method", "route", "arguments", "query", "body")}
 
     @property
     def lock_number(self) -> int:
@@ -78,36 +74,32 @@ class IdempotentMixin:
         if request.method in SAFE_METHODS:
             return handler(request, *args, **kwargs)
         key = read_idempotency_key(request)
+        request.data  # noqa: B018  the body is read before the transaction opens: its sender may be slow
+        attempt = None if key is None else _describe(request, key, kwargs)
         with transaction.atomic(durable=True):
-            if key is None:
-                response, is_new = self._execute(handler, request, *args, **kwargs), True
-            else:
-                response, is_new = self._execute_once(key, handler, request, *args, **kwargs)
-        if is_new and response.status_code < 300:
+            known = None if attempt is None else _find_answer(attempt)
+            response = self._execute(handler, request, *args, **kwargs) if known is None else known
+            is_success = 200 <= response.status_code < 300
+            if not is_success:
+                transaction.set_rollback(True)
+            elif attempt is not None and known is None:
+                _store(attempt, response)
+        return self._conclude(request, response) if is_success and known is None else response
+
+    def _conclude(self, request: Request, response: HttpResponse) -> HttpResponse:
+        try:
             return self.after_commit(request, response)
-        return response
+        except DatabaseError as error:  # the effect is there and `response` says so
+            log.warning("after_commit_failed", error=type(error).__name__)
+            return response
 
     def _execute(self, handler: Handler, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Call the handler and render its answer, which may still query. Anything but a success undoes its effects."""
+        """Call the handler and render its answer, which may still query."""
         response = handler(request, *args, **kwargs)
         if isinstance(response, Response):
             self.finalize_response(request, response, *args, **kwargs)  # type: ignore[attr-defined]
             response.render()
-        if not 200 <= response.status_code < 300:
-            transaction.set_rollback(True)
         return response
-
-    def _execute_once(
-        self, key: str, handler: Handler, request: Request, *args: Any, **kwargs: Any
-    ) -> tuple[HttpResponse, bool]:
-        attempt = _describe(request, key, kwargs)
-        _lock(attempt)
-        if (known := _find_record(attempt)) is not None:
-            return _replay(known, attempt), False
-        response = self._execute(handler, request, *args, **kwargs)
-        if 200 <= response.status_code < 300:
-            _store(attempt, response)
-        return response, True
 
 
 def read_idempotency_key(request: Request) -> str | None:
@@ -137,15 +129,27 @@ def read_idempotency_key(request: Request) -> str | None:
 
 def _describe(request: Request, key: str, path_arguments: dict[str, Any]) -> IdempotentRequest:
     match = request.resolver_match
+    method, route = request.method or "", match.route if match else ""
     return IdempotentRequest(
         api_key=key_of(request),
         key=key,
-        method=request.method or "",
-        route=match.route if match else "",
-        arguments=tuple((name, str(value)) for name, value in path_arguments.items()),
-        query=tuple((name, value) for name, values in request.query_params.lists() for value in values),
+        method=method,
+        route=route,
+        canonical=canonical_request(
+            method=method,
+            route=route,
+            arguments=[(name, str(value)) for name, value in path_arguments.items()],
+            query=[(name, value) for name, values in request.query_params.lists() for value in values],
+            body=request.data,
+        ),
         body=request.data,
     )
+
+
+def _find_answer(attempt: IdempotentRequest) -> HttpResponse | None:
+    _lock(attempt)
+    record = _find_record(attempt)
+    return None if record is None else _replay(record, attempt)
 
 
 def _lock(attempt: IdempotentRequest) -> None:
@@ -180,7 +184,7 @@ def _find_record(attempt: IdempotentRequest) -> IdempotencyRecord | None:
 
 
 def _replay(record: IdempotencyRecord, attempt: IdempotentRequest) -> HttpResponse:
-    if not is_same_fingerprint(bytes(record.fingerprint), **attempt.identity):
+    if not is_same_fingerprint(bytes(record.fingerprint), attempt.canonical):
         raise Refusal(
             ErrorCode.IDEMPOTENCY_KEY_REUSED,
             "This Idempotency-Key belongs to a different request. Use a new key, or repeat that request unchanged.",
@@ -207,7 +211,7 @@ def _store(attempt: IdempotentRequest, response: HttpResponse) -> None:
         project_id=attempt.api_key.project_id,
         client=attempt.api_key.client,
         key=attempt.key,
-        fingerprint=fingerprint(**attempt.identity),
+        fingerprint=fingerprint(attempt.canonical),
         method=attempt.method,
         route=attempt.route,
         request=canonical_json(redact(attempt.body).value),

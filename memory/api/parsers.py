@@ -46,13 +46,13 @@ class JsonNegotiation(DefaultContentNegotiation):
     """Chooses the JSON parser also for types such as `application/vnd.agent+json`."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
-        parser = super().select_parser(request, parsers)
         content_type = request.content_type or ""
-        if parser is None and len(content_type) <= _MAX_MEDIA_TYPE:
-            kind, _, subtype = parse_header_parameters(content_type)[0].partition("/")
-            if kind == "application" and subtype.endswith("+json"):
-                parser = next((one for one in parsers if one.media_type == "application/json"), None)
-        return parser
+        if len(content_type) > _MAX_MEDIA_TYPE:
+            return None
+        kind = parse_header_parameters(content_type)[0]
+        if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+            return None
+        return next((parser for parser in parsers if parser.media_type == "application/json"), None)
 
 
 class BodyRequest(Request):

@@ -1,0 +1,267 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory.api.authentication import verified_keys
+from memory.credentials import Credential, mint_credential, parse_token
+from memory.models import ApiKey
+from memory.services.create_api_key import NewApiKey
+from memory.services.revoke_api_key import revoke_api_key
+from memory.services.rotate_api_key import rotate_api_key
+from tests.api.conftest import make_client
+from tests.api.problems import error_of, read_problem
+from tests.factories import make_api_key, make_trajectory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
+
+UNCACHED = override_settings(ERL_API_KEY_CACHE_SECONDS=0)
+
+
+def get(header: str | None) -> Any:
+    return APIClient(raise_request_exception=False).get("/tiny", headers={"Authorization": header} if header else {})
+
+
+def test_key_opens_its_project(api_client: APIClient) -> None:
+    assert api_client.get("/tiny").status_code == 200
+
+
+def test_no_key_is_401_with_a_challenge() -> None:
+    response = get(None)
+
+    assert error_of(response) == (401, "not_authenticated")
+    assert response["WWW-Authenticate"] == 'Bearer realm="erl"'
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer  "])
+def test_scheme_is_read_leniently(api_key: NewApiKey, scheme: str) -> None:
+    assert get(f"{scheme} {api_key.token}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic dXNlcjpwYXNz",
+        "Bearer",
+        "Bearer ",
+        "Bearer x",
+        "Token erl_live_x",
+        "Bearer erl_live_" + "a" * 8 + "_" + "b" * 43 + "_" + "c" * 6,
+        "Bearer " + "x" * 10_000,
+        "Bearer \u00e9",
+        "Bearer erl_live_\x00",
+    ],
+)
+def test_anything_else_is_401_without_a_query(header: str) -> None:
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        response = get(header)
+
+    assert error_of(response) == (401, "invalid_api_key")
+    assert response["WWW-Authenticate"] == 'Bearer realm="erl", error="invalid_token"'
+    assert not queries.captured_queries
+
+
+def test_mistyped_key_is_refused_without_a_query(api_key: NewApiKey) -> None:
+    wrong = api_key.token[:30] + ("x" if api_key.token[30] != "x" else "y") + api_key.token[31:]
+
+    with CaptureQueriesContext(connection) as queries:
+        response = get(f"Bearer {wrong}")
+
+    assert error_of(response) == (401, "invalid_api_key")
+    assert not queries.captured_queries
+
+
+def test_wrong_secret_of_a_real_prefix_is_401(api_key: NewApiKey) -> None:
+    forged = Credential(prefix=api_key.api_key.prefix, secret=mint_credential().secret)
+
+    assert error_of(get(f"Bearer {forged.token}")) == (401, "invalid_api_key")
+
+
+def test_unknown_prefix_is_401_in_the_same_words(api_key: NewApiKey) -> None:
+    wrong_secret = Credential(prefix=api_key.api_key.prefix, secret=mint_credential().secret)
+
+    unknown, known = get(f"Bearer {mint_credential().token}"), get(f"Bearer {wrong_secret.token}")
+
+    assert unknown.json()["detail"] == known.json()["detail"]
+
+
+def test_what_is_stored_does_not_authenticate(api_key: NewApiKey) -> None:
+    stored = Credential(prefix=api_key.api_key.prefix, secret=api_key.api_key.secret_sha256[:43])
+
+    assert error_of(get(f"Bearer {stored.token}")) == (401, "invalid_api_key")
+    assert api_key.token not in str(ApiKey.objects.values().get())
+
+
+@UNCACHED
+def test_revoked_key_is_401(api_key: NewApiKey, api_client: APIClient) -> None:
+    api_client.get("/tiny")
+    revoke_api_key(api_key.api_key)
+
+    assert error_of(api_client.get("/tiny")) == (401, "invalid_api_key")
+
+
+def test_revoked_key_works_no_longer_than_the_cache(
+    api_key: NewApiKey, api_client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_client.get("/tiny")
+    revoke_api_key(api_key.api_key)
+    now = __import__("time").monotonic()
+    statuses = []
+    for seconds in (4.9, 5.0):
+        monkeypatch.setattr("memory.api.authentication.time.monotonic", lambda seconds=seconds: now + seconds)
+        statuses.append(api_client.get("/tiny").status_code)
+
+    assert statuses == [200, 401]
+
+
+def test_revoking_twice_changes_nothing(api_key: NewApiKey) -> None:
+    assert [revoke_api_key(api_key.api_key), revoke_api_key(api_key.api_key)] == [True, False]
+
+
+def test_expired_key_is_401() -> None:
+    new = make_api_key(expires_at=timezone.now() - timedelta(seconds=1))
+
+    assert error_of(get(f"Bearer {new.token}")) == (401, "invalid_api_key")
+
+
+def test_key_that_expires_while_cached_is_401(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = make_api_key(expires_at=timezone.now() + timedelta(minutes=1))
+    client = make_client(new.token)
+    before = client.get("/tiny").status_code
+    later = timezone.now() + timedelta(minutes=2)
+    monkeypatch.setattr("memory.api.authentication.timezone.now", lambda: later)
+
+    assert (before, client.get("/tiny").status_code) == (200, 401)
+
+
+def test_second_request_verifies_without_a_query(api_client: APIClient) -> None:
+    api_client.get("/tiny")
+
+    with CaptureQueriesContext(connection) as queries:
+        api_client.get("/tiny")
+
+    assert not [query for query in queries.captured_queries if "apikey" in query["sql"]]
+
+
+def test_cache_does_not_hold_tokens(api_key: NewApiKey, api_client: APIClient) -> None:
+    api_client.get("/tiny")
+
+    assert verified_keys.find(api_key.token) is not None
+    assert api_key.token not in str(vars(verified_keys))
+
+
+def test_cache_is_bounded(api_key: NewApiKey) -> None:
+    for number in range(3000):
+        verified_keys.add(str(number), api_key.api_key)
+
+    assert len(verified_keys._entries) <= 1024
+
+
+@UNCACHED
+def test_use_is_noted_at_most_once_a_minute(api_key: NewApiKey, api_client: APIClient) -> None:
+    api_client.get("/tiny")
+    first = ApiKey.objects.get().last_used_at
+    api_client.get("/tiny")
+
+    assert first is not None
+    assert ApiKey.objects.get().last_used_at == first
+
+
+@UNCACHED
+def test_use_is_noted_again_after_a_minute(api_key: NewApiKey, api_client: APIClient) -> None:
+    long_ago = timezone.now() - timedelta(seconds=61)
+    ApiKey.objects.update(last_used_at=long_ago)
+
+    api_client.get("/tiny")
+
+    assert ApiKey.objects.get().last_used_at > long_ago + timedelta(seconds=60)
+
+
+def test_key_of_another_project_sees_nothing_of_ours(api_key: NewApiKey, other_client: APIClient) -> None:
+    ours = make_trajectory(project=api_key.api_key.project)
+
+    assert error_of(other_client.get(f"/tiny/{ours.pk}")) == (404, "not_found")
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/tiny"), ("HEAD", "/tiny"), ("POST", "/tiny")])
+def test_key_without_the_scope_is_403(method: str, path: str) -> None:
+    client = make_client(make_api_key(scopes=[ApiKey.Scope.RETRIEVE]).token)
+
+    response = client.generic(method, path, b"{}", content_type="application/json")
+
+    assert response.status_code == 403
+
+
+def test_scope_refusal_names_the_scope_in_the_challenge() -> None:
+    response = make_client(make_api_key(scopes=[ApiKey.Scope.RETRIEVE]).token).post("/tiny", {})
+
+    assert read_problem(response)["error"]["code"] == "missing_scope"
+    assert 'scope="trajectories:write"' in response["WWW-Authenticate"]
+
+
+def test_one_scope_is_enough_for_its_method() -> None:
+    client = make_client(make_api_key(scopes=[ApiKey.Scope.TRAJECTORIES_WRITE]).token)
+
+    assert [client.post("/tiny", {}).status_code, client.get("/tiny").status_code] == [201, 403]
+
+
+def test_view_that_forgot_its_scopes_is_closed(api_client: APIClient) -> None:
+    assert error_of(api_client.get("/tiny-unscoped")) == (403, "permission_denied")
+
+
+def test_rotated_key_gives_way_to_a_new_one_with_the_same_rights(api_key: NewApiKey) -> None:
+    new = rotate_api_key(api_key.api_key, overlap=timedelta(hours=1))
+
+    assert [get(f"Bearer {token}").status_code for token in (api_key.token, new.token)] == [200, 200]
+    assert (new.api_key.client, new.api_key.scopes) == (api_key.api_key.client, api_key.api_key.scopes)
+
+
+@UNCACHED
+def test_rotated_key_ends_after_the_overlap(api_key: NewApiKey) -> None:
+    rotate_api_key(api_key.api_key, overlap=timedelta(0))
+
+    assert get(f"Bearer {api_key.token}").status_code == 401
+
+
+def test_rotation_never_prolongs_a_key() -> None:
+    soon = timezone.now() + timedelta(minutes=5)
+    old = make_api_key(expires_at=soon).api_key
+
+    rotate_api_key(old, overlap=timedelta(days=1))
+
+    old.refresh_from_db()
+    assert old.expires_at == soon
+
+
+def test_token_has_its_form() -> None:
+    prefix, secret, checksum = mint_credential().token.removeprefix("erl_live_").split("_")
+
+    assert (len(prefix), len(secret), len(checksum)) == (8, 43, 6)
+
+
+def test_token_reads_back() -> None:
+    credential = mint_credential()
+
+    assert parse_token(credential.token) == credential
+
+
+@pytest.mark.parametrize("position", [9, 12, 18, 40, 61, 63, 67])
+def test_changed_character_is_noticed(position: int) -> None:
+    token = mint_credential().token
+    changed = "0" if token[position] != "0" else "1"
+
+    assert parse_token(token[:position] + changed + token[position + 1 :]) is None
+
+
+def test_credential_does_not_show_itself() -> None:
+    credential = mint_credential()
+
+    assert credential.secret not in repr(credential)
+    assert credential.secret not in repr(make_api_key())
