@@ -6,6 +6,7 @@ from reflection.providers.base import Completion, CompletionRequest
 from reflection.providers.registry import find_config, get_provider
 from reflection.reflectors.base import Reflector
 from reflection.reflectors.llm import Ask, LlmReflector
+from reflection.reflectors.rules import RulesReflector
 
 
 def get_reflector(*, ask: Ask | None = None) -> Reflector:
@@ -16,8 +17,6 @@ def get_reflector(*, ask: Ask | None = None) -> Reflector:
     """
     choice = settings.ERL_REFLECTOR
     if choice == "rules" or (choice == "auto" and find_config() is None):
-        from reflection.reflectors.rules import RulesReflector
-
         return RulesReflector()
     return LlmReflector(ask=ask or ask_provider)
 
