@@ -21,14 +21,15 @@ for name in [*os.environ]:
 os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
 os.environ["ERL_EMBEDDED_DURABLE"] = "0"
+os.environ["ERL_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must not hold the test database open
 
 
 def discard_home(home: Path) -> None:
     """Stop the servers of a test home and remove it."""
     from erl_site.embedded import postgres, valkey
 
-    postgres.stop(home / "postgres", mode="immediate")
-    valkey.stop(home / "valkey")
+    postgres.discard(home / "postgres")
+    valkey.discard(home / "valkey")
     shutil.rmtree(home, ignore_errors=True)
 
 

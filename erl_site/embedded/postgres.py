@@ -89,6 +89,17 @@ def stop(home: Path, mode: StopMode = "fast", *, wait_seconds: float = 30.0) -> 
         raise EmbeddedServerError(f"PostgreSQL (process {pid}) does not stop. Look into {_log(home)}.")
 
 
+def discard(home: Path) -> None:
+    """Stop the server under `home` and delete its data for good."""
+    home = Path(home).resolve()
+    stop(home, "immediate")
+    for folder in (home / "data", socket_folder(home)):
+        if folder.is_symlink():
+            shutil.rmtree(folder.resolve(), ignore_errors=True)
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(socket_folder(home), ignore_errors=True)
+
+
 def is_running(home: Path) -> bool:
     """Tell whether the server under `home` answers."""
     try:

@@ -7,6 +7,7 @@ Imported by the settings, so it speaks the protocol itself and imports no client
 import os
 import platform
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
@@ -66,6 +67,14 @@ def stop(home: Path, *, wait_seconds: float = 10.0) -> bool:
             if processes.wait_until_gone([pid], seconds=wait_seconds):
                 return True
         raise EmbeddedServerError(f"Valkey (process {pid}) does not stop. Look into {_log(home)}.")
+
+
+def discard(home: Path) -> None:
+    """Stop the server under `home` and delete its data for good."""
+    home = Path(home).resolve()
+    stop(home)
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(socket_folder(home), ignore_errors=True)
 
 
 def is_running(home: Path) -> bool:

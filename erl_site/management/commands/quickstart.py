@@ -1,0 +1,242 @@
+"""The whole product on one machine, with one command."""
+
+import fcntl
+import logging
+import shutil
+import signal
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import httpx
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from erl_site.embedded import postgres, valkey
+from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.supervisor import Supervisor, end_leftovers
+from erl_site.quickstart.access import FILE, Prepared, prepare_access, read_access, write_access
+from erl_site.quickstart.loop import Answer, Loop, LoopError
+from erl_site.quickstart.stack import (
+    StackError,
+    build_supervisor,
+    check_port,
+    embedded_servers,
+    site_url,
+    wait_until_ready,
+)
+from erl_site.quickstart.terminal import Terminal
+
+QUEUE = "memory/heuristic/?status__exact=proposed"
+
+
+class Command(BaseCommand):
+    help = (
+        "Run all of ERL on this machine: PostgreSQL, Valkey, web server, worker and scheduler, with a project, an API "
+        "key, an admin user and real runs to look at. Ctrl-C stops everything; the data stay for the next run."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--once", action="store_true", help="turn the loop once, print the result, stop")
+        parser.add_argument(
+            "--port", type=int, default=settings.ERL_API_PORT, help="port of the web server (%(default)s)"
+        )
+        parser.add_argument("--reset", action="store_true", help="delete the embedded servers' data first; asks before")
+        parser.add_argument("--yes", "--no-input", action="store_true", help="answer yes to what would be asked")
+        parser.add_argument("--no-sample", action="store_true", help="record no sample runs")
+        parser.add_argument("--json", action="store_true", help="print addresses and credentials as one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        home: Path = settings.ERL_HOME
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        terminal = Terminal(sys.stderr if options["json"] else sys.stdout)
+        log_to(home / "logs" / "quickstart.log")
+        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGHUP, _interrupt)
+        with _only_one(home) as first:
+            if not first:
+                return self._point_to_running(home, terminal, **options)
+            try:
+                self._run(home, terminal, **options)
+            except (StackError, LoopError, EmbeddedServerError, DatabaseError) as error:
+                raise CommandError(str(error)) from error
+            except KeyboardInterrupt:
+                if options["once"]:
+                    raise CommandError("Interrupted.", returncode=130) from None
+
+    def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
+        began = time.monotonic()
+        if not 0 < options["port"] < 65536:
+            raise CommandError("Choose a --port between 1 and 65535.")
+        terminal.title(f"ERL quickstart in {home}")
+        if left := end_leftovers(home):
+            terminal.say(f"Ended {' and '.join(left)}, left running by a quickstart that was killed.")
+        if options["reset"]:
+            reset(home, terminal, confirmed=options["yes"])
+        check_port(options["port"])
+        supervisor = build_supervisor(options["port"], terminal.event)
+        try:
+            prepared = self._start(supervisor, terminal, home=home, port=options["port"])
+            terminal.say(f"Ready after {time.monotonic() - began:.1f} s.")
+            if options["json"]:
+                print(prepared.access.as_json(), flush=True)
+            answer = None if options["no_sample"] else self._turn(prepared, supervisor, terminal, once=options["once"])
+            self._show(prepared, answer, terminal, home=home)
+            if not options["once"]:
+                terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
+                while True:
+                    supervisor.poll()
+                    time.sleep(0.25)
+        finally:
+            _stop(supervisor, terminal)
+
+    def _start(self, supervisor: Supervisor, terminal: Terminal, *, home: Path, port: int) -> Prepared:
+        for server in reversed(embedded_servers()):
+            with terminal.working(server.name) as words:
+                server.ensure()
+                words.append("running, data in " + _short(home / server.name.lower().replace("postgresql", "postgres")))
+        with terminal.working("Tables") as words:
+            words.append(migrate())
+        with terminal.working("Access") as words:
+            prepared = prepare_access(site_url=site_url(port), home=home)
+            write_access(prepared.access, home)
+            key = "new API key" if prepared.is_new_key else "same API key"
+            words.append(f"project {prepared.access.project}, {key}, user {prepared.access.admin_user}")
+        connection.close()  # the servers' children must not share it
+        with terminal.working("Processes") as words:
+            supervisor.start()
+            wait_until_ready(supervisor, site_url(port))
+            words.append(f"web at {site_url(port)}, worker, scheduler")
+        return prepared
+
+    def _turn(self, prepared: Prepared, supervisor: Supervisor, terminal: Terminal, *, once: bool) -> Answer | None:
+        try:
+            return Loop(access=prepared.access, terminal=terminal, poll=supervisor.poll).run()
+        except (LoopError, httpx.HTTPError) as error:
+            if once:
+                raise LoopError(str(error)) from error
+            terminal.say(f"\nThe sample loop did not close: {error}\nThe stack keeps running.")
+            return None
+
+    def _show(self, prepared: Prepared, answer: Answer | None, terminal: Terminal, *, home: Path) -> None:
+        access = prepared.access
+        terminal.title("Review queue")
+        terminal.say(f"{access.admin_url}{QUEUE}")
+        if prepared.is_new_password:
+            terminal.say(
+                f"user {access.admin_user}, password {access.admin_password}  (shown once; kept in {home / FILE})"
+            )
+        elif access.admin_password:
+            terminal.say(f"user {access.admin_user}, password in {home / FILE}")
+        else:
+            terminal.say(f"user {access.admin_user}, with the password you gave it")
+        if answer:
+            terminal.title("Lessons for a new task")
+            terminal.say(answer.curl)
+            terminal.say(f"\nanswers, in its member `context` ({answer.body['tokens']} tokens):\n")
+            terminal.say(answer.body["context"].strip(), indent=4)
+
+    def _point_to_running(self, home: Path, terminal: Terminal, **options: Any) -> None:
+        known = read_access(home)
+        url = known.get("base_url", "").removesuffix("/api/v1")
+        if options["once"] or options["reset"]:
+            raise CommandError(f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C there.")
+        if not url or not _answers(url):
+            raise CommandError("Another quickstart of this folder is starting or stopping. Try again in a moment.")
+        terminal.say(f"ERL is already running at {url} (review queue: {known['admin_url']}{QUEUE}).", indent=0)
+        if options["json"]:
+            print((home / FILE).read_text().strip(), flush=True)
+
+
+def migrate() -> str:
+    """Bring the tables up to date and say how many steps that took."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if plan:
+        call_command("migrate", interactive=False, verbosity=0)
+    return f"{len(plan)} migrations applied" if plan else "up to date"
+
+
+def reset(home: Path, terminal: Terminal, *, confirmed: bool) -> None:
+    """Delete what the embedded servers and earlier runs keep under `home`, once somebody said yes."""
+    if settings.DATABASE_URL:
+        raise CommandError(
+            "--reset deletes embedded data only, and DATABASE_URL names another database. Empty that yourself."
+        )
+    if not confirmed:
+        if not sys.stdin.isatty():
+            raise CommandError(
+                "--reset deletes all data of this ERL. Say --yes along with it where nobody can be asked."
+            )
+        terminal.say(f"This deletes all runs, lessons, reviews, keys and users in {home}. Type yes to go on:")
+        if sys.stdin.readline().strip().lower() != "yes":
+            raise CommandError("Nothing was deleted.")
+    postgres.discard(home / "postgres")
+    valkey.discard(home / "valkey")
+    for leftover in [home / FILE, *home.glob("celerybeat-schedule*")]:
+        leftover.unlink(missing_ok=True)
+    shutil.rmtree(home / "logs", ignore_errors=True)
+    log_to(home / "logs" / "quickstart.log")
+    terminal.say("All data deleted.")
+
+
+def log_to(path: Path) -> None:
+    """Send this process's log events to a file: the terminal is for people."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root = logging.getLogger()
+    formatter = root.handlers[0].formatter if root.handlers else None
+    handler = logging.FileHandler(path)
+    handler.setFormatter(formatter)
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[bool]:
+    """Hold the quickstart's lock of this home; yield False where another one holds it."""
+    with (home / "quickstart.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
+    """End everything within ten seconds; another Ctrl-C ends it at once."""
+
+    def hurry(number: int, frame: FrameType | None) -> None:
+        supervisor.hurry = True
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hurry)
+    connection.close()
+    terminal.say()
+    with terminal.working("Stopping") as words:
+        supervisor.stop()
+        words.append("everything has ended")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,124 @@
+"""Who may use the quickstart's stack: its project, its API key and its staff user, found again by a second run."""
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.db import transaction
+
+from memory.credentials import parse_token
+from memory.models import ApiKey, Project
+from memory.services.create_api_key import create_api_key
+from memory.values import Actor
+
+PROJECT = "demo"
+ADMIN_USER = "admin"
+CLIENT = "quickstart"
+FILE = "quickstart.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What `quickstart --json` prints and `quickstart.json` keeps."""
+
+    base_url: str
+    api_key: str
+    admin_url: str
+    admin_user: str
+    admin_password: str
+    project: str
+
+    def as_json(self) -> str:
+        """Return the object as JSON text."""
+        return json.dumps(asdict(self), indent=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Access, and what had to be made for it."""
+
+    access: Access
+    is_new_key: bool
+    is_new_password: bool
+
+
+@transaction.atomic
+def prepare_access(*, site_url: str, home: Path) -> Prepared:
+    """Find or make the project, a key with every scope and a superuser.
+
+    A key or password that the file of an earlier run holds and that still works is kept.
+    """
+    known = read_access(home)
+    project, _ = Project.objects.get_or_create(slug=PROJECT, defaults={"name": "Demo"})
+    token = known.get("api_key", "")
+    is_new_key = not _opens(token, project)
+    if is_new_key:
+        policy = Actor.policy("quickstart")
+        token = create_api_key(project, client=CLIENT, scopes=ApiKey.Scope.values, by=policy).token
+    password, is_new_password = _prepare_admin(known.get("admin_password", ""))
+    access = Access(
+        base_url=f"{site_url}/api/v1",
+        api_key=token,
+        admin_url=f"{site_url}/admin/",
+        admin_user=ADMIN_USER,
+        admin_password=password,
+        project=project.slug,
+    )
+    return Prepared(access=access, is_new_key=is_new_key, is_new_password=is_new_password)
+
+
+def read_access(home: Path) -> dict[str, Any]:
+    """Return what an earlier run wrote, or nothing where there is no readable file."""
+    try:
+        found = json.loads((home / FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_access(access: Access, home: Path) -> Path:
+    """Keep the object for later runs, readable by its owner alone."""
+    path, draft = home / FILE, home / f".{FILE}.{os.getpid()}"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(access.as_json() + "\n")
+    draft.chmod(0o600)
+    draft.replace(path)
+    return path
+
+
+def _opens(token: str, project: Project) -> bool:
+    credential = parse_token(token)
+    if credential is None:
+        return False
+    return (
+        ApiKey.objects.usable()
+        .filter(
+            project=project,
+            prefix=credential.prefix,
+            secret_sha256=credential.secret_sha256,
+            scopes__contains=ApiKey.Scope.values,
+        )
+        .exists()
+    )
+
+
+def _prepare_admin(known_password: str) -> tuple[str, bool]:
+    """Return the password and whether it is new; "" where it is not ours to know or to change."""
+    users = get_user_model()._default_manager
+    user = users.filter(username=ADMIN_USER).first()
+    if user is not None and user.check_password(known_password):
+        return known_password, False
+    # A password somebody changed stays. One that only a lost file knew is replaced, but never in another database.
+    if user is not None and (known_password or settings.DATABASE_URL):
+        return "", False
+    password = secrets.token_urlsafe(12)
+    if user is None:
+        user = users.model(username=ADMIN_USER, is_staff=True, is_superuser=True)
+    user.set_password(password)
+    user.save()
+    return password, True

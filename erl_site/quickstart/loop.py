@@ -1,0 +1,171 @@
+"""One turn of the loop on real runs: record, reflect, approve a few lessons, retrieve them for a new task."""
+
+import hashlib
+import json
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from django.conf import settings
+
+from erl_site.quickstart.access import Access
+from erl_site.quickstart.terminal import Terminal
+from memory.models import Heuristic, Project, Review
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import Actor
+from reflection.models import Reflection
+
+SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
+POLICY = Actor.policy("quickstart-demo")
+POLICY_REASON = "Approved without a person, so that the demo has a lesson to retrieve. Review it like any other."
+APPROVALS = 3
+STALLED_SECONDS = 90.0
+NEW_TASK = {
+    "task": "A customer with travel insurance wants to cancel a basic economy flight and get the money back.",
+    "task_id": "tau-airline",
+}
+
+
+class LoopError(Exception):
+    """The loop could not be closed; the text says where and what to look at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What POST /retrieve said, and the command that asks it again."""
+
+    body: dict[str, Any]
+    curl: str
+
+
+class Loop:
+    """One turn of the loop against the running stack. `poll` is called while waiting."""
+
+    def __init__(self, *, access: Access, terminal: Terminal, poll: Callable[[], None]) -> None:
+        self.access = access
+        self.terminal = terminal
+        self.poll = poll
+        self.project = Project.objects.get(slug=access.project)
+        self.client = httpx.Client(
+            base_url=access.base_url,
+            headers={"Authorization": f"Bearer {access.api_key}"},
+            timeout=30,
+            trust_env=False,  # no proxy between us and our own port
+        )
+
+    def run(self) -> Answer:
+        """Turn once. A second turn records, proposes and approves nothing new."""
+        with self.client:
+            external_ids = self._record()
+            self._wait_for_reflections(external_ids)
+            self._approve_a_few()
+            return self._retrieve()
+
+    def _record(self) -> list[str]:
+        lines = SAMPLE.read_text().splitlines()
+        external_ids, new = [], 0
+        with self.terminal.working("Runs") as words:
+            for done, line in enumerate(lines):
+                self.terminal.progress("Runs", done, len(lines))
+                external_id = json.loads(line)["external_id"]
+                key = f"quickstart-{external_id}-{hashlib.sha256(line.encode()).hexdigest()[:12]}"
+                answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, also=(409,))
+                new += answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers
+                external_ids.append(external_id)
+                self.poll()
+            known = len(lines) - new
+            words.append(f"{new} real trajectories recorded" if new else "")
+            words.append(f"{known} known already" if known else "")
+        return external_ids
+
+    def _wait_for_reflections(self, external_ids: list[str]) -> None:
+        mine = Reflection.objects.for_project(self.project).filter(trajectory__external_id__in=external_ids)
+        total, moved_at, last = mine.count(), time.monotonic(), -1
+        with self.terminal.working("Reflections") as words:
+            while (left := mine.live().count()) or last < 0:
+                done = total - left
+                if done != last:
+                    last, moved_at = done, time.monotonic()
+                if left and time.monotonic() - moved_at > STALLED_SECONDS:
+                    raise LoopError(
+                        f"{left} of {total} reflections are not done and nothing moved for {STALLED_SECONDS:.0f} s. "
+                        f"Look at {self.access.admin_url}reflection/reflection/ and {settings.ERL_HOME / 'logs'}."
+                    )
+                self.terminal.progress("Reflections", done, total)
+                self.poll()
+                time.sleep(0.1)
+            dead = mine.filter(status=Reflection.Status.DEAD).count()
+            names = sorted(set(mine.exclude(reflector="").values_list("reflector", flat=True)))
+            words.append(f"{total - dead} done by the {' and '.join(names) or 'configured'} reflector")
+            words.append(f", {dead} gave up" if dead else "")
+        if total and dead == total:
+            raise LoopError(
+                f"Every reflection gave up. Their errors are at {self.access.admin_url}reflection/reflection/."
+            )
+
+    def _approve_a_few(self) -> None:
+        with self.terminal.working("Review") as words:
+            earlier = Review.objects.filter(project=self.project, reviewer=POLICY.label).count()
+            proposals = Heuristic.objects.for_project(self.project).proposed()
+            found = proposals.count()
+            if earlier:
+                words.append(f"{found} proposals wait for you")
+                return
+            chosen = _choose(list(proposals.with_text().order_by("-support", "-confidence", "created_at", "id")))
+            for heuristic in chosen:
+                revision = heuristic.current_revision
+                assert revision is not None
+                approve_heuristic(heuristic, by=POLICY, content_sha256=revision.content_sha256, reason=POLICY_REASON)
+            words.append(f"{found} heuristics proposed")
+        if chosen:
+            self.terminal.say(
+                f"Approved {len(chosen)} of {found} proposals for the demo as policy quickstart-demo; "
+                f"the other {found - len(chosen)} wait for you.",
+                indent=4,
+            )
+
+    def _retrieve(self) -> Answer:
+        body = json.dumps(NEW_TASK)
+        with self.terminal.working("Retrieval") as words:
+            answer: dict[str, Any] = self._post("retrieve", body).json()
+            words.append(f"{len(answer['items'])} lessons for a new task")
+        if not answer["items"] or not answer["context"].strip():
+            raise LoopError(
+                "No approved lesson was found for the new task. Approve a proposal in the review queue, then run the "
+                "quickstart again."
+            )
+        return Answer(body=answer, curl=self._curl("retrieve", body))
+
+    def _post(
+        self, path: str, body: str, *, headers: dict[str, str] | None = None, also: tuple[int, ...] = ()
+    ) -> httpx.Response:
+        answer = self.client.post(
+            path, content=body.encode(), headers={"Content-Type": "application/json"} | (headers or {})
+        )
+        if not answer.is_success and answer.status_code not in also:
+            raise LoopError(f"POST /{path} answered {answer.status_code}: {answer.text[:500]}")
+        return answer
+
+    def _curl(self, path: str, body: str) -> str:
+        return " \\\n     ".join(
+            [
+                f"curl -s {self.access.base_url}/{path}",
+                f"-H 'Authorization: Bearer {self.access.api_key}'",
+                "-H 'Content-Type: application/json'",
+                f"-d {shlex.quote(body)}",
+            ]
+        )
+
+
+def _choose(proposals: list[Heuristic]) -> list[Heuristic]:
+    """Take the best supported, one for each family of tasks in turn, so that the demo shows more than one kind."""
+    families: dict[str, list[Heuristic]] = {}
+    for heuristic in proposals:
+        family = heuristic.current_revision.task_id if heuristic.current_revision else ""
+        families.setdefault(family, []).append(heuristic)
+    turns = max((len(family) for family in families.values()), default=0)
+    in_turn = [family[turn] for turn in range(turns) for family in families.values() if turn < len(family)]
+    return in_turn[:APPROVALS]

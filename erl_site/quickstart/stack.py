@@ -1,0 +1,179 @@
+"""The processes of the product on one machine, and the port they are reached at."""
+
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+import httpx
+from django.conf import settings
+
+from erl_site.celery import app
+from erl_site.embedded import postgres, valkey
+from erl_site.embedded.supervisor import Server, Service, Supervisor
+
+READY_SECONDS = 90.0
+ATTEMPTS_BEFORE_GIVING_UP = 3
+WEB_PROCESSES, WEB_THREADS, WORKER_PROCESSES = 2, 4, 2
+
+
+class StackError(Exception):
+    """The stack cannot be brought up; the text says why and what to do."""
+
+
+def site_url(port: int) -> str:
+    """Return the address a browser on this machine uses."""
+    host = settings.ERL_API_HOST
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - only compared
+    return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
+
+
+def check_port(port: int) -> None:
+    """Refuse a port that somebody else listens on, naming a free one."""
+    try:
+        with _listener(port):
+            return
+    except PermissionError as error:
+        raise StackError(
+            f"Port {port} may not be used ({error.strerror}). Choose one above 1023 with --port."
+        ) from error
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise StackError(
+                f"Cannot listen on {settings.ERL_API_HOST} ({error.strerror}). Correct ERL_API_HOST."
+            ) from error
+    with _listener(0) as free:
+        suggestion = _first_free(port) or free.getsockname()[1]
+    raise StackError(
+        f"Port {port} on {settings.ERL_API_HOST} is in use by another program. "
+        f"Stop that program, or choose another port: manage.py quickstart --port {suggestion}"
+    )
+
+
+def embedded_servers() -> list[Server]:
+    """Return the servers that this stack brings along: those no setting names elsewhere."""
+    servers, durable = [], settings.ERL_EMBEDDED_DURABLE
+    if settings.ERL_EMBEDDED_BROKER:
+        home = settings.ERL_HOME / "valkey"
+        servers.append(
+            Server(
+                name="Valkey",
+                is_running=lambda: valkey.is_running(home),
+                ensure=lambda: valkey.ensure(home, durable=durable),
+                stop=lambda: valkey.stop(home, wait_seconds=1.5),
+            )
+        )
+    if not settings.DATABASE_URL:
+        data = settings.ERL_HOME / "postgres"
+        servers.append(
+            Server(
+                name="PostgreSQL",
+                is_running=lambda: postgres.is_running(data),
+                ensure=lambda: postgres.ensure(data, durable=durable),
+                stop=lambda: postgres.stop(data, wait_seconds=1.5),
+            )
+        )
+    return servers
+
+
+def build_supervisor(port: int, report: Callable[[str, str], None]) -> Supervisor:
+    """Describe the stack: web server, worker, scheduler and the embedded servers."""
+    home, python = settings.ERL_HOME, sys.executable
+    bind = _address(port)
+    web = ["--bind", bind, "--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+    worker = ["-P", "prefork", "-c", str(WORKER_PROCESSES), "--without-mingle", "--without-gossip"]
+    celery = (python, "-m", "celery", "-A", "erl_site")
+    return Supervisor(
+        home=home,
+        services=[
+            Service(
+                name="web",
+                command=(
+                    python,
+                    "-m",
+                    "gunicorn",
+                    "erl_site.wsgi",
+                    *web,
+                    "--no-control-socket",
+                    "--graceful-timeout=4",
+                ),
+            ),
+            Service(name="worker", command=(*celery, "worker", *worker, "-n", f"quickstart-{os.getpid()}@%h")),
+            Service(
+                name="scheduler",
+                command=(*celery, "beat", "--schedule", str(home / "celerybeat-schedule"), "--pidfile="),
+            ),
+        ],
+        servers=embedded_servers(),
+        environment={"DJANGO_SETTINGS_MODULE": "erl_site.settings", "ERL_HOME": str(home), "ERL_API_PORT": str(port)},
+        working_directory=settings.BASE_DIR,
+        report=report,
+    )
+
+
+def wait_until_ready(supervisor: Supervisor, url: str) -> None:
+    """Wait until the web server can serve and a worker answers; say what a process that keeps crashing wrote."""
+    end = time.monotonic() + READY_SECONDS
+    web = worker = False
+    while not (web and worker):
+        supervisor.poll()
+        for child in supervisor.children:
+            if child.backoff.failures >= ATTEMPTS_BEFORE_GIVING_UP:
+                raise StackError(_last_words(supervisor, child.service.name, "keeps crashing"))
+        if time.monotonic() > end:
+            late = "worker" if web else "web"
+            raise StackError(_last_words(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
+        web = web or _web_is_ready(url)
+        worker = worker or (web and _worker_answers())
+        time.sleep(0.05)
+
+
+def _web_is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _worker_answers() -> bool:
+    try:
+        return bool(app.control.ping(timeout=0.3, limit=1))
+    except Exception:  # whatever the broker's client raises, the answer is no
+        return False
+
+
+def _last_words(supervisor: Supervisor, name: str, what: str) -> str:
+    path = supervisor.log_of(name)
+    lines = path.read_text(errors="replace").splitlines()[-12:] if path.exists() else []
+    return "\n".join([f"The {name} process {what}. The end of its log, {path}:", *lines])
+
+
+def _address(port: int) -> str:
+    host = settings.ERL_API_HOST.strip("[]")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listener(port: int) -> socket.socket:
+    host = settings.ERL_API_HOST.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the web server does
+    try:
+        listener.bind((host, port))
+        listener.listen(1)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _first_free(port: int) -> int | None:
+    for candidate in range(port + 1, min(port + 20, 65535)):
+        try:
+            _listener(candidate).close()
+        except OSError:
+            continue
+        return candidate
+    return None
