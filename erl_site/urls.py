@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),
     path("api/v1/", include("memory.api.urls")),
+    path("api/v1/", include("reflection.api.urls")),
 ]
 
 handler400 = views.bad_request

@@ -1,0 +1,96 @@
+"""Reflections as clients ask for and read them."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from memory.api.serializers.fields import Id, StrictSerializer
+from memory.api.serializers.trajectory import TrajectoryInputSerializer
+from reflection.models import Proposal, Reflection
+
+
+class ReflectInputSerializer(StrictSerializer):
+    """The run to reflect on: one that is recorded, by its id, or one to record now."""
+
+    trajectory_id = Id(required=False)
+    trajectory = TrajectoryInputSerializer(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("trajectory_id" in attrs) == ("trajectory" in attrs):
+            raise serializers.ValidationError({"trajectory_id": ["Send either trajectory_id or trajectory."]})
+        return attrs
+
+
+class ProposalSerializer(serializers.ModelSerializer[Proposal]):
+    heuristic_id = serializers.UUIDField(read_only=True)
+    near_id = serializers.UUIDField(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Proposal
+        fields = ["heuristic_id", "effect", "near_id", "similarity"]
+        read_only_fields = fields
+
+
+class ReflectionErrorSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class ReflectionLinksSerializer(serializers.Serializer[Any]):
+    self = serializers.CharField()
+    trajectory = serializers.CharField()
+
+
+class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
+    """One pass of a reflector over one run: where it stands, what it cost and what came of it."""
+
+    trajectory_id = serializers.UUIDField(read_only=True)
+    finished = serializers.SerializerMethodField()
+    cost_usd = serializers.FloatField(read_only=True)
+    proposals = ProposalSerializer(many=True, read_only=True)
+    error = serializers.SerializerMethodField()
+    links = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Reflection
+        fields = [
+            "id",
+            "trajectory_id",
+            "status",
+            "finished",
+            "attempts",
+            "available_at",
+            "reflector",
+            "reflector_version",
+            "model",
+            "prompt_version",
+            "heuristics_proposed",
+            "proposals",
+            "skip_reason",
+            "error",
+            "input_tokens",
+            "output_tokens",
+            "cost_usd",
+            "requested_by",
+            "request_id",
+            "created_at",
+            "started_at",
+            "finished_at",
+            "links",
+        ]
+        read_only_fields = fields
+
+    def get_finished(self, reflection: Reflection) -> bool:
+        return reflection.status not in Reflection.LIVE
+
+    def get_error(self, reflection: Reflection) -> dict[str, str] | None:
+        if not reflection.last_error_code:
+            return None
+        return {"code": reflection.last_error_code, "message": reflection.last_error}
+
+    def get_links(self, reflection: Reflection) -> dict[str, str]:
+        return {
+            "self": reverse("reflection_api:reflection", args=[reflection.pk]),
+            "trajectory": reverse("api:trajectory", args=[reflection.trajectory_id]),
+        }

@@ -1,0 +1,109 @@
+"""Ask for a reflection, and see what came of it."""
+
+import re
+import time
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.pagination import LimitOffset
+from memory.api.views.trajectories import get_trajectory, record_from
+from memory.models import ApiKey, Project, Trajectory
+from reflection.api.filters import ReflectionFilter
+from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
+from reflection.models import Reflection
+from reflection.queue import enqueue_reflection
+
+Scope = ApiKey.Scope
+MAX_WAIT_SECONDS = 30
+_POLL_SECONDS = 0.1
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+
+
+class ReflectView(ApiView):
+    required_scopes = {"POST": Scope.REFLECT}
+
+    def post(self, request: Request) -> Response:
+        serializer = ReflectInputSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        trajectory = self._get_or_record(serializer.validated_data)
+        reflection = enqueue_reflection(
+            trajectory,
+            by=self.actor,
+            request_id=self.request_id,
+            traceparent=structlog.contextvars.get_contextvars().get("traceparent", ""),
+        )
+        location = reverse("reflection_api:reflection", args=[reflection.pk])
+        response = Response(ReflectionSerializer(reflection).data, status=202, headers={"Location": location})
+        response.resource_id = trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+    def after_commit(self, request: Request, response: HttpResponse) -> HttpResponse:
+        """Hold the answer back for as long as `Prefer: wait=N` allows, and answer 200 if it is finished by then."""
+        seconds = read_wait(request)
+        if not seconds:
+            return response
+        reflection = wait_for_reflection(self.project, UUID(response.data["id"]), seconds=seconds)  # type: ignore[attr-defined]
+        finished = reflection.status not in Reflection.LIVE
+        headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
+        return Response(ReflectionSerializer(reflection).data, status=200 if finished else 202, headers=headers)
+
+    def _get_or_record(self, values: dict[str, Any]) -> Trajectory:
+        if "trajectory_id" in values:
+            return get_trajectory(self, values["trajectory_id"])
+        if Scope.TRAJECTORIES_WRITE not in self.api_key.scopes:
+            raise Refusal(
+                ErrorCode.MISSING_SCOPE,
+                f"Recording a trajectory needs the scope {Scope.TRAJECTORIES_WRITE}, which the API key lacks. Send the "
+                "trajectory_id of a recorded one, or ask the operator for a key that has the scope.",
+            )
+        return record_from(self, values["trajectory"] | {"reflect": False}).trajectory
+
+
+class ReflectionListView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ}
+    allowed_query_params = ReflectionFilter.query_params()
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = ReflectionFilter
+    queryset = Reflection.objects.none()
+
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(_shown(self.project)))
+        return self.get_paginated_response(ReflectionSerializer(page, many=True).data)
+
+
+class ReflectionView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ}
+
+    def get(self, request: Request, id: UUID) -> Response:
+        return Response(ReflectionSerializer(get_object_or_404(_shown(self.project), pk=id)).data)
+
+
+def read_wait(request: Request) -> int:
+    """Return how many seconds the client would wait (RFC 7240), at most 30; 0 where it does not say."""
+    match = _WAIT.search(request.META.get("HTTP_PREFER", ""))
+    return min(int(match[1]), MAX_WAIT_SECONDS) if match else 0
+
+
+def wait_for_reflection(project: Project, id: UUID, *, seconds: float) -> Reflection:
+    """Return the reflection when it is finished, or as it is when the time is over. Holds no transaction open."""
+    deadline = time.monotonic() + seconds
+    rows = Reflection.objects.for_project(project).filter(pk=id)
+    while rows.live().exists() and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(_POLL_SECONDS, left))
+    return get_object_or_404(_shown(project), pk=id)
+
+
+def _shown(project: Project) -> QuerySet[Reflection]:
+    return Reflection.objects.for_project(project).prefetch_related("proposals")
