@@ -1,0 +1,128 @@
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client, override_settings
+
+from erl_site import health
+from erl_site.health import Probe
+from tests.api.problems import error_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """A server that accepts and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+def test_health_asks_nobody(client: Client, django_assert_num_queries: object) -> None:
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        response = client.get("/health")
+
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+def test_ready_when_everything_answers(client: Client, broker: str) -> None:
+    response = client.get("/ready")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ready", "checks": {"database": "ok", "broker": "ok", "embedder": "ok"}}
+
+
+@override_settings(CELERY_BROKER_URL="redis://127.0.0.1:1/0")
+def test_ready_without_broker_is_degraded(client: Client) -> None:
+    response = client.get("/ready")
+
+    assert (response.status_code, response.json()["status"]) == (200, "degraded")
+    assert response.json()["checks"]["broker"] == "unavailable"
+
+
+def test_broker_that_hangs_costs_half_a_second(client: Client, silent_server: str) -> None:
+    started = time.monotonic()
+    with override_settings(CELERY_BROKER_URL=silent_server):
+        response = client.get("/ready")
+
+    assert response.json()["checks"]["broker"] == "unavailable"
+    assert time.monotonic() - started < 1.5
+
+
+@override_settings(CELERY_BROKER_URL="nonsense://")
+def test_broker_address_that_makes_no_sense_is_degraded(client: Client) -> None:
+    assert client.get("/ready").json()["checks"]["broker"] == "unavailable"
+
+
+@override_settings(ERL_EMBEDDER="http", ERL_EMBEDDER_BASE_URL="")
+def test_ready_without_embedder_is_degraded(client: Client, broker: str) -> None:
+    assert client.get("/ready").json() == {
+        "status": "degraded",
+        "checks": {"database": "ok", "broker": "ok", "embedder": "unavailable"},
+    }
+
+
+@override_settings(ERL_EMBEDDER="none")
+def test_embedder_that_is_switched_off_is_not_missed(client: Client, broker: str) -> None:
+    assert client.get("/ready").json()["status"] == "ready"
+
+
+def test_not_ready_without_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(health.connection.settings_dict, "NAME", "no_such_database")
+
+    response = client.get("/ready")
+
+    assert (response.status_code, response["Retry-After"]) == (503, "5")
+    assert (response.json()["status"], response.json()["checks"]["database"]) == ("unavailable", "unavailable")
+    assert response.json()["error"]["code"] == "database_unavailable"
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_watching_only_reads(client: Client, path: str) -> None:
+    response = client.post(path)
+
+    assert error_of(response) == (405, "method_not_allowed")
+    assert response["Allow"] == "GET, HEAD"
+
+
+def test_question_that_hangs_is_a_no_within_its_time() -> None:
+    release = threading.Event()
+    probe = Probe("test", lambda: release.wait(30) and None, seconds=0.05)
+    started = time.monotonic()
+
+    answers = [probe.succeeds(), probe.succeeds()]
+    release.set()
+
+    assert answers == [False, False]
+    assert time.monotonic() - started < 5
+
+
+def test_question_that_hangs_is_not_asked_again() -> None:
+    asked = []
+    release = threading.Event()
+
+    def ask() -> None:
+        asked.append(1)
+        release.wait(30)
+
+    probe = Probe("test", ask, seconds=0.01)
+    answers = [probe.succeeds() for _ in range(5)]
+    release.set()
+
+    assert (any(answers), len(asked)) == (False, 1)
+
+
+def test_probe_recovers_when_the_question_is_answered_again() -> None:
+    failing = True
+
+    def ask() -> None:
+        if failing:
+            raise OSError
+
+    probe = Probe("test", ask, seconds=1)
+    first = probe.succeeds()
+    failing = False
+
+    assert (first, probe.succeeds()) == (False, True)
