@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-from memory.redaction import redact
+from memory.redaction import redact, redact_text
 from memory.values import Action, Episode, Step
 from memory.visible_text import show_hidden
 from reflection.prompt_files import prompt_version, read_prompt
@@ -84,8 +84,8 @@ def build_prompt(
     )
     budget = settings.ERL_LLM_MAX_INPUT_TOKENS - estimate_tokens(system) - REPAIR_TOKENS
     frame = _Frame.of(episode)
-    clean = _clean_episode(episode)
-    known = [(_clean(each.trigger), _clean(each.guideline)) for each in near[:MAX_NEAR]]
+    clean = _without_secrets(episode)
+    known = [(redact_text(each.trigger), redact_text(each.guideline)) for each in near[:MAX_NEAR]]
     user = ""
     for size in _sizes(len(episode.steps)):
         user = read_prompt("reflect-data").fill(
@@ -112,9 +112,9 @@ def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, 
     """Return the question asked once more after an answer that could not be used."""
     frame = _Frame.of(episode)
     # 4 characters of ASCII a token, but only 1 of other scripts: this much fits into REPAIR_TOKENS either way
-    shown = cut_middle(_clean(answer), 1500 if answer.isascii() else 400)
+    shown = cut_middle(redact_text(answer), 1500 if answer.isascii() else 400)
     more = read_prompt("repair").fill(
-        blocks=frame.blocks([("YOUR EARLIER ANSWER", [shown]), ("WHY IT COULD NOT BE USED", [_clean(reason)])]),
+        blocks=frame.blocks([("YOUR EARLIER ANSWER", [shown]), ("WHY IT COULD NOT BE USED", [redact_text(reason)])]),
         shape=_shape(max_lessons),
     )
     return CompletionRequest(
@@ -159,23 +159,19 @@ class _Frame:
         )
 
     def _line(self, value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False).replace(self.boundary, "[boundary]")
+        return json.dumps(_neutral(value), ensure_ascii=False).replace(self.boundary, "[boundary]")
 
 
-def _clean(value: Any) -> Any:
-    """Take secrets out (a second time: rules grow) and make what a model reads as more than text visible."""
-    return _neutral(redact(value).value)
-
-
-def _clean_episode(episode: Episode) -> Episode:
-    # Before anything is cut, because half a secret is not recognised
-    values: dict[str, Any] = _clean(asdict(episode))
+def _without_secrets(episode: Episode) -> Episode:
+    # A second time, because rules grow; and before anything is cut, because half a secret is not recognised
+    values: dict[str, Any] = redact(asdict(episode)).value
     steps = [Step(**step | {"action": step["action"] and Action(**step["action"])}) for step in values["steps"]]
     tuples: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return Episode(**values | tuples | {"steps": tuple(steps)})
 
 
 def _neutral(value: Any) -> Any:
+    """Break up what a model reads as more than text, and show what a person would not see."""
     if isinstance(value, str):
         value = value.replace("\r\n", "\n")
         return _ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
