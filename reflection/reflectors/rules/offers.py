@@ -9,11 +9,12 @@ from reflection.reflectors.rules.run_view import Call, RunView
 _LABEL = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _GROUP = re.compile(r"^\s*([A-Za-z][\w /&-]{0,40}?)[ :]+((?:\[[^\[\]\n]*\]\s*){2,})$", re.MULTILINE)
 _SPLIT = re.compile(r"[a-z]+|\d+(?:\.\d+)?", re.IGNORECASE)
-_STOP = frozenset(
-    "a an and are at be below budget buy can cheaper color colour dollar dollars find for from get give have i if in is it "
-    "item less like looking lower me my need of on one or please price prices product size some than that the them this "
-    "to under up want which will with would you your".split()
-)
+_STOP_WORDS = """
+a an and are at be below budget buy can cheaper color colour dollar dollars find for from get give have i if
+in is it item less like looking lower me my need of on one or please price prices product size some than that
+the them this to under up want which will with would you your
+"""
+_STOP = frozenset(_STOP_WORDS.split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,14 @@ def find_presses(run: RunView) -> tuple[Press, ...]:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the words that carry meaning, in lower case and without a plural s; numbers count as words."""
+    """Return the words that carry meaning, in lower case and in the singular; numbers count as words."""
     words = (word.lower() for word in _SPLIT.findall(text))
-    return frozenset(_singular(word) for word in words if word not in _STOP)
+    return frozenset(_singular(word) for word in words if word not in _STOP and (len(word) > 1 or word.isdigit()))
 
 
 def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return f"{word[:-3]}y"
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 

@@ -21,7 +21,13 @@ from reflection.reflectors.rules.detectors import (
 )
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import RunView
-from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, is_general, word_overlap
+from reflection.reflectors.rules.wording import (
+    MAX_GUIDELINE_CHARS,
+    MAX_TRIGGER_CHARS,
+    is_general,
+    names_in,
+    word_overlap,
+)
 
 SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
@@ -94,9 +100,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
 
 
 def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
-    lesson = f"{finding.trigger} {finding.guideline}"
-    likeness = {each.id: word_overlap(lesson, f"{each.trigger} {each.guideline}") for each in near}
-    covers = max(likeness, key=lambda key: likeness[key], default=None)
+    covers = next((each.id for each in near if _says_the_same(finding, each)), None)
     return ProposedLesson(
         text=LessonText(
             trigger=finding.trigger,
@@ -112,8 +116,17 @@ def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]
         ),
         citations=finding.citations,
         confidence=round(finding.confidence, 2),
-        covers_existing=covers if covers is not None and likeness[covers] >= SAME_LESSON else None,
+        covers_existing=covers,
         tools=finding.tools,
+    )
+
+
+def _says_the_same(finding: Finding, near: NearHeuristic) -> bool:
+    """Tell whether an existing heuristic names the same things and says nearly the same of them."""
+    return (
+        names_in(f"{finding.trigger} {finding.guideline}") == names_in(f"{near.trigger} {near.guideline}")
+        and word_overlap(finding.trigger, near.trigger) >= SAME_LESSON
+        and word_overlap(finding.guideline, near.guideline) >= SAME_LESSON
     )
 
 

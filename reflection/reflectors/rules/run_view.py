@@ -1,4 +1,5 @@
-"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to where they came from."""
+"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to where they "
+"came from."""
 
 import json
 import re

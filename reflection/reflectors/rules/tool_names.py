@@ -3,22 +3,23 @@
 import re
 from functools import lru_cache
 
-TALK = frozenset("respond reply say speak answer tell ask message_user ask_user talk send_message_to_user".split())
-THINK = frozenset(["think", "thought", "reason", "plan", "note_to_self"])
+_TALK_WORDS = """
+respond reply say speak answer tell ask talk message_user ask_user send_message_to_user
+"""
+_READ_WORDS = """
+get list search find look lookup fetch read query check show view describe retrieve calculate compute count
+inspect load scan browse select explain
+"""
+_CHANGE_WORDS = """
+update book cancel create delete remove add send set modify change buy pay purchase post put write submit
+order move edit refund issue approve assign close insert upload deploy restart reserve return exchange rename
+replace reset
+"""
+TALK = frozenset(_TALK_WORDS.split())
+THINK = frozenset({"think", "thought", "reason", "plan", "note_to_self"})
 
-_READ = frozenset(
-    [
-        "get", "list", "search", "find", "look", "lookup", "fetch", "read", "query", "check", "show", "view",
-        "describe", "retrieve", "calculate", "compute", "count", "inspect", "load", "scan", "browse", "select", "explain",
-    ]
-)  # fmt: skip
-_CHANGE = frozenset(
-    [
-        "update", "book", "cancel", "create", "delete", "remove", "add", "send", "set", "modify", "change", "buy", "pay",
-        "purchase", "post", "put", "write", "submit", "order", "move", "edit", "refund", "issue", "approve", "assign",
-        "close", "insert", "upload", "deploy", "restart", "reserve", "return", "exchange", "rename", "replace", "reset",
-    ]
-)  # fmt: skip
+_READ = frozenset(_READ_WORDS.split())
+_CHANGE = frozenset(_CHANGE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
 _PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
 _SUMS = frozenset(["calculate", "calculator", "compute", "calc", "math", "sum", "evaluate", "python", "eval"])

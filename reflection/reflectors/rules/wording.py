@@ -11,7 +11,8 @@ _CODE = re.compile(r"(?<![\w`])[A-Z]{2,}(?![a-z])\b")
 _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _CALENDAR = re.compile(rf"\b(?:{'|'.join(_MONTHS.split())}|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.I)
 _ADDRESS = re.compile(r"@|https?://|www\.", re.I)
-_KNOWN_CODES = frozenset("ID IDs API JSON URL SQL HTTP HTML CSV XML PDF UI OK PIN SKU FAQ VAT".split())
+_CODE_WORDS = "ID IDs API JSON URL SQL HTTP HTML CSV XML PDF UI OK PIN SKU FAQ VAT YYYY MM DD"
+_KNOWN_CODES = frozenset(_CODE_WORDS.split())
 _BACKTICKS = re.compile(r"`[^`]*`|\"[^\"]*\"")
 
 
@@ -34,11 +35,21 @@ def code(name: str) -> str:
     return f"`{name}`"
 
 
+def parameter_name(path: str) -> str:
+    """Return a parameter's path as it stands in a lesson: `amount` in `payments` for `payments[].amount`."""
+    outer, _, name = path.removesuffix("[]").rpartition(".")
+    return f"{code(name)} in {code(outer.removesuffix('[]'))}" if outer else code(name)
+
+
 def listed(names: list[str], *, last: str = "and") -> str:
     """Return names as a phrase: "a", "a and b", "a, b and c"."""
     if len(names) <= 1:
         return "".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def cut(text: str, limit: int) -> str:
@@ -48,6 +59,11 @@ def cut(text: str, limit: int) -> str:
         return text
     head = text[:limit]
     return (head.rsplit(None, 1)[0] if " " in head[limit // 2 :] else head).rstrip()
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return what a text names: its words in backticks and in double quotes."""
+    return frozenset(_BACKTICKS.findall(text))
 
 
 def word_overlap(one: str, other: str) -> float:

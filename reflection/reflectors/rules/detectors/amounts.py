@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import words_of
-from reflection.reflectors.rules.wording import code, is_general
+from reflection.reflectors.rules.wording import code, is_general, parameter_name, times
 
 ROUNDING = 0.005
 
@@ -60,33 +60,34 @@ def _factor_list(run: RunView, call: Call, factor: float) -> str:
 
 
 def _explain(run: RunView, mismatch: _Mismatch) -> Finding:
-    call, tool, path = mismatch.call, code(mismatch.call.name), code(mismatch.path)
+    call, tool, path = mismatch.call, code(mismatch.call.name), parameter_name(mismatch.path)
     assert call.error is not None  # only failing calls come here
     same = [c for c in run.calls if c.name == call.name and c.error and c.error.shape == call.error.shape]
-    repeats = [c for c in same if c.index > call.index and c.same_as(call)]
+    repeats = [c for c in same if c.index > call.index]
     fixed = next((c for c in run.calls if c.name == call.name and c.index > same[-1].index and not c.error), None)
     if mismatch.entries:
         entries = code(mismatch.entries)
         trigger = f"Before calling {tool} with {path} for more than one entry in {entries}"
         guideline = (
-            f"Multiply the price of one by the number of {entries}, make {path} add up to exactly that total, and have "
-            f'the user agree to it before the call. {tool} refuses anything else with "{call.error.shape}".'
+            f"Multiply the price of one by the number of {entries} and make {path} add up to exactly that total"
+            f"{', which the user has agreed to' if run.turns else ''}, before the call. {tool} refuses anything else "
+            f'with "{call.error.shape}".'
         )
         cause = f"the amount was that of one entry, and {entries} had more"
     else:
         trigger = f'When {tool} answers "{call.error.shape}"'
         guideline = (
-            f"Take the total that the error names, work out {path} again so that the values add up to exactly that, tell "
-            f"the user the new total, and only then call {tool} again."
+            f"Take the total that the error names, work out {path} again so that the values add up to exactly that"
+            f"{', tell the user the new total' if run.turns else ''}, and only then call {tool} again."
         )
         cause = f"the values of {path} added up to another total than the one the tool had reckoned"
-    told = f" The call was repeated unchanged {len(repeats)} times with the same answer." if repeats else ""
+    told = f" {tool} was called {times(len(repeats))} more and refused in the same way." if repeats else ""
     told += f" It worked at step {fixed.index} with another amount." if fixed else " It never worked in this run."
     return Finding(
         rule="amounts",
         trigger=trigger,
         guideline=guideline,
-        avoid=f"Calling {tool} again with the amounts it has just refused." if repeats else "",
+        avoid=f"Calling {tool} again without having changed {path} to the total it asks for." if repeats else "",
         rationale=f"At step {call.index} {cause}.{told} {run.ending}",
         polarity="avoid" if run.failed and not fixed else "mixed" if run.failed else "works",
         confidence=0.95 if repeats else 0.85,

@@ -52,7 +52,7 @@ def _finding(run: RunView, word: str, change: Call, chosen: _Option, sums: Call 
     search = code(chosen.call.name)
     reckon = f" with {code(sums.name)}" if sums else ""
     if polarity == "avoid":
-        story = f"the option that {code(change.name)} took at step {change.index} was not the {word.lower()} one by its total"
+        story = f"by its total, the option that {code(change.name)} took at step {change.index} was not that one"
     else:
         story = (
             f"the totals were worked out{reckon} before {code(change.name)} at step {change.index} took the right one"
@@ -60,10 +60,12 @@ def _finding(run: RunView, word: str, change: Call, chosen: _Option, sums: Call 
     turn = next((turn for turn in run.turns if word in turn.heard), None)
     return Finding(
         rule="best_option",
-        trigger=f"When the user asks for the cheapest of the options that {search} returns, and options have several parts",
+        trigger=f"When the user asks for the cheapest of the options that {search} returns, and options have parts",
         guideline=(
-            f"For every option add up the prices of all its parts in the class that was asked for, leave out those that are "
-            f"sold out, and order the options by that total before naming one. Then pass exactly that option's parts to "
+            "For every option add up the prices of all its parts in the class that was asked for, leave out those "
+            "that are "
+            "sold out, and order the options by that total before naming one. Then pass exactly that option's "
+            "parts to "
             f"{code(change.name)}."
         ),
         avoid="Naming an option as the cheapest after looking at its first part, or at the first options of the list.",

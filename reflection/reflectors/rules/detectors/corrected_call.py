@@ -5,10 +5,11 @@ from typing import Any
 
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.offers import find_presses
-from reflection.reflectors.rules.run_view import Call, RunView, is_reference
-from reflection.reflectors.rules.wording import code, is_general, listed
+from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
+from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 MAX_CHANGED = 3
+ROUNDING = 0.005
 
 
 def find(run: RunView) -> list[Finding]:
@@ -30,20 +31,33 @@ def _explain(run: RunView, failed: Call, fixed: Call) -> Finding | None:
     if not 1 <= len(changed) <= MAX_CHANGED or not all(is_general(path) for path in changed):
         return None
     for path in changed:
+        old = next((value for value in before.get(path, ()) if value not in after.get(path, ())), None)
         new = next((v for v in after.get(path, ()) if v not in before.get(path, ()) and is_reference(v)), None)
-        source = run.source_of(new, before=fixed.index) if new is not None else None
-        if source is not None and source.name != failed.name:
-            old = next((v for v in before.get(path, ()) if v not in after.get(path, ())), None)
+        source = _latest_source(run, new, before=fixed) if new is not None else None
+        if source is None or source.name == failed.name:
+            continue
+        if old is not None:
             return _from_source(run, failed, fixed, path=path, old=old, source=source)
+        if path in before and (amounts := _split_amounts(failed, fixed)):
+            records = _latest_source(run, *after[path], before=fixed) or source
+            return _spread(run, failed, fixed, path=path, amounts=amounts, source=records)
     return _from_form(run, failed, fixed, changed=changed)
+
+
+def _latest_source(run: RunView, *values: Any, before: Call) -> Call | None:
+    """Return the last call before another whose answer had all the values."""
+    earlier = (call for call in reversed(run.calls) if call.index < before.index)
+    return next((call for call in earlier if all(occurs(value, call.answer) for value in values)), None)
 
 
 def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, source: Call) -> Finding:
     """The value that worked had been returned by another tool."""
-    tool, parameter, lookup = code(failed.name), code(path), code(source.name)
+    tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.name)
     assert failed.error is not None  # only failing calls come here
     known = run.source_of(old, before=failed.index) is not None or run.said_by_anyone(old, before=failed.index)
-    if source.index > failed.index:
+    fresh = source.index > failed.index
+    avoid = ""
+    if not known:
         trigger = f"Before calling {tool} with a {parameter} that no tool has returned yet"
         guideline = (
             f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
@@ -52,30 +66,71 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
         avoid = f"Making up {parameter} from the way a person describes it."
     else:
         trigger = f'When {tool} answers "{failed.error.shape}"'
-        guideline = (
-            f"Take another {parameter} from those that {lookup} returned and call {tool} again with it; leave the other "
-            "arguments as they are."
-        )
+        take = f"Call {lookup} and take" if fresh else "Take"
+        whence = "its answer" if fresh else f"the answer of {lookup}"
+        guideline = f"{take} another {parameter} from {whence} that the error does not rule out"
         if any(failed.index < turn.index < fixed.index for turn in run.turns):
-            guideline += " Name the remaining choices and let the user pick before the second call."
-        avoid = ""
-    what = "had not been returned by any tool nor given by anybody" if not known else "was not accepted"
+            guideline += ", name the choices that are left and let the user pick"
+        guideline += f"; then call {tool} again with it."
+    what = "was not accepted" if known else "had been returned by no tool and given by nobody"
     return Finding(
         rule="corrected_call",
         trigger=trigger,
         guideline=guideline,
         avoid=avoid,
         rationale=(
-            f'At step {failed.index} {tool} answered "{failed.error.shape}": its {parameter} {what}. At step {fixed.index} '
-            f"the same call worked with a {parameter} that {lookup} had returned at step {source.index}. {run.ending}"
+            f'At step {failed.index} {tool} answered "{failed.error.shape}": its {parameter} {what}. At step '
+            f"{fixed.index} "
+            f"the call worked with a {parameter} that {lookup} had returned at step {source.index}. {run.ending}"
         ),
         polarity="works" if run.succeeded else "mixed",
-        confidence=0.85 if source.index > failed.index else 0.7,
+        confidence=0.85 if not known else 0.7,
         citations=(
             run.cite(failed.step, failed.error.text),
-            run.cite(source.step),
-            run.cite(fixed.step, _quote_of(fixed, path)),
+            run.cite(source.step, _quote_of(fixed, path, source.answer)),
+            run.cite(fixed.step, _quote_of(fixed, path, source.answer)),
         ),
+        tools=(failed.name, source.name),
+    )
+
+
+def _split_amounts(failed: Call, fixed: Call) -> str:
+    """Return the numeric parameter that kept its sum while it was spread over more entries, "" when none did."""
+    for path, values in fixed.leaves.items():
+        old = failed.leaves.get(path, ())
+        numeric = all(isinstance(value, int | float) for value in (*old, *values))
+        if len(values) > len(old) >= 1 and numeric and abs(sum(values) - sum(old)) < ROUNDING:
+            return path
+    return ""
+
+
+def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str, source: Call) -> Finding:
+    """The same sum was spread over more entries."""
+    tool, parameter, amount, lookup = (
+        code(failed.name),
+        parameter_name(path),
+        parameter_name(amounts),
+        code(source.name),
+    )
+    assert failed.error is not None  # only failing calls come here
+    return Finding(
+        rule="corrected_call",
+        trigger=f'Before calling {tool} with one {parameter}, or when it answers "{failed.error.shape}"',
+        guideline=(
+            f"Compare {amount} with what the answer of {lookup} says that {parameter} holds. If that is less, ask "
+            "the user "
+            f"for a second {parameter}, and give each entry its share so that the values of {amount} still add up "
+            "to the "
+            "total."
+        ),
+        rationale=(
+            f'At step {failed.index} {tool} answered "{failed.error.shape}". At step {fixed.index} the call worked '
+            "with the "
+            f"same sum spread over {len(fixed.leaves[amounts])} entries. {run.ending}"
+        ),
+        polarity="works" if run.succeeded else "mixed",
+        confidence=0.75,
+        citations=(run.cite(failed.step, failed.error.text), run.cite(source.step), run.cite(fixed.step)),
         tools=(failed.name, source.name),
     )
 
@@ -94,7 +149,8 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
         trigger=f'When calling {tool}, or when it answers "{failed.error.shape}"',
         guideline=f"In the call of {tool}, {listed(changes)}.",
         rationale=(
-            f'At step {failed.index} {tool} answered "{failed.error.shape}". At step {fixed.index} the call worked after '
+            f'At step {failed.index} {tool} answered "{failed.error.shape}". At step {fixed.index} the call worked '
+            "after "
             f"this change and no other. {run.ending}"
         ),
         polarity="works" if run.succeeded else "mixed",
@@ -106,7 +162,7 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
 
 def _change_of(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> str:
     """Return how the values of one parameter changed in form, "" when only their content did."""
-    parameter = code(path)
+    parameter = parameter_name(path)
     if not old:
         return f"pass {parameter}"
     if not new:
@@ -136,6 +192,7 @@ def _form(value: Any) -> str:
     return next((form for pattern, form in forms.items() if re.fullmatch(pattern, text)), "")
 
 
-def _quote_of(call: Call, path: str) -> str:
-    """Return a value of the call that stands word for word in the run."""
-    return next((value for value in call.leaves.get(path, ()) if isinstance(value, str)), "")
+def _quote_of(call: Call, path: str, within: str = "") -> str:
+    """Return a value of the call that stands word for word in the run, and in `within` if that is given."""
+    values = (value for value in call.leaves.get(path, ()) if isinstance(value, str))
+    return next((value for value in values if value in within or not within), "")

@@ -5,13 +5,15 @@ import json
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
-from reflection.reflectors.rules.wording import code, is_general, listed
+from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")
 
 
 def find(run: RunView) -> list[Finding]:
     """Look for a reading call with an empty answer and the next reading call, if that found something."""
+    if run.failed:
+        return []  # it may have failed for the very reason that something else was found
     findings = []
     for empty, following in zip(run.calls, run.calls[1:], strict=False):
         if not is_empty(empty) or following.error or is_empty(following):
@@ -47,7 +49,7 @@ def _explain(run: RunView, empty: Call, following: Call) -> Finding | None:
         dropped = [path for path in empty.leaves if path not in following.leaves and is_general(path)]
         if not dropped:
             return None
-        guideline = f"Call {code(empty.name)} again without {listed([code(path) for path in dropped])}."
+        guideline = f"Call {code(empty.name)} again without {listed([parameter_name(path) for path in dropped])}."
     return Finding(
         rule="empty_answer",
         trigger=f"When {code(empty.name)} returns nothing",
@@ -57,7 +59,7 @@ def _explain(run: RunView, empty: Call, following: Call) -> Finding | None:
             f"{code(following.name)} found something for the same request. {run.ending}"
         ),
         polarity="works" if run.succeeded else "mixed",
-        confidence=0.6 if run.succeeded else 0.5,
+        confidence=0.6,
         citations=(run.cite(empty.step, empty.answer), run.cite(following.step)),
         tools=tuple(dict.fromkeys((empty.name, following.name))),
     )

@@ -54,18 +54,19 @@ def rule_in(text: str) -> str:
 
 def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handover: str) -> Finding:
     guideline = (
-        "Say which rule it is and what is possible instead, and keep to it when the user asks again; do not call a tool "
+        "Say which rule it is and what is possible instead, and keep to it when the user asks again; do not call "
+        "a tool "
         "that makes the change."
     )
     if handover:
         guideline += f" Offer {code(handover)} only when the user still wants more after that."
     return Finding(
         rule="held_rule",
-        trigger=f"When a request goes against this rule: {rule}",
+        trigger=f'When a request goes against this rule: "{rule}"',
         guideline=guideline,
         rationale=(
-            f"At step {turn.index} the agent refused by this rule, which it stated itself; the user pressed on "
-            f"{'once' if len(pushed) == 1 else f'{len(pushed)} times'} and the agent kept to it. {run.ending}"
+            f"At step {turn.index} the agent refused by this rule, which it stated itself; the user asked further "
+            f"and the agent kept to it. {run.ending}"
         ),
         polarity="works",
         confidence=0.6,
@@ -76,4 +77,5 @@ def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handove
 
 def _exact(said: str, rule: str) -> str:
     """Return the rule as it stands in what was said, "" where the two differ by more than the first letter."""
-    return rule[1:] if rule[1:] in said else ""
+    plain = rule if rule in said else rule[0].upper() + rule[1:]
+    return plain if plain in said else ""

@@ -80,12 +80,14 @@ def _finding(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -
         rule="incomplete_sweep",
         trigger=f"When the request is about all entries in the {member} that {source} lists",
         guideline=(
-            f"Call {opener} for every entry of {member} before proposing or changing anything; then act on each one that "
+            f"Call {opener} for every entry of {member} before proposing or changing anything; then act on each "
+            "one that "
             "fits, and name them all to the user."
         ),
         avoid="Stopping at the first entries that fit." if polarity == "avoid" else "",
         rationale=(
-            f"{source} listed {len(sweep.entries)} {sweep.member} at step {sweep.source.index}; the run opened {distinct} of "
+            f"{source} listed {len(sweep.entries)} {sweep.member} at step {sweep.source.index}; the run opened "
+            f"{distinct} of "
             f"them with {opener} before {code(acted[0].name)} at step {acted[0].index}. {run.ending}"
         ),
         polarity=polarity,
@@ -111,6 +113,9 @@ def _lists_in(value: Any, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     if isinstance(value, dict):
         for member, item in value.items():
             yield from _lists_in(item, member)
-    elif isinstance(value, list) and len(value) >= MIN_ENTRIES and all(is_reference(item) for item in value):
-        if name and is_general(name):
-            yield name, tuple(value)
+    elif isinstance(value, list) and name and is_general(name) and _are_references(value):
+        yield name, tuple(value)
+
+
+def _are_references(values: list[Any]) -> bool:
+    return len(values) >= MIN_ENTRIES and all(is_reference(value) for value in values)

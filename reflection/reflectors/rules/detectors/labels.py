@@ -3,9 +3,9 @@
 import re
 
 from reflection.reflectors.rules.finding import Finding
-from reflection.reflectors.rules.offers import Press, content_words, find_presses
+from reflection.reflectors.rules.offers import Page, Press, content_words, find_presses
 from reflection.reflectors.rules.run_view import RunView
-from reflection.reflectors.rules.wording import code, is_general
+from reflection.reflectors.rules.wording import code, is_general, times
 
 _BACK = re.compile(r"\b(back|prev|previous|return)\b", re.I)
 
@@ -26,14 +26,16 @@ def find_commit(run: RunView, presses: tuple[Press, ...]) -> Press | None:
     last = presses[-1]
     if last.call is not run.calls[-1] or last.call.error or not last.offered:
         return None
-    if any(last.label in options for options in last.page.groups.values()) or not is_general(last.label):
+    if _BACK.search(last.label) or len(Page(index=last.call.index, text=last.call.answer).labels) > 1:
+        return None
+    if any(last.label in options for options in last.page.groups.values()) or not is_general(f'"{last.label}"'):
         return None
     return last
 
 
 def way_back(press: Press) -> str:
     """Return the label that leads back from a page, as a phrase, "" when there is none."""
-    label = next((each for each in reversed(press.page.labels) if _BACK.search(each) and is_general(each)), "")
+    label = next((each for each in reversed(press.page.labels) if _BACK.search(each) and is_general(f'"{each}"')), "")
     return f' with "{label}"' if label else ""
 
 
@@ -47,20 +49,25 @@ def _refused(run: RunView, presses: tuple[Press, ...]) -> list[Finding]:
     commit = find_commit(run, presses)
     unchosen = _unchosen(presses, commit) if commit else []
     rationale = (
-        f'{_times(len(refused))} {tool} named a label that the page did not show and was answered "{first.error.shape}"'
+        f"{times(len(refused)).capitalize()} {tool} named a label that the page did not show and was answered "
+        f'"{first.error.shape}"'
     )
     if commit and unchosen:
         guideline = (
-            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly. When the wanted option is not "
-            f"among them, take the closest label of its group or go back{way_back(commit)} to another result; do not go on "
+            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly. When the wanted "
+            "option is not "
+            f"among them, take the closest label of its group or go back{way_back(commit)} to another result; do "
+            "not go on "
             f'to "{commit.label}" with a group left unchosen.'
         )
         rationale += f', and the run then went on to "{commit.label}" with no option chosen in a group the page offered'
         confidence = 0.75
     else:
         guideline = (
-            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly: an id or option as it stands, "
-            f"not words taken from the task or from a title. When none of them is what the task asks for, go back to the "
+            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly: an id or option "
+            "as it stands, "
+            "not words taken from the task or from a title. When none of them is what the task asks for, go back "
+            "to the "
             f"results or search with other words."
         )
         if not commit:
@@ -93,7 +100,8 @@ def _options(run: RunView, presses: tuple[Press, ...], commit: Press) -> list[Fi
     tool, last = code(commit.call.name), f'{code(commit.call.name)} with "{commit.label}"'
     trigger = f"Before {last}, on a page that offers groups of options"
     guideline = (
-        f"Go through every group of options, compare its labels with the words of the task, and take the label the task "
+        "Go through every group of options, compare its labels with the words of the task, and take the label the "
+        "task "
         f"names with {tool}. Only then call {last}."
     )
     page = run.episode.steps[commit.page.index - 1]
@@ -106,9 +114,10 @@ def _options(run: RunView, presses: tuple[Press, ...], commit: Press) -> list[Fi
                 rule="labels",
                 trigger=trigger,
                 guideline=guideline,
-                avoid="Leaving a group unchosen, or taking another label, while one with the task's own words is there.",
+                avoid="Leaving a group unchosen, or taking another label, while one has the task's own words.",
                 rationale=(
-                    f'The page at step {commit.page.index} offered "{label}" under "{group}", which the task asks for; the '
+                    f'The page at step {commit.page.index} offered "{label}" under "{group}", which the task asks '
+                    "for; the "
                     f'run {taken} before "{commit.label}". {run.ending}'
                 ),
                 polarity="avoid",
@@ -126,7 +135,8 @@ def _options(run: RunView, presses: tuple[Press, ...], commit: Press) -> list[Fi
                 guideline=guideline,
                 rationale=(
                     f"The page at step {commit.page.index} offered {len(fitting)} group"
-                    f"{'s' if len(fitting) > 1 else ''} of options; the run took in each the label the task names before "
+                    f"{'s' if len(fitting) > 1 else ''} of options; the run took in each the label the task names "
+                    "before "
                     f'"{commit.label}". {run.ending}'
                 ),
                 polarity="works",
@@ -148,7 +158,3 @@ def _chosen(presses: tuple[Press, ...], commit: Press) -> set[str]:
 def _unchosen(presses: tuple[Press, ...], commit: Press) -> list[str]:
     chosen = _chosen(presses, commit)
     return [group for group, labels in commit.page.groups.items() if not set(labels) & chosen]
-
-
-def _times(count: int) -> str:
-    return {1: "Once", 2: "Twice"}.get(count, f"{count} times")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change, is_read, words_of
-from reflection.reflectors.rules.wording import code, is_general
+from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 MIN_REPEATED_ASKS = 2
 
@@ -20,7 +20,30 @@ _LACKING = re.compile(
 _ASKING = re.compile(
     r"\b(?:need|provide|share|give|tell|once you have|without|locate|check your|confirm|let me know)\b", re.I
 )
-_NOISE = frozenset("the your my a an this that any of and or no with for its their which what correct right".split())
+_NOISE = frozenset(
+    [
+        "the",
+        "your",
+        "my",
+        "a",
+        "an",
+        "this",
+        "that",
+        "any",
+        "of",
+        "and",
+        "or",
+        "no",
+        "with",
+        "for",
+        "its",
+        "their",
+        "which",
+        "what",
+        "correct",
+        "right",
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +102,8 @@ def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
     opened = [c for c in run.calls if c.name == use.name and c.index >= use.index and parameter in c.leaves]
     tried = len({c.leaves[parameter] for c in opened}) if is_read(use.name) else 1
     guideline = (
-        f"Ask for the {code(key)} instead, call {code(source.name)} with it, and take {code(parameter)} for "
+        f"Ask for the {parameter_name(key)} instead, call {code(source.name)} with it, and take "
+        f"{parameter_name(parameter)} for "
         f"{code(use.name)} from its answer."
     )
     if is_read(use.name):
@@ -92,7 +116,8 @@ def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
         guideline=guideline,
         avoid=f"Making the user search for the {name}, or refusing to go on without it.",
         rationale=(
-            f"At step {gap.turn.index} the user did not know the {name}. {code(source.name)} at step {source.index} returned "
+            f"At step {gap.turn.index} the user did not know the {name}. {code(source.name)} at step "
+            f"{source.index} returned "
             f"it, and {code(use.name)} took it at step {use.index}"
             f"{f'; {tried} candidates were opened' if tried > 1 else ''}. {run.ending}"
         ),
@@ -126,7 +151,8 @@ def _insisted(run: RunView, gap: _Gap) -> Finding | None:
         )
     else:
         guideline = (
-            f"Ask once for something else that a lookup tool takes, such as a name, an e-mail address or an account, and "
+            "Ask once for something else that a lookup tool takes, such as a name, an e-mail address or an "
+            "account, and "
             f"find the {name} in its answer. Do not ask for the {name} a second time."
         )
     handed = run.handover()
@@ -136,7 +162,8 @@ def _insisted(run: RunView, gap: _Gap) -> Finding | None:
         guideline=guideline,
         avoid=f"Telling the user that nothing can be done without the {name}.",
         rationale=(
-            f"At step {gap.turn.index} the user did not know the {name}; the agent asked for it in {len(again)} more turns "
+            f"At step {gap.turn.index} the user did not know the {name}; the agent asked for it in {len(again)} "
+            "more turns "
             f"and called {'no tool but ' + code(handed.name) if handed else 'no tool that could have found it'}. "
             f"{run.ending}"
         ),

@@ -110,7 +110,7 @@ def _where(run: RunView, note: str, *, quote: str) -> Citation:
 
 def _text_of(step: Step) -> str:
     action = f"{step.action.name} {step.action.arguments}" if step.action else ""
-    return "\n".join((step.thought, action, step.observation, step.error))
+    return f"{step.thought}\n{action}\n{step.observation}\n{step.error}"
 
 
 def _tools_in(run: RunView, text: str) -> tuple[str, ...]:

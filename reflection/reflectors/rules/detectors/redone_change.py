@@ -3,7 +3,7 @@
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
 from reflection.reflectors.rules.tool_names import is_change, words_of
-from reflection.reflectors.rules.wording import code, is_general
+from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 
 def find(run: RunView) -> list[Finding]:
@@ -28,6 +28,8 @@ def _objection(run: RunView, first: Call, second: Call) -> tuple[str, Turn] | No
     changed = [path for path in before if before[path] != after[path]]
     if len(changed) != 1 or not is_reference(after[changed[0]][0]) or not is_general(changed[0]):
         return None
+    if not any(is_reference(value) for path in before if path != changed[0] for value in before[path]):
+        return None  # nothing says that both calls were about the same record
     words = set(words_of(changed[0])) - {"id"}
     for turn in run.turns:
         if first.index < turn.index < second.index and words & set(turn.heard.lower().replace(".", " ").split()):
@@ -36,14 +38,15 @@ def _objection(run: RunView, first: Call, second: Call) -> tuple[str, Turn] | No
 
 
 def _finding(run: RunView, first: Call, second: Call, *, path: str, turn: Turn) -> Finding:
-    tool, parameter = code(first.name), code(path)
+    tool, parameter = code(first.name), parameter_name(path)
     return Finding(
         rule="redone_change",
         trigger=f"Before calling {tool}, when the user has not said which {parameter} to use",
         guideline=f"Name the choices for {parameter}, wait for the user's answer, and call {tool} once with it.",
-        avoid=f"Choosing {parameter} for the user: calling {tool} a second time does not undo the first.",
+        avoid=f"Choosing {parameter} for the user, and calling {tool} again when they object.",
         rationale=(
-            f"{tool} ran at step {first.index} with a {parameter} the user had not been asked about; at step {turn.index} "
+            f"{tool} ran at step {first.index} with a {parameter} the user had not been asked about; at step "
+            f"{turn.index} "
             f"the user wanted another one and {tool} ran again at step {second.index}. {run.ending}"
         ),
         polarity="avoid",

@@ -30,13 +30,14 @@ def find(run: RunView) -> list[Finding]:
 def _failing(run: RunView, call: Call, same: list[Call]) -> Finding:
     tool = code(call.name)
     assert call.error is not None  # only failing calls come here
+    last_resort = "tell the user what is missing" if run.turns else "go another way"
     worked = any(c.name == call.name and c.index > same[-1].index and not c.error for c in run.calls)
     return Finding(
         rule="repeated_call",
         trigger=f'When {tool} has just answered "{call.error.shape}"',
         guideline=(
-            f"Do not send the same arguments again: the answer will be the same. Change what the error speaks of, look the "
-            f"right value up with another tool, or tell the user what is missing, before the next {tool}."
+            "Do not send the same arguments again: the answer will be the same. Change what the error speaks of, look "
+            f"the right value up with another tool, or {last_resort}, before the next {tool}."
         ),
         avoid=f"Repeating {tool} unchanged.",
         rationale=(

@@ -6,13 +6,14 @@ from reflection.reflectors.rules.detectors.labels import find_commit, way_back
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.offers import Press, content_words, find_presses
 from reflection.reflectors.rules.run_view import RunView
-from reflection.reflectors.rules.wording import code, is_general, listed
+from reflection.reflectors.rules.wording import code, listed
 
 MIN_MISSING_WORDS = 3
 MIN_MISSING_SHARE = 0.3
 
 _LIMIT = re.compile(
-    r"(?:lower|less|cheaper|under|below|at most|no more than|not exceed(?:ing)?|up to|maximum(?: of)?|within|budget(?: of)?)"
+    r"(?:lower|less|cheaper|under|below|at most|no more than|not exceed(?:ing)?|up to|maximum(?: of)?|within"
+    r"|budget(?: of)?)"
     r"(?: than| of)?\s*(?:[$€£]\s?)?(\d[\d,]*(?:\.\d+)?)\s*(dollars?|usd|euros?|eur|pounds?|[$€£])?",
     re.I,
 )
@@ -38,12 +39,14 @@ def _over_limit(run: RunView, commit: Press) -> list[Finding]:
             rule="unchecked_page",
             trigger=f"Before {last}, when the task sets a limit on the price",
             guideline=(
-                "Compare the price on the page with the limit in the task, number against number. If it is higher, go back"
+                "Compare the price on the page with the limit in the task, number against number. If it is "
+                "higher, go back"
                 f"{way_back(commit)} and open a result whose price is within the limit."
             ),
             avoid="Taking the price for settled because the result looks right otherwise.",
             rationale=(
-                f"The page at step {commit.page.index} showed a price above the limit the task sets; the run still went on "
+                f"The page at step {commit.page.index} showed a price above the limit the task sets; the run still "
+                "went on "
                 f'to "{commit.label}" at step {commit.call.index}. {run.ending}'
             ),
             polarity="avoid",
@@ -66,7 +69,7 @@ def _unconfirmed(run: RunView, presses: tuple[Press, ...], commit: Press) -> lis
     views = [
         label
         for label in commit.page.labels
-        if label not in pressed | in_groups and label.isalpha() and is_general(label) and not way_back_label(label)
+        if label not in pressed | in_groups and label.isalpha() and not way_back_label(label)
     ]
     if len(missing) < max(MIN_MISSING_WORDS, MIN_MISSING_SHARE * len(wanted)) or not views:
         return []
@@ -75,9 +78,10 @@ def _unconfirmed(run: RunView, presses: tuple[Press, ...], commit: Press) -> lis
     return [
         Finding(
             rule="unchecked_page",
-            trigger=f"Before {last}, when several words of the task stand neither in the title nor in the options of the page",
+            trigger=f"Before {last}, when several words of the task stand neither in the page's title nor its options",
             guideline=(
-                f"Open the views the page offers ({offered}) with {code(commit.call.name)} and look for the missing words. If they are not there, go back{way_back(commit)} "
+                f"Open the views the page offers ({offered}) with {code(commit.call.name)} and look for the "
+                f"missing words. If they are not there, go back{way_back(commit)} "
                 "and open another result, or search with those words, before deciding."
             ),
             avoid="Taking the first result that was opened without having seen the properties the task asks for.",

@@ -5,7 +5,7 @@ import re
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change
-from reflection.reflectors.rules.wording import code, is_general
+from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 _ENDING = re.compile(r"\b(\w+)\s+(?:ending|ends|that ends)\s+(?:in|with)\s+(\d{2,6})\b", re.I)
 
@@ -28,7 +28,7 @@ def find(run: RunView) -> list[Finding]:
 
 
 def _finding(run: RunView, call: Call, *, path: str, said: str) -> Finding:
-    tool, parameter = code(call.name), code(path)
+    tool, parameter = code(call.name), parameter_name(path)
     value = call.leaves[path][-1]
     source = run.source_of(value, before=call.index)
     turn = next((turn for turn in run.turns if said in turn.heard), None)
@@ -36,7 +36,8 @@ def _finding(run: RunView, call: Call, *, path: str, said: str) -> Finding:
         rule="unresolved_reference",
         trigger=f"Before calling {tool}, when the user names the {parameter} only by its last digits",
         guideline=(
-            f"Look up the user's records with a tool that shows those digits, and pass the id of the record that has them as "
+            "Look up the user's records with a tool that shows those digits, and pass the id of the record that "
+            "has them as "
             f"{parameter}. If none has them, ask."
         ),
         avoid=(
@@ -46,7 +47,8 @@ def _finding(run: RunView, call: Call, *, path: str, said: str) -> Finding:
         ),
         rationale=(
             f"The digits the user gave stood in no answer before {tool} at step {call.index}; its {parameter} was "
-            f"{'taken from ' + code(source.name) + ' at step ' + str(source.index) if source else 'made up'}, where nothing "
+            f"{'taken from ' + code(source.name) + ' at step ' + str(source.index) if source else 'made up'}, "
+            "where nothing "
             f"links it to them. {run.ending}"
         ),
         polarity="avoid",
