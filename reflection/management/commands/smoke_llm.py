@@ -9,10 +9,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from memory.values import Action, Episode, Step
+from reflection.budget import cost_usd
 from reflection.errors import ReflectionError
 from reflection.parsing import UnusableAnswer
 from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
-from reflection.providers.cost import cost_usd
 from reflection.providers.registry import PROVIDERS, get_provider
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.llm import LlmReflector
@@ -120,6 +120,7 @@ class Command(BaseCommand):
 
     def _ask(self, trial: Trial, provider: Provider, step: str, request: CompletionRequest) -> Completion:
         completion = provider.complete(request)
+        cost = cost_usd(input_tokens=completion.input_tokens, output_tokens=completion.output_tokens)
         trial.calls.append(
             {
                 "step": step,
@@ -127,7 +128,7 @@ class Command(BaseCommand):
                 "latency_ms": round(completion.latency_ms, 1),
                 "input_tokens": completion.input_tokens,
                 "output_tokens": completion.output_tokens,
-                "cost_usd": float(cost_usd(completion)),
+                "cost_usd": float(cost),
                 "finish_reason": completion.finish_reason,
             }
         )
