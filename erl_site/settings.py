@@ -127,6 +127,12 @@ DATABASES["default"] |= {
     "CONN_HEALTH_CHECKS": True,
 }
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
+# Nobody waits for ever: a statement, a lock, an abandoned transaction, a client that is gone (reliability C4).
+DATABASES["default"]["OPTIONS"].setdefault(
+    "options",
+    f"-c statement_timeout={round(env.float('ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS', 0.0) * 1000)}ms"
+    " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms",
+)
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
 # The broker is a doorbell: rows in PostgreSQL are the work, so a message may be lost, late or delivered twice.
@@ -198,6 +204,7 @@ ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
 ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
 ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
+ERL_REFLECTION_STALL_SECONDS = env.float("ERL_REFLECTION_STALL_SECONDS", 30.0)  # then an idle worker helps itself
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
@@ -205,7 +212,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
     "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
@@ -218,4 +225,21 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "memory.api.schema.add_shared_parts",
+    ],
+    "ENUM_NAME_OVERRIDES": {
+        "ErrorCode": "memory.api.errors.ErrorCode",
+        "HeuristicStatus": "memory.models.heuristic.HeuristicStatus",
+        "HeuristicScope": "memory.models.heuristic.HeuristicRevisionScope",
+        "Polarity": "memory.models.heuristic.HeuristicRevisionPolarity",
+        "Outcome": "memory.models.trajectory.TrajectoryOutcome",
+        "OutcomeSource": "memory.models.trajectory.TrajectoryOutcomeSource",
+        "Verdict": "memory.models.feedback.HeuristicFeedbackVerdict",
+        "ReflectionStatus": "reflection.models.ReflectionStatus",
+        "ProposalEffect": "reflection.models.ProposalEffect",
+    },
 }
