@@ -4,11 +4,14 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
 from erl_site import views
+from memory.api.views import documentation
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),
+    path("api/schema", documentation.schema, name="api-schema"),
+    path("api/docs", documentation.docs, name="api-docs"),
     path("api/v1/", include("memory.api.urls")),
     path("api/v1/", include("reflection.api.urls")),
 ]

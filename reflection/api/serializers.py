@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
@@ -13,7 +14,7 @@ from reflection.models import Proposal, Reflection
 class ReflectInputSerializer(StrictSerializer):
     """The run to reflect on: one that is recorded, by its id, or one to record now."""
 
-    trajectory_id = Id(required=False)
+    trajectory_id = Id(required=False, help_text="A run that is recorded.")
     trajectory = TrajectoryInputSerializer(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -81,14 +82,17 @@ class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
         ]
         read_only_fields = fields
 
+    @extend_schema_field(serializers.BooleanField(help_text="Whether it is done or dead."))
     def get_finished(self, reflection: Reflection) -> bool:
         return reflection.status not in Reflection.LIVE
 
+    @extend_schema_field(ReflectionErrorSerializer(allow_null=True))
     def get_error(self, reflection: Reflection) -> dict[str, str] | None:
         if not reflection.last_error_code:
             return None
         return {"code": reflection.last_error_code, "message": reflection.last_error}
 
+    @extend_schema_field(ReflectionLinksSerializer)
     def get_links(self, reflection: Reflection) -> dict[str, str]:
         return {
             "self": reverse("reflection_api:reflection", args=[reflection.pk]),

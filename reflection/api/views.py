@@ -9,6 +9,8 @@ import structlog
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +19,7 @@ from rest_framework.reverse import reverse
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
+from memory.api.schema import LOCATION, describe
 from memory.api.views.trajectories import get_trajectory, record_from
 from memory.models import ApiKey, Project, Trajectory
 from reflection.api.filters import ReflectionFilter
@@ -33,6 +36,29 @@ _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", r
 class ReflectView(ApiView):
     required_scopes = {"POST": Scope.REFLECT}
 
+    @describe(
+        "reflect",
+        tag="reflections",
+        summary="Reflect on a run",
+        description="Queues a reflection on a recorded run, or records one first (which also needs the scope "
+        "`trajectories:write`). A run whose reflection is queued or running is answered with that one. With "
+        "`Prefer: wait=N` the answer is held back for up to N seconds, at most 30, and is 200 if the reflection is "
+        "finished by then.",
+        request=ReflectInputSerializer,
+        responses={
+            202: OpenApiResponse(ReflectionSerializer, "It is queued; follow `Location`."),
+            200: OpenApiResponse(ReflectionSerializer, "It is finished; only with `Prefer: wait=N`."),
+        },
+        parameters=[
+            LOCATION,
+            OpenApiParameter(
+                "Prefer",
+                OpenApiTypes.STR,
+                OpenApiParameter.HEADER,
+                description="`wait=N`: how many seconds to wait for the result.",
+            ),
+        ],
+    )
     def post(self, request: Request) -> Response:
         serializer = ReflectInputSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
@@ -78,6 +104,14 @@ class ReflectionListView(ApiView):
     filterset_class = ReflectionFilter
     queryset = Reflection.objects.none()
 
+    @describe(
+        "listReflections",
+        tag="reflections",
+        summary="List reflections",
+        description="The project's reflections, newest first.",
+        filters=True,
+        responses=ReflectionSerializer(many=True),
+    )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_shown(self.project)))
         return self.get_paginated_response(ReflectionSerializer(page, many=True).data)
@@ -86,6 +120,13 @@ class ReflectionListView(ApiView):
 class ReflectionView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ}
 
+    @describe(
+        "getReflection",
+        tag="reflections",
+        summary="See where a reflection stands",
+        description="Its status, attempts, cost, and the heuristics it proposed or why it proposed none.",
+        responses=ReflectionSerializer,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(ReflectionSerializer(get_object_or_404(_shown(self.project), pk=id)).data)
 

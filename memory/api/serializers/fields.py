@@ -95,7 +95,7 @@ class Money(serializers.DecimalField):
         # Costs computed in binary have digits nobody meant; a millionth of a dollar is as fine as we keep.
         return super().to_internal_value(f"{data:.6f}")
 
-    def to_representation(self, value: Any) -> float | None:
+    def to_representation(self, value: Any) -> Any:
         return None if value is None else float(value)
 
 

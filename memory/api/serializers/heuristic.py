@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from memory.api.serializers.fields import Choice, Flag, Id, Name, Number, OptionalText, StrictSerializer, Tags, Text
@@ -27,36 +28,49 @@ class ContentHash(serializers.RegexField):
     """The hash of the wording that the caller read."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(regex=SHA256, required=False, allow_null=True, **options)
+        help_text = "The hash of the wording you read; if it changed since, the request is refused."
+        super().__init__(regex=SHA256, required=False, allow_null=True, help_text=help_text, **options)
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
 
 
 class HeuristicTextSerializer(StrictSerializer):
     """The words of a lesson."""
 
-    trigger = Text(max_length=2_000)
-    guideline = Text(max_length=8_000)
-    avoid = OptionalText(max_length=8_000)
-    not_when = OptionalText(max_length=8_000)
-    rationale = OptionalText(max_length=8_000)
-    polarity = Choice(choices=HeuristicRevision.Polarity.choices, required=False)
-    scope = Choice(choices=HeuristicRevision.Scope.choices, required=False)
-    task_id = Name()
-    tags = Tags()
-    source_task = OptionalText(max_length=60_000)
+    trigger = Text(max_length=2_000, help_text="When it applies; something to be seen before acting.")
+    guideline = Text(max_length=8_000, help_text="What to do then.")
+    avoid = OptionalText(max_length=8_000, help_text="What not to do.")
+    not_when = OptionalText(max_length=8_000, help_text="When it does not apply.")
+    rationale = OptionalText(max_length=8_000, help_text="Why; for reviewers, not for agents.")
+    polarity = Choice(
+        choices=HeuristicRevision.Polarity.choices,
+        required=False,
+        help_text="Whether it says what works, what to avoid, or both; mixed if left out.",
+    )
+    scope = Choice(
+        choices=HeuristicRevision.Scope.choices,
+        required=False,
+        help_text="Where it holds; if left out, in the task family that is named, else in the whole project.",
+    )
+    task_id = Name(help_text="The task family.")
+    tags = Tags(help_text="Words to filter by.")
+    source_task = OptionalText(max_length=60_000, help_text="The task it was learnt from.")
 
 
 class HeuristicInputSerializer(HeuristicTextSerializer):
     """A lesson to propose. It is served to nobody before a person approves it."""
 
-    confidence = Number(min_value=0, max_value=1, required=False, allow_null=True)
+    confidence = Number(
+        min_value=0, max_value=1, required=False, allow_null=True, help_text="How sure its author is, from 0 to 1."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         family, everywhere = HeuristicRevision.Scope.TASK_FAMILY, HeuristicRevision.Scope.PROJECT
         attrs.setdefault("scope", family if attrs.get("task_id") else everywhere)
-        if attrs["scope"] == family and not attrs.get("task_id"):
-            raise serializers.ValidationError(
-                {"task_id": ["Name the task family, or send the scope project for a lesson that holds everywhere."]}
-            )
+        check_scope(scope=attrs["scope"], task_id=attrs.get("task_id", ""))
         return attrs
 
 
@@ -70,23 +84,23 @@ class DecisionSerializer(StrictSerializer):
     """A reviewer's decision."""
 
     content_sha256 = ContentHash()
-    reason = OptionalText(max_length=4_000)
+    reason = OptionalText(max_length=4_000, help_text="Why; kept with the decision.")
 
 
 class WithdrawalSerializer(StrictSerializer):
     """Why a heuristic is no longer to be served."""
 
-    reason = OptionalText(max_length=4_000)
+    reason = OptionalText(max_length=4_000, help_text="Why; kept with the decision.")
 
 
 class FeedbackInputSerializer(StrictSerializer):
     """What an agent says about a lesson it was given."""
 
-    verdict = Choice(choices=HeuristicFeedback.Verdict.choices)
-    trajectory_id = Id(required=False, allow_null=True)
-    retrieval_id = Id(required=False, allow_null=True)
-    helpful = Flag(required=False, allow_null=True)
-    comment = OptionalText(max_length=4_000)
+    verdict = Choice(choices=HeuristicFeedback.Verdict.choices, help_text="What the run did with the lesson.")
+    trajectory_id = Id(required=False, allow_null=True, help_text="The run this is about.")
+    retrieval_id = Id(required=False, allow_null=True, help_text="Or the answer that gave the lesson.")
+    helpful = Flag(required=False, allow_null=True, help_text="Whether it helped, if that is known.")
+    comment = OptionalText(max_length=4_000, help_text="Anything else, for reviewers.")
 
 
 class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
@@ -176,12 +190,27 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
         ]
         read_only_fields = fields
 
+    @extend_schema_field(serializers.BooleanField(help_text="Whether agents are given a wording of it now."))
     def get_served(self, heuristic: Heuristic) -> bool:
         return bool(heuristic.served_revisions)  # type: ignore[attr-defined]
 
+    @extend_schema_field(ServedRevisionSerializer(allow_null=True))
     def get_served_revision(self, heuristic: Heuristic) -> dict[str, Any] | None:
         served = heuristic.served_revisions  # type: ignore[attr-defined]
         return dict(ServedRevisionSerializer(served[0]).data) if served else None
+
+
+class PageSerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(min_value=0)
+    offset = serializers.IntegerField(min_value=0)
+    total = serializers.IntegerField(min_value=0)
+
+
+class HeuristicPageSerializer(serializers.Serializer[Any]):
+    """A page of heuristics."""
+
+    results = HeuristicSerializer(many=True)
+    pagination = PageSerializer()
 
 
 class HeuristicDetailSerializer(HeuristicSerializer):
@@ -192,6 +221,14 @@ class HeuristicDetailSerializer(HeuristicSerializer):
     class Meta(HeuristicSerializer.Meta):
         fields = [*HeuristicSerializer.Meta.fields, "evidence"]
         read_only_fields = fields
+
+
+def check_scope(*, scope: str, task_id: str) -> None:
+    """Refuse a lesson for a task family that names none."""
+    if scope == HeuristicRevision.Scope.TASK_FAMILY and not task_id:
+        raise serializers.ValidationError(
+            {"task_id": ["Name the task family, or send the scope project for a lesson that holds everywhere."]}
+        )
 
 
 def lesson_from(values: dict[str, Any], *, base: LessonText | None = None) -> LessonText:

@@ -4,9 +4,9 @@ Retrieval sits in front of every task an agent does, so its edge is compiled (py
 serializers: reading a question takes microseconds, and answers are plain dictionaries.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -18,6 +18,9 @@ MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
 Polarity: TypeAlias = Literal["", "works", "avoid", "mixed"]
+
+
+_Query = TypeVar("_Query", bound="RetrieveQuery")
 
 
 class RetrieveQuery(BaseModel):
@@ -105,7 +108,27 @@ class RetrieveAnswer(BaseModel):
     tokens: Annotated[int, Field(description="About how many tokens `context` has.")]
 
 
-def _validated(read: Any, *, place: str) -> Any:
+class LessonPage(BaseModel):
+    limit: int
+    offset: int
+    total: int
+
+
+class LessonsForTask(BaseModel):
+    """The lessons for a task as a list."""
+
+    results: list[RetrievedItem]
+    pagination: LessonPage
+    retrieval_id: UUID
+    mode: Mode
+    degraded: bool
+    degraded_reason: str
+    context: str
+    context_sha256: str
+    tokens: int
+
+
+def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
     try:
         return read()
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
@@ -21,6 +22,7 @@ from memory.api.serializers.fields import (
     Texts,
     Whole,
 )
+from memory.api.serializers.steps import MessagesField, StepSerializer, StepsField
 from memory.chat_steps import opening_message
 from memory.errors import InvalidSteps
 from memory.models import Trajectory
@@ -44,9 +46,17 @@ class MistakeCardSerializer(StrictSerializer):
 class OutcomeFields(StrictSerializer):
     """How a run ended."""
 
-    outcome = Choice(choices=Trajectory.Outcome.choices, required=False)
-    score = Number(min_value=0, max_value=1, required=False, allow_null=True)
-    outcome_source = Choice(choices=Trajectory.OutcomeSource.choices, required=False)
+    outcome = Choice(
+        choices=Trajectory.Outcome.choices,
+        required=False,
+        help_text="If it is left out the score decides: success from 0.85, failure below 0.5, else unknown.",
+    )
+    score = Number(
+        min_value=0, max_value=1, required=False, allow_null=True, help_text="How well it went, from 0 to 1."
+    )
+    outcome_source = Choice(
+        choices=Trajectory.OutcomeSource.choices, required=False, help_text="Who says so; the agent itself if left out."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         outcome, score = attrs.get("outcome"), attrs.get("score")
@@ -62,23 +72,40 @@ class OutcomeFields(StrictSerializer):
 class TrajectoryInputSerializer(OutcomeFields):
     """A finished run to record."""
 
-    task = Text(max_length=MAX_TASK_CHARS, required=False)
-    task_id = Name()
-    steps = serializers.JSONField(required=False)
-    messages = serializers.JSONField(required=False)
-    agent = Name()
-    model = Name()
-    tags = Tags()
-    summary = OptionalText(max_length=20_000)
-    mistakes = Texts()
-    successes = Texts()
-    mistake_cards = serializers.ListField(child=MistakeCardSerializer(), required=False, max_length=200)
-    tokens = Whole(min_value=0, max_value=MAX_TOKENS, required=False, allow_null=True)
-    cost_usd = Money(required=False, allow_null=True)
-    external_id = Name()
-    metadata = JsonObject(required=False)
-    retrieval_id = Id(required=False, allow_null=True)
-    reflect = Flag(required=False, allow_null=True, default=None)
+    task = Text(
+        max_length=MAX_TASK_CHARS,
+        required=False,
+        help_text="What the run was asked to do. A chat log says so itself: its first user message is the task then.",
+    )
+    task_id = Name(help_text="The task family, such as `airline.cancel`.")
+    steps = StepsField(required=False, help_text="What the agent did, in order, or the chat log of it.")
+    messages = MessagesField(required=False, help_text="The chat log, in place of steps.")
+    agent = Name(help_text="Which agent ran.")
+    model = Name(help_text="Which language model it ran on.")
+    tags = Tags(help_text="Words to filter by.")
+    summary = OptionalText(max_length=20_000, help_text="The run in a few sentences.")
+    mistakes = Texts(help_text="What went wrong, a sentence each.")
+    successes = Texts(help_text="What went well, a sentence each.")
+    mistake_cards = MistakeCardSerializer(many=True, required=False, max_length=200)  # type: ignore[call-arg]
+    tokens = Whole(
+        min_value=0, max_value=MAX_TOKENS, required=False, allow_null=True, help_text="Model tokens the run used."
+    )
+    cost_usd = Money(required=False, allow_null=True, help_text="What the run cost, in US dollars.")
+    external_id = Name(
+        help_text="Your own id of the run, unique in the project. Recording the same run again changes nothing."
+    )
+    metadata = JsonObject(required=False, help_text="Whatever else you want to keep with it.")
+    retrieval_id = Id(
+        required=False,
+        allow_null=True,
+        help_text="The answer of POST /retrieve that the run was given: its outcome measures those lessons.",
+    )
+    reflect = Flag(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whether to queue a reflection; null leaves it to the project.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         attrs = super().validate(attrs)
@@ -94,7 +121,12 @@ class TrajectoryInputSerializer(OutcomeFields):
 class OutcomeInputSerializer(OutcomeFields):
     """How a run ended, known only after it was recorded."""
 
-    reflect = Flag(required=False, allow_null=True, default=None)
+    reflect = Flag(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whether to queue a reflection; null leaves it to the project.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs.get("outcome") is None and attrs.get("score") is None:
@@ -103,7 +135,7 @@ class OutcomeInputSerializer(OutcomeFields):
 
 
 class TrajectoryLinksSerializer(serializers.Serializer[Any]):
-    reflections = serializers.CharField()
+    reflections = serializers.CharField(help_text="The reflections on this run.")
 
 
 class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
@@ -146,7 +178,8 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 class TrajectorySerializer(TrajectoryItemSerializer):
     """A run with its steps in normal form."""
 
-    step_count = serializers.SerializerMethodField()
+    step_count = serializers.SerializerMethodField()  # type: ignore[assignment]
+    steps = serializers.SerializerMethodField()
     links = serializers.SerializerMethodField()
 
     class Meta(TrajectoryItemSerializer.Meta):
@@ -156,6 +189,12 @@ class TrajectorySerializer(TrajectoryItemSerializer):
     def get_step_count(self, trajectory: Trajectory) -> int:
         return len(trajectory.steps)
 
+    @extend_schema_field(StepSerializer(many=True))
+    def get_steps(self, trajectory: Trajectory) -> list[dict[str, Any]]:
+        steps: list[dict[str, Any]] = trajectory.steps  # in normal form since they were recorded
+        return steps
+
+    @extend_schema_field(TrajectoryLinksSerializer)
     def get_links(self, trajectory: Trajectory) -> dict[str, str]:
         # The reflections belong to another app, which this one does not know: only the address is shared.
         root = reverse("api:trajectory-list").removesuffix("trajectories")

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,14 +16,17 @@ from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.filters import HeuristicFilter
 from memory.api.pagination import LimitOffset
+from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
 from memory.api.serializers.heuristic import (
     HeuristicDetailSerializer,
     HeuristicInputSerializer,
+    HeuristicPageSerializer,
     HeuristicPatchSerializer,
     HeuristicSerializer,
+    check_scope,
     lesson_from,
 )
-from memory.api.serializers.retrieval import RetrieveQuery
+from memory.api.serializers.retrieval import LessonsForTask, RetrieveQuery
 from memory.api.views.retrieval import RETRIEVE_PARAMS, answer_body, answer_query
 from memory.errors import ChangedMeanwhile
 from memory.models import ApiKey, Heuristic, HeuristicRevision, Project
@@ -52,6 +56,22 @@ class HeuristicListView(ApiView):
         """Tell `?task=…`, which retrieves lessons for a task, from the list of all heuristics."""
         return request.method in ("GET", "HEAD") and "task" in request.query_params
 
+    @describe(
+        "listHeuristics",
+        tag="heuristics",
+        summary="List heuristics, or retrieve lessons for a task",
+        description="Without `task`: the project's heuristics, newest first, of every status, with exact filters.\n\n"
+        "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
+        "`retrieve`); the other parameters of retrieval are then known, and those of the list are not.",
+        filters=True,
+        parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity"}, optional=True),
+        responses=PolymorphicProxySerializer(
+            component_name="HeuristicsOrLessons",
+            serializers=[HeuristicPageSerializer, LessonsForTask],  # type: ignore[list-item]
+            resource_type_field_name=None,
+            many=False,
+        ),
+    )
     def get(self, request: Request) -> Response:
         if self.asks_for_lessons(request):
             return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
@@ -64,6 +84,15 @@ class HeuristicListView(ApiView):
         limit = query.top_k or settings.ERL_RETRIEVE_TOP_K
         return Response({"results": items, "pagination": {"limit": limit, "offset": 0, "total": len(items)}, **body})
 
+    @describe(
+        "proposeHeuristic",
+        tag="heuristics",
+        summary="Propose a lesson",
+        description="It joins the review queue and is served to nobody before it is approved.",
+        request=HeuristicInputSerializer,
+        responses={201: HeuristicDetailSerializer},
+        parameters=[LOCATION, ETAG],
+    )
     def post(self, request: Request) -> Response:
         serializer = HeuristicInputSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
@@ -82,9 +111,28 @@ class HeuristicListView(ApiView):
 class HeuristicView(ApiView):
     required_scopes = {"GET": Scope.HEURISTICS_READ, "PATCH": Scope.HEURISTICS_WRITE}
 
+    @describe(
+        "getHeuristic",
+        tag="heuristics",
+        summary="Read a heuristic",
+        description="Its newest wording, the wording that is served, and the runs it is drawn from. The ETag names the "
+        "newest wording.",
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return answer_heuristic(self, id)
 
+    @describe(
+        "reviseHeuristic",
+        tag="heuristics",
+        summary="Propose another wording",
+        description="Makes a new revision, which waits for review. What is served now stays served until then. Send "
+        "`If-Match` or `content_sha256` so that only the wording you read is replaced.",
+        request=HeuristicPatchSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG, IF_MATCH],
+    )
     def patch(self, request: Request, id: UUID) -> Response:
         serializer = HeuristicPatchSerializer(data=request.data, partial=True)
         serializer.is_valid(raise_exception=True)
@@ -100,9 +148,12 @@ class HeuristicView(ApiView):
                 f"The text changed after you read {hash_seen}. Read the present text and decide again; its "
                 f"content_sha256 is {current.content_sha256}."
             )
+        text = lesson_from(values, base=current.as_text())
+        if "scope" in values or "task_id" in values:
+            check_scope(scope=text.scope, task_id=text.task_id)
         revise_heuristic(
             heuristic,
-            text=lesson_from(values, base=current.as_text()),
+            text=text,
             by=self.actor,
             content_sha256=current.content_sha256,  # what the new words were laid over
         )

@@ -6,13 +6,16 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from django.utils.cache import patch_cache_control
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
-from memory.api.serializers.retrieval import RetrieveQuery
+from memory.api.schema import ETAG, IF_NONE_MATCH, describe, query_parameters
+from memory.api.serializers.retrieval import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 from memory.models import ApiKey, Retrieval
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.services.retrieve import retrieve
@@ -39,6 +42,16 @@ class RetrieveView(ApiView):
         response: HttpResponse = handler(request, *args, **kwargs)
         return response
 
+    @describe(
+        "retrieveLessons",
+        tag="retrieval",
+        summary="Get the lessons for a task",
+        description="Answers with approved lessons only, best first, and with `context`, the text to inject once at "
+        "the top of the prompt. Nothing relevant gives an empty `context` and status 200. What was answered is "
+        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons.",
+        request=RetrieveQuery,
+        responses=RetrieveAnswer,
+    )
     def post(self, request: Request) -> Response:
         answer = answer_query(self, RetrieveQuery.from_body(request.data))
         response = Response(answer_body(answer))
@@ -49,6 +62,13 @@ class RetrieveView(ApiView):
 class RetrievalView(ApiView):
     required_scopes = {"GET": Scope.RETRIEVE}
 
+    @describe(
+        "getRetrieval",
+        tag="retrieval",
+        summary="Replay an answer",
+        description="What was asked, considered, chosen and injected, from the record.",
+        responses=RetrievalRecord,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
         return Response(
@@ -66,6 +86,29 @@ class ContextView(ApiView):
     allowed_query_params = RETRIEVE_PARAMS
     renderer_classes = [PlainText]
 
+    @describe(
+        "getContext",
+        tag="retrieval",
+        summary="Get the text to inject",
+        description="The `context` of POST /retrieve alone, as plain text. Equal lessons give equal bytes and an equal "
+        "ETag.",
+        parameters=[
+            *query_parameters(RetrieveQuery, RETRIEVE_PARAMS),
+            ETAG,
+            IF_NONE_MATCH,
+            OpenApiParameter(
+                "X-Retrieval-ID",
+                OpenApiTypes.UUID,
+                OpenApiParameter.HEADER,
+                response=[200, 304],
+                description="The `retrieval_id` to send with the trajectory.",
+            ),
+        ],
+        responses={
+            (200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, "The text; it may be empty."),
+            304: OpenApiResponse(description="You have it already."),
+        },
+    )
     def get(self, request: Request) -> HttpResponse:
         answer = answer_query(self, RetrieveQuery.from_query(request.query_params.dict()))
         etag = f'"{answer.context_sha256}"'

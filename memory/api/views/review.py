@@ -3,15 +3,18 @@
 from typing import Any
 from uuid import UUID
 
+from drf_spectacular.utils import extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
+from memory.api.schema import ETAG, describe
 from memory.api.serializers.heuristic import (
     DecisionSerializer,
     FeedbackInputSerializer,
     FeedbackSerializer,
+    HeuristicDetailSerializer,
     WithdrawalSerializer,
 )
 from memory.api.views.heuristics import answer_heuristic, get_heuristic
@@ -41,19 +44,63 @@ class DecisionView(ApiView):
         return answer_heuristic(self, id)
 
 
+@extend_schema_view(
+    post=describe(
+        "approveHeuristic",
+        tag="review",
+        summary="Approve the newest wording",
+        description="It is served from now on, in place of any earlier one. Send the `content_sha256` you read.",
+        request=DecisionSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+)
 class ApproveView(DecisionView):
     decide = approve_heuristic
 
 
+@extend_schema_view(
+    post=describe(
+        "rejectHeuristic",
+        tag="review",
+        summary="Reject the newest wording",
+        description="It is not served. An earlier wording that was approved stays served and is the newest again.",
+        request=DecisionSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+)
 class RejectView(DecisionView):
     decide = reject_heuristic
 
 
+@extend_schema_view(
+    post=describe(
+        "retireHeuristic",
+        tag="review",
+        summary="Stop serving a heuristic",
+        description="For a lesson that has had its day.",
+        request=WithdrawalSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+)
 class RetireView(DecisionView):
     serializer_class = WithdrawalSerializer
     decide = retire_heuristic
 
 
+@extend_schema_view(
+    post=describe(
+        "quarantineHeuristic",
+        tag="review",
+        summary="Withdraw a heuristic that may do harm",
+        description="It is no longer served, and a proposed one can no longer be approved.",
+        request=WithdrawalSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+)
 class QuarantineView(DecisionView):
     serializer_class = WithdrawalSerializer
     decide = quarantine_heuristic
@@ -62,6 +109,14 @@ class QuarantineView(DecisionView):
 class FeedbackView(ApiView):
     required_scopes = {"POST": ApiKey.Scope.TRAJECTORIES_WRITE}
 
+    @describe(
+        "rateHeuristic",
+        tag="heuristics",
+        summary="Say what a run did with a lesson",
+        description="Counted once for your client and the run; sending it again replaces what you said before.",
+        request=FeedbackInputSerializer,
+        responses={201: FeedbackSerializer},
+    )
     def post(self, request: Request, id: UUID) -> Response:
         serializer = FeedbackInputSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.db.models import F, Func, IntegerField, QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,6 +14,7 @@ from rest_framework.reverse import reverse
 from memory.api.base import ApiView
 from memory.api.filters import TrajectoryFilter
 from memory.api.pagination import LimitOffset
+from memory.api.schema import LOCATION, describe
 from memory.api.serializers.trajectory import (
     OutcomeInputSerializer,
     TrajectoryInputSerializer,
@@ -35,10 +37,32 @@ class TrajectoryListView(ApiView):
     filterset_class = TrajectoryFilter
     queryset = Trajectory.objects.none()
 
+    @describe(
+        "listTrajectories",
+        tag="trajectories",
+        summary="List runs",
+        description="The project's runs, newest first, without their steps. Filters compare whole texts.",
+        filters=True,
+        responses=TrajectoryItemSerializer(many=True),
+    )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_listed(self)))
         return self.get_paginated_response(TrajectoryItemSerializer(page, many=True).data)
 
+    @describe(
+        "recordTrajectory",
+        tag="trajectories",
+        summary="Record a finished run",
+        description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
+        "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
+        "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
+        request=TrajectoryInputSerializer,
+        responses={
+            201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
+            200: OpenApiResponse(TrajectorySerializer, "The run was recorded before, under this `external_id`."),
+        },
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         serializer = TrajectoryInputSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
@@ -53,9 +77,23 @@ class TrajectoryListView(ApiView):
 class TrajectoryView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ, "DELETE": Scope.TRAJECTORIES_WRITE}
 
+    @describe(
+        "getTrajectory",
+        tag="trajectories",
+        summary="Read a run with its steps",
+        responses=TrajectorySerializer,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(TrajectorySerializer(get_trajectory(self, id)).data)
 
+    @describe(
+        "eraseTrajectory",
+        tag="trajectories",
+        summary="Erase a run",
+        description="Deletes the run, its reflections, the heuristics that rest on it alone, and what is stored of the "
+        "requests about it. Heuristics with other evidence stay. This cannot be undone.",
+        responses={204: OpenApiResponse(description="It is gone.")},
+    )
     def delete(self, request: Request, id: UUID) -> Response:
         erase_trajectory(get_trajectory(self, id), by=self.actor)
         return Response(status=204)
@@ -64,6 +102,15 @@ class TrajectoryView(ApiView):
 class TrajectoryOutcomeView(ApiView):
     required_scopes = {"POST": Scope.TRAJECTORIES_WRITE}
 
+    @describe(
+        "reportOutcome",
+        tag="trajectories",
+        summary="Report how a run ended",
+        description="For outcomes that are known only later. A changed outcome queues a new reflection; the same "
+        "outcome again changes nothing.",
+        request=OutcomeInputSerializer,
+        responses=TrajectorySerializer,
+    )
     def post(self, request: Request, id: UUID) -> Response:
         serializer = OutcomeInputSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
