@@ -3,3 +3,13 @@ from django.apps import AppConfig
 
 class ReflectionConfig(AppConfig):
     name = "reflection"
+
+    def ready(self) -> None:
+        from celery.signals import worker_init
+
+        from memory.signals import trajectory_recorded
+        from reflection.receivers import queue_reflection
+        from reflection.sweeper import add_sweeper
+
+        trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
+        worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")

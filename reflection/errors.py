@@ -6,3 +6,29 @@ class ReflectionError(Exception):
 
     code = "reflection_failed"
     transient = False
+
+
+class LostClaim(ReflectionError):
+    """Somebody else holds the reflection now, or it is gone: whoever held it may write nothing."""
+
+    code = "lost_claim"
+
+
+class OutcomeChanged(ReflectionError):
+    """The run's outcome was reported anew while it was reflected on, so the lessons are about another run."""
+
+    code = "outcome_changed"
+    transient = True
+
+
+class BudgetExhausted(ReflectionError):
+    """The project has no model calls, tokens or money left for today."""
+
+    code = "budget_exhausted"
+    transient = True
+
+
+class StillQueued(ReflectionError):
+    """The reflection still has work to do, so it cannot be queued again."""
+
+    code = "still_queued"

@@ -3,7 +3,8 @@
 from typing import Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Min, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.ids import uuid7
@@ -19,20 +20,23 @@ class ReflectionQuerySet(models.QuerySet["Reflection"]):
         """Reflections that still have work to do."""
         return self.filter(status__in=Reflection.LIVE)
 
+    def waiting(self) -> Self:
+        """Reflections whose time has come and that nobody has taken, by the clock of the database."""
+        return self.filter(status__in=Reflection.WAITING, available_at__lte=Now())
+
+    def abandoned(self) -> Self:
+        """Reflections whose worker let its lease run out."""
+        return self.filter(status=Reflection.Status.RUNNING, lease_until__lt=Now())
+
     def due(self) -> Self:
-        """Reflections a worker may claim now, by the clock of the database's caller."""
-        now = timezone.now()
-        return self.filter(
-            Q(
-                status__in=[
-                    Reflection.Status.QUEUED,
-                    Reflection.Status.RETRY,
-                    Reflection.Status.DEFERRED_BUDGET,
-                ]
-            )
-            & Q(available_at__lte=now)
-            | Q(status=Reflection.Status.RUNNING, lease_until__lt=now)
-        )
+        """Reflections a worker may claim now."""
+        return self.waiting() | self.abandoned()
+
+    def oldest_due_age_seconds(self) -> float:
+        """Return for how long the reflection that has waited longest could have been claimed; 0 where none waits."""
+        waiting = self.waiting().aggregate(age=Now() - Min("available_at"))["age"]
+        abandoned = self.abandoned().aggregate(age=Now() - Min("lease_until"))["age"]
+        return max((age.total_seconds() for age in (waiting, abandoned) if age), default=0.0)
 
 
 class ReflectionStatus(models.TextChoices):
@@ -52,7 +56,8 @@ class Reflection(models.Model):
 
     Status = ReflectionStatus
 
-    LIVE = (Status.QUEUED, Status.RUNNING, Status.RETRY, Status.DEFERRED_BUDGET)
+    WAITING = (Status.QUEUED, Status.RETRY, Status.DEFERRED_BUDGET)
+    LIVE = (*WAITING, Status.RUNNING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="reflections")
@@ -136,6 +141,9 @@ class Proposal(models.Model):
     )
     effect = models.TextField(choices=Effect.choices)
     similarity = models.FloatField(null=True)
+    findings = models.JSONField(
+        default=list, blank=True, help_text="What the checks found for the reviewer: [{code, message}]."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -201,11 +209,12 @@ class DailySpend(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """When a worker last showed life and last tried to claim a reflection."""
+    """When a worker last showed life, last tried to claim a reflection, and last looked for forgotten ones."""
 
     name = models.TextField(primary_key=True)
     seen_at = models.DateTimeField(default=timezone.now)
     last_claim_at = models.DateTimeField(null=True)
+    last_sweep_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["name"]

@@ -1,0 +1,108 @@
+"""Ask the model for a reflection so that no answer is paid for twice (reliability A10, B4, B11)."""
+
+import re
+
+import structlog
+from django.db import transaction
+
+from reflection import budget
+from reflection.errors import LostClaim
+from reflection.heartbeat import Heartbeat
+from reflection.models import ModelCall, Reflection
+from reflection.providers.base import Completion, CompletionRequest, ProviderError, storable
+from reflection.reflectors.llm import Ask
+
+log = structlog.get_logger(__name__)
+
+ECHOED_WORDS = 6
+# Failures after which nobody knows whether the provider worked, and charges, for the question
+_MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large"})
+_WORD = re.compile(r"\w+")
+
+
+class RememberedAsk:
+    """Asks once for each question of a reflection; a later attempt finds the answer of an earlier one.
+
+    The answer and what it cost are committed as soon as it came. No transaction is open during the call.
+    """
+
+    def __init__(self, reflection: Reflection, heartbeat: Heartbeat, *, ask_model: Ask, provider: str) -> None:
+        self._reflection = reflection
+        self._heartbeat = heartbeat
+        self._ask_model = ask_model
+        self._provider = provider
+
+    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+        """Return the stored or a new answer.
+
+        Raises:
+            BudgetExhausted: the project has none left today.
+            LostClaim: somebody else holds the reflection.
+            ProviderError: there is no answer.
+        """
+        known = ModelCall.objects.filter(reflection=self._reflection, step=step, prompt_sha256=request.sha256).first()
+        if known is not None:
+            return self._remember(known)
+        self._heartbeat.ensure_held()
+        reservation = budget.reserve(self._reflection.project, request)
+        try:
+            completion = self._ask_model(step, request)
+        except ProviderError as error:
+            if error.code not in _MAYBE_CHARGED:
+                budget.release(reservation)
+            raise _without_echo(error, request) from error
+        return self._remember(self._store(step, request, completion, reservation))
+
+    def _store(
+        self, step: str, request: CompletionRequest, completion: Completion, reservation: budget.Reservation
+    ) -> ModelCall:
+        with transaction.atomic():
+            cost = budget.settle(reservation, completion)
+            if Reflection.objects.select_for_update(no_key=True).filter(pk=self._reflection.pk).exists():
+                # Whoever lost the claim during the call may find the answer of the other: the first one stays.
+                call, _ = ModelCall.objects.get_or_create(
+                    reflection=self._reflection,
+                    step=step,
+                    prompt_sha256=request.sha256,
+                    defaults={
+                        "project_id": self._reflection.project_id,
+                        "provider": self._provider,
+                        "model": completion.model,
+                        "response": storable(completion.text),
+                        "finish_reason": completion.finish_reason,
+                        "input_tokens": completion.input_tokens,
+                        "output_tokens": completion.output_tokens,
+                        "cost_usd": cost,
+                        "latency_ms": completion.latency_ms,
+                        "attempt": self._reflection.attempts,
+                    },
+                )
+                return call
+        raise LostClaim("The reflection was erased during the call.")  # which is paid for all the same
+
+    def _remember(self, call: ModelCall) -> Completion:
+        self._reflection.model = call.model
+        return Completion(
+            text=call.response,
+            finish_reason=call.finish_reason,
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+            model=call.model,
+            latency_ms=call.latency_ms,
+        )
+
+
+def _without_echo(error: ProviderError, request: CompletionRequest) -> ProviderError:
+    """Return the failure; where the provider's words repeat the question, and so perhaps the run, without them."""
+    said = _WORD.findall(str(error).lower())
+    asked = f" {' '.join(_WORD.findall(request.user.lower()))} "
+    shingles = (" ".join(said[start : start + ECHOED_WORDS]) for start in range(len(said) - ECHOED_WORDS + 1))
+    if not any(f" {shingle} " in asked for shingle in shingles):
+        return error
+    return ProviderError(
+        f"The provider answered {error.status or 'with an error'} and repeated a part of the question.",
+        transient=error.transient,
+        retry_after_seconds=error.retry_after_seconds,
+        code=error.code,
+        status=error.status,
+    )

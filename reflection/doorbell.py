@@ -1,0 +1,112 @@
+"""Tell the workers that a reflection waits. Only a hint: the row is the job, and the sweeper finds it anyway (B1)."""
+
+import os
+import time
+from threading import Lock
+from uuid import UUID
+
+import structlog
+from celery import Celery, current_app
+from kombu import Producer
+from kombu.exceptions import KombuError
+from kombu.exceptions import OperationalError as BrokerError
+
+log = structlog.get_logger(__name__)
+
+REFLECT = "reflection.tasks.reflect"
+SWEEP = "reflection.tasks.sweep"
+SOCKET_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+class Doorbell:
+    """Publishes messages over one connection of its own, quickly or not at all.
+
+    After a failure nobody waits for the broker again before a pause is over: 5 seconds, doubling to a minute. A
+    recording of a run must not become slow because the broker is.
+    """
+
+    def __init__(self, *, app: Celery | None = None, longest_pause_seconds: float = LONGEST_PAUSE_SECONDS) -> None:
+        self._app = app
+        self._longest_pause_seconds = longest_pause_seconds
+        self._lock = Lock()
+        self._producer: Producer | None = None
+        self._process_id = os.getpid()
+        self._silent_until = 0.0
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self.failures = 0
+
+    def ring(self, reflection_id: UUID, *, expires_seconds: float | None = None) -> bool:
+        """Tell the workers about a reflection; return whether the broker took the message."""
+        return self.send(REFLECT, str(reflection_id), expires_seconds=expires_seconds)
+
+    def send(self, task: str, *arguments: str, expires_seconds: float | None = None) -> bool:
+        """Publish one message and return whether the broker took it. Raises nothing that a broker can cause."""
+        if self._process_id != os.getpid():
+            self._forget_parent()
+        if time.monotonic() < self._silent_until or not self._lock.acquire(timeout=SOCKET_SECONDS):
+            return False
+        try:
+            self._publish(task, arguments, expires_seconds=expires_seconds)
+        except (BrokerError, KombuError, OSError) as error:
+            self._fall_silent(error)
+            return False
+        else:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+            return True
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Give the connection back; the next ring opens another and does not wait for any pause."""
+        with self._lock:
+            self._disconnect()
+            self._silent_until = 0.0
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    def _forget_parent(self) -> None:
+        """After a fork: the lock may be held by a thread that is not here, and the connection is the parent's."""
+        self._process_id = os.getpid()
+        self._lock = Lock()
+        self._producer = None
+        self._silent_until = 0.0
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    def _publish(self, task: str, arguments: tuple[str, ...], *, expires_seconds: float | None) -> None:
+        app = self._app or current_app
+        if self._producer is None:
+            connection = app.connection_for_write(
+                connect_timeout=SOCKET_SECONDS,
+                transport_options={"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_SECONDS},
+            )
+            self._producer = app.amqp.Producer(connection, auto_declare=False)
+        app.send_task(
+            task,
+            args=arguments,
+            producer=self._producer,
+            retry=False,
+            ignore_result=True,
+            expires=expires_seconds,
+        )
+
+    def _fall_silent(self, error: Exception) -> None:
+        self.failures += 1
+        self._disconnect()
+        self._silent_until = time.monotonic() + self._pause_seconds
+        log.warning(
+            "doorbell_failed", error=type(error).__name__, failures=self.failures, pause_seconds=self._pause_seconds
+        )
+        self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
+
+    def _disconnect(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is None or producer.connection is None:
+            return
+        try:
+            producer.connection.release()
+        except (BrokerError, KombuError, OSError) as error:
+            log.debug("doorbell_not_closed", error=type(error).__name__)
+
+
+doorbell = Doorbell()

@@ -1,0 +1,161 @@
+"""A thread in every worker's main process that finds what the broker forgot (reliability B7, B12).
+
+Once a second one of the workers rings again for what is overdue. A worker that is idle while work waits runs the work
+in a process of its own, and ends when even that goes on for long: its supervisor starts it anew.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Any
+from uuid import UUID
+
+import structlog
+from celery import bootsteps
+from celery.worker import WorkController, state
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.models.functions import Now
+
+from reflection.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell
+from reflection.housekeeping import elect_sweeper, find_overdue_reflections, nudge, record_heartbeat
+from reflection.models import Reflection, WorkerHeartbeat
+from reflection.queue import release_claims
+from reflection.worker_identity import name_worker
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS = 1.0
+HEARTBEAT_SECONDS = 5.0
+HOUSEKEEPING_SECONDS = 60.0
+NUDGE_AGAIN_SECONDS = 10.0
+DRAIN_LIMIT = 20
+TAKE_OVER_SECONDS = 1.2
+
+
+def add_sweeper(sender: WorkController, **_: Any) -> None:
+    """Give a worker that is being made its sweeper."""
+    sender.app.steps["worker"].add(SweeperStep)
+
+
+class SweeperStep(bootsteps.StartStopStep):
+    """Starts and stops the sweeper with the worker, where it takes reflections at all."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def include_if(self, parent: Any) -> bool:
+        return parent.app.conf.task_default_queue in parent.app.amqp.queues.consume_from
+
+    def create(self, parent: Any) -> Any:
+        return Sweeper(worker=name_worker(parent.hostname), concurrency=parent.concurrency)
+
+
+class Sweeper:
+    """The thread and what it remembers."""
+
+    def __init__(self, *, worker: str, concurrency: int) -> None:
+        self.worker = worker
+        self._concurrency = concurrency
+        self._bell = Doorbell(longest_pause_seconds=FIRST_PAUSE_SECONDS)
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="sweeper", daemon=True)
+        self._next_heartbeat = 0.0
+        self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
+        self._nudged_at: dict[UUID, float] = {}
+        self._broker_answered_at = 0.0
+        self._stalled_since: float | None = None
+        self._drain: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and what it started."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        if self._drain is not None:
+            self._drain.terminate()
+
+    def terminate(self) -> None:
+        """End at once: what this worker's processes hold goes back, and they are fenced out of it."""
+        self.stop()
+        try:
+            released = release_claims(f"{self.worker}/")
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("claims_not_released", error=type(error).__name__)
+        else:
+            log.info("claims_released", count=released)
+
+    def tick(self) -> None:
+        """Do what is due this second."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_SECONDS
+            record_heartbeat(self.worker)
+        if elect_sweeper(self.worker, unless_swept_within_seconds=TAKE_OVER_SECONDS):
+            self._nudge(find_overdue_reflections(), now=now)
+        if now >= self._next_housekeeping:
+            self._next_housekeeping = now + HOUSEKEEPING_SECONDS
+            # In a child: housekeeping may load the embedder, which this process must not carry into its forks.
+            self._bell.send(SWEEP, expires_seconds=HOUSEKEEPING_SECONDS)
+        self._help_if_stalled(now)
+
+    def _run(self) -> None:
+        failed = False
+        while not self._stop.wait(PERIOD_SECONDS):
+            try:
+                self.tick()
+            except (DatabaseError, InterfaceError) as error:
+                if not failed:
+                    log.warning("sweep_failed", error=type(error).__name__)
+                failed = True
+                connection.close()
+            else:
+                failed = False
+        connection.close()
+
+    def _nudge(self, overdue: list[UUID], *, now: float) -> None:
+        again = now - NUDGE_AGAIN_SECONDS
+        self._nudged_at = {id: at for id, at in self._nudged_at.items() if at > again}
+        rung = nudge([id for id in overdue if id not in self._nudged_at], bell=self._bell)
+        if rung:
+            self._broker_answered_at = now
+            self._nudged_at |= dict.fromkeys(rung, now)
+
+    def _help_if_stalled(self, now: float) -> None:
+        stall_seconds = settings.ERL_REFLECTION_STALL_SECONDS
+        if not self._is_stalled(stall_seconds):
+            self._stalled_since = None
+            return
+        if self._stalled_since is None:
+            self._stalled_since = now
+        if self._drain is None or self._drain.poll() is not None:
+            log.warning("worker_stalled", worker=self.worker, action="runs overdue reflections in its own process")
+            self._drain = _start_drain()
+        broker_works = now - self._broker_answered_at < 2 * NUDGE_AGAIN_SECONDS
+        if broker_works and now - self._stalled_since > 3 * stall_seconds:
+            # The broker takes messages and none arrives here: only a new connection helps.
+            log.error("worker_stalled", worker=self.worker, action="ends, to be started anew")
+            self._stalled_since = now
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _is_stalled(self, stall_seconds: float) -> bool:
+        """Tell whether this worker has a free place, work waits for long, and no message reached it meanwhile."""
+        if len(state.active_requests) >= self._concurrency:
+            return False
+        if Reflection.objects.oldest_due_age_seconds() <= stall_seconds:
+            return False
+        since = Now() - timedelta(seconds=stall_seconds)
+        return not WorkerHeartbeat.objects.filter(pk=self.worker, last_claim_at__gte=since).exists()
+
+
+def _start_drain() -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "run_reflections", "--limit", str(DRAIN_LIMIT)]
+    return subprocess.Popen(
+        command, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )

@@ -1,0 +1,31 @@
+"""The Celery tasks: a message names a row, the row is the work."""
+
+from uuid import UUID
+
+import structlog
+from celery import shared_task
+
+from reflection.housekeeping import find_overdue_reflections, keep_house, nudge, record_claim
+from reflection.services import run_reflection
+from reflection.worker_identity import owner_name, worker_name
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(ignore_result=True)
+def reflect(reflection_id: str) -> None:
+    """Run one reflection. Where somebody else has it, or nothing is left to do, the message was a spare one."""
+    try:
+        id = UUID(reflection_id)
+    except ValueError:
+        log.error("message_not_understood")
+        return
+    record_claim(worker_name())
+    run_reflection(id, owner=owner_name())
+
+
+@shared_task(ignore_result=True)
+def sweep() -> None:
+    """Ring for what is due and tidy up: what the thread in every worker does too, for those who run a scheduler."""
+    nudge(find_overdue_reflections())
+    keep_house()

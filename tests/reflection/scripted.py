@@ -1,0 +1,111 @@
+"""A reflector that does what a test tells it, and the calls it made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+from memory.values import Citation, Episode, LessonText
+from reflection.providers.base import Completion, CompletionRequest
+from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.llm import Ask
+
+Plan = Callable[["ScriptedReflector", Episode, tuple[NearHeuristic, ...]], ReflectionResult]
+
+
+def make_lesson(
+    trigger: str = "A cancellation of a basic economy reservation is asked for",
+    guideline: str = "Read the fare class with get_reservation_details before cancel_reservation.",
+    *,
+    citations: tuple[Citation, ...] = (Citation(first_step=1, last_step=2, quote="policy refuses"),),
+    covers_existing: Any = None,
+    confidence: float | None = 0.8,
+    **text: Any,
+) -> ProposedLesson:
+    words = {"polarity": "avoid", "task_id": "airline.cancel", "source_task": "Cancel a reservation"} | text
+    return ProposedLesson(
+        text=LessonText(trigger=trigger, guideline=guideline, **words),
+        citations=citations,
+        covers_existing=covers_existing,
+        confidence=confidence,
+    )
+
+
+def propose(*lessons: ProposedLesson, skip_reason: str = "") -> Plan:
+    """A plan that asks nobody and answers with these lessons."""
+    return lambda reflector, episode, near: ReflectionResult(lessons=lessons, skip_reason=skip_reason)
+
+
+def ask_then(plan: Plan, *, question: str = "What is there to learn?") -> Plan:
+    """A plan that asks the model first."""
+
+    def run(reflector: "ScriptedReflector", episode: Episode, near: tuple[NearHeuristic, ...]) -> ReflectionResult:
+        reflector.ask("reflect", make_request(question))
+        return plan(reflector, episode, near)
+
+    return run
+
+
+def fail_with(error: BaseException) -> Plan:
+    def run(reflector: "ScriptedReflector", episode: Episode, near: tuple[NearHeuristic, ...]) -> ReflectionResult:
+        raise error
+
+    return run
+
+
+def make_request(question: str, *, max_output_tokens: int = 100) -> CompletionRequest:
+    return CompletionRequest(system="Learn.", user=question, max_output_tokens=max_output_tokens)
+
+
+@dataclass(kw_only=True)
+class ScriptedReflector:
+    """Follows its plan. Called with `ask=`, it is its own factory."""
+
+    plan: Plan
+    name: str = "scripted"
+    version: str = "1"
+    ask: Ask = lambda step, request: make_completion()
+    episodes: list[Episode] = field(default_factory=list)
+    near: list[tuple[NearHeuristic, ...]] = field(default_factory=list)
+
+    def __call__(self, *, ask: Ask) -> "ScriptedReflector":
+        self.ask = ask
+        return self
+
+    def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult:
+        self.episodes.append(episode)
+        self.near.append(near)
+        return self.plan(self, episode, near)
+
+
+@dataclass(kw_only=True)
+class ScriptedModel:
+    """Answers every question, or raises, and counts. Refuses to be asked inside a transaction."""
+
+    error: Exception | None = None
+    text: str = "{}"
+    input_tokens: int = 10
+    output_tokens: int = 5
+    before: Callable[[], None] = lambda: None
+    calls: int = 0
+
+    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+        assert not connection.in_atomic_block
+        self.calls += 1
+        self.before()
+        if self.error is not None:
+            raise self.error
+        return make_completion(text=self.text, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+
+
+def make_completion(**overrides: Any) -> Completion:
+    fields = {
+        "text": "{}",
+        "finish_reason": "stop",
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "model": "scripted-1",
+        "latency_ms": 1.0,
+    }
+    return Completion(**fields | overrides)
