@@ -16,7 +16,7 @@ _ALIVE = (HOME / "alive.lock").open("w")
 fcntl.flock(_ALIVE, fcntl.LOCK_EX)
 
 for name in [*os.environ]:
-    if name.startswith(("ERL_", "CELERY_")):
+    if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
 os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)

@@ -25,6 +25,7 @@ BACKOFF_MOST_SECONDS = 30.0
 HEALTHY_AFTER_SECONDS = 60.0  # who ran this long starts again at the first delay
 SERVER_CHECK_SECONDS = 2.0
 GRACE_SECONDS = 6.0  # of the ten that stopping may take; the rest is for the servers
+LOG_BYTES_BEFORE_TURNOVER = 10_000_000
 RECORD = "processes.json"
 
 
@@ -140,6 +141,8 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         output = self.log_of(child.service.name)
         output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if output.exists() and output.stat().st_size > LOG_BYTES_BEFORE_TURNOVER:
+            output.replace(output.with_suffix(".log.1"))
         with output.open("ab") as stream:
             child.process = subprocess.Popen(
                 child.service.command,

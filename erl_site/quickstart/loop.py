@@ -24,7 +24,7 @@ POLICY_REASON = "Approved without a person, so that the demo has a lesson to ret
 APPROVALS = 3
 STALLED_SECONDS = 90.0
 NEW_TASK = {
-    "task": "A customer with travel insurance wants to cancel a basic economy flight and get the money back.",
+    "task": "A customer wants to fly home a day later but does not remember the reservation number.",
     "task_id": "tau-airline",
 }
 
@@ -77,8 +77,8 @@ class Loop:
                 external_ids.append(external_id)
                 self.poll()
             known = len(lines) - new
-            words.append(f"{new} real trajectories recorded" if new else "")
-            words.append(f"{known} known already" if known else "")
+            words.extend([f"{new} real trajectories recorded"] if new else [])
+            words.extend([f"{known} known already"] if known else [])
         return external_ids
 
     def _wait_for_reflections(self, external_ids: list[str]) -> None:
@@ -100,7 +100,7 @@ class Loop:
             dead = mine.filter(status=Reflection.Status.DEAD).count()
             names = sorted(set(mine.exclude(reflector="").values_list("reflector", flat=True)))
             words.append(f"{total - dead} done by the {' and '.join(names) or 'configured'} reflector")
-            words.append(f", {dead} gave up" if dead else "")
+            words.extend([f"({dead} gave up)"] if dead else [])
         if total and dead == total:
             raise LoopError(
                 f"Every reflection gave up. Their errors are at {self.access.admin_url}reflection/reflection/."

@@ -1,0 +1,186 @@
+"""`manage.py quickstart` as its users run it: a process of its own, in a home of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+import pytest
+
+from erl_site.embedded import postgres, processes, valkey
+from tests.stack import ROOT, free_port
+
+COUNTED = [
+    "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
+    "reflection_reflection", "auth_user",
+]  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Quickstart:
+    """A home and a port for quickstarts."""
+
+    home: Path
+    port: int
+
+    def command(self, *options: str) -> list[str]:
+        return [sys.executable, "manage.py", "quickstart", "--port", str(self.port), *options]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"ERL_HOME": str(self.home), "ERL_EMBEDDED_DURABLE": "0"}
+
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*options),
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=170,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    @contextmanager
+    def running(self, *options: str) -> Iterator[subprocess.Popen[str]]:
+        """Start one and hand it over as soon as it is ready."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+        with subprocess.Popen(self.command(*options), cwd=ROOT, env=self.environment, text=True, **pipes) as process:
+            try:
+                assert process.stdout is not None
+                said = ""
+                while "Press Ctrl-C" not in said:
+                    line = process.stdout.readline()
+                    assert line, said
+                    said += line
+                yield process
+            finally:
+                process.kill()
+
+    def stop_servers(self) -> None:
+        postgres.stop(self.home / "postgres", mode="immediate")
+        valkey.stop(self.home / "valkey")
+
+    def count_rows(self) -> dict[str, int]:
+        url = postgres.ensure(self.home / "postgres", durable=False)
+        with psycopg.connect(url) as connection:
+            return {table: connection.execute(f"select count(*) from {table}").fetchone()[0] for table in COUNTED}  # type: ignore[index, call-overload] # noqa: S608
+
+
+@pytest.fixture
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
+    """A home that is empty, and without servers or processes afterwards."""
+    quickstart = Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port())
+    yield quickstart
+    for process in psutil.process_iter(["cmdline"]):
+        if str(quickstart.home) in " ".join(process.info["cmdline"] or []):
+            process.kill()
+    quickstart.stop_servers()
+    postgres.discard(quickstart.home / "postgres")
+    valkey.discard(quickstart.home / "valkey")
+
+
+def recorded_pids(home: Path) -> list[int]:
+    return [entry["pid"] for entry in json.loads((home / "processes.json").read_text())]
+
+
+@pytest.mark.slow
+def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quickstart: Quickstart) -> None:
+    first = quickstart.run("--once", "--json")
+    rows = quickstart.count_rows()
+    second = quickstart.run("--once", "--json")
+
+    assert first.returncode == 0, first.stderr
+    access = json.loads(first.stdout)
+    assert access["base_url"] == f"http://127.0.0.1:{quickstart.port}/api/v1"
+    assert sorted(access) == ["admin_password", "admin_url", "admin_user", "api_key", "base_url", "project"]
+    assert all(access.values())
+    kept = quickstart.home / "quickstart.json"
+    assert json.loads(kept.read_text()) == access
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert rows["memory_trajectory"] == rows["reflection_reflection"] == 24
+    assert rows["memory_review"] == 3
+    assert "as policy quickstart-demo; the other" in first.stderr
+    assert f"curl -s {access['base_url']}/retrieve" in first.stderr
+
+    assert second.returncode == 0, second.stderr
+    assert json.loads(second.stdout) == access
+    assert quickstart.count_rows() == rows
+    assert not (quickstart.home / "processes.json").exists()
+
+
+@pytest.mark.slow
+def test_quickstart_runs_restarts_and_stops(quickstart: Quickstart) -> None:
+    with quickstart.running("--no-sample") as process:
+        access = json.loads((quickstart.home / "quickstart.json").read_text())
+        url = access["base_url"].removesuffix("/api/v1")
+        assert httpx.get(f"{url}/ready").status_code == 200
+        headers = {"Authorization": f"Bearer {access['api_key']}"}
+        assert httpx.get(f"{access['base_url']}/heuristics", headers=headers).json()["pagination"]["total"] == 0
+
+        again = quickstart.run()
+        assert (again.returncode, again.stdout.split(" (")[0]) == (0, f"ERL is already running at {url}")
+
+        before = recorded_pids(quickstart.home)
+        os.kill(before[1], signal.SIGKILL)
+        wait_for(lambda: recorded_pids(quickstart.home) != before)
+
+        pids = recorded_pids(quickstart.home)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        assert time.monotonic() - began < 10
+        assert process.returncode == 0
+    assert not any(processes.group_runs(pid) for pid in pids)
+    assert not postgres.is_running(quickstart.home / "postgres")
+    assert not valkey.is_running(quickstart.home / "valkey")
+
+
+@pytest.mark.slow
+def test_quickstart_after_a_killed_one_ends_what_it_left(quickstart: Quickstart) -> None:
+    with quickstart.running("--no-sample") as killed:
+        left = recorded_pids(quickstart.home)
+        killed.kill()
+    assert all(processes.group_runs(pid) for pid in left)
+
+    with quickstart.running("--no-sample"):
+        assert not any(processes.group_runs(pid) for pid in left)
+
+
+def test_quickstart_with_a_busy_port_names_the_option(quickstart: Quickstart) -> None:
+    with socket.create_server(("127.0.0.1", quickstart.port)):
+        refused = quickstart.run()
+
+    assert refused.returncode == 1
+    assert f"Port {quickstart.port} on 127.0.0.1 is in use by another program." in refused.stderr
+    assert "--port" in refused.stderr
+    assert not (quickstart.home / "postgres").exists()
+
+
+def test_quickstart_reset_unasked_deletes_nothing(quickstart: Quickstart) -> None:
+    (quickstart.home / "postgres").mkdir()
+
+    refused = quickstart.run("--reset")
+
+    assert refused.returncode == 1
+    assert "Say --yes" in refused.stderr
+    assert (quickstart.home / "postgres").exists()
+
+
+def wait_for(condition: Any, *, seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
