@@ -67,7 +67,7 @@ def _explain(run: RunView, mismatch: _Mismatch) -> Finding:
     fixed = next((c for c in run.calls if c.name == call.name and c.index > same[-1].index and not c.error), None)
     if mismatch.entries:
         entries = code(mismatch.entries)
-        trigger = f"Before calling {tool} with {path} for more than one entry in {entries}"
+        trigger = f"When about to call {tool} with {path} for more than one entry in {entries}"
         guideline = (
             f"Multiply the price of one by the number of {entries} and make {path} add up to exactly that total"
             f"{', which the user has agreed to' if run.turns else ''}, before the call. {tool} refuses anything else "

@@ -58,7 +58,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
     fresh = source.index > failed.index
     avoid = ""
     if not known:
-        trigger = f"Before calling {tool} with a {parameter} that no tool has returned yet"
+        trigger = f"When about to call {tool} with a {parameter} that no tool has returned yet"
         guideline = (
             f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
             f'"{failed.error.shape}".'
@@ -115,7 +115,7 @@ def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str,
     assert failed.error is not None  # only failing calls come here
     return Finding(
         rule="corrected_call",
-        trigger=f'Before calling {tool} with one {parameter}, or when it answers "{failed.error.shape}"',
+        trigger=f'When about to call {tool} with one {parameter}, or when it answers "{failed.error.shape}"',
         guideline=(
             f"Compare {amount} with what the answer of {lookup} says that {parameter} holds. If that is less, ask "
             "the user "
@@ -146,7 +146,7 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
     tool = code(failed.name)
     return Finding(
         rule="corrected_call",
-        trigger=f'When calling {tool}, or when it answers "{failed.error.shape}"',
+        trigger=f'When about to call {tool}, or when it answers "{failed.error.shape}"',
         guideline=f"In the call of {tool}, {listed(changes)}.",
         rationale=(
             f'At step {failed.index} {tool} answered "{failed.error.shape}". At step {fixed.index} the call worked '

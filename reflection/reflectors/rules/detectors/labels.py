@@ -76,7 +76,10 @@ def _refused(run: RunView, presses: tuple[Press, ...]) -> list[Finding]:
     return [
         Finding(
             rule="labels",
-            trigger=f'Before {tool} on a page that shows labels in brackets, or when it answers "{first.error.shape}"',
+            trigger=(
+                f"When about to call {tool} on a page that shows labels in brackets, or when it answers "
+                f'"{first.error.shape}"'
+            ),
             guideline=guideline,
             avoid="Making up a label, or repeating one that was just refused.",
             rationale=f"{rationale}. {run.ending}",
@@ -98,7 +101,7 @@ def _options(run: RunView, presses: tuple[Press, ...], commit: Press) -> list[Fi
     }
     skipped = [group for group, labels in fitting.items() if labels and not set(labels) & chosen]
     tool, last = code(commit.call.name), f'{code(commit.call.name)} with "{commit.label}"'
-    trigger = f"Before {last}, on a page that offers groups of options"
+    trigger = f"When about to call {last} on a page that offers groups of options"
     guideline = (
         "Go through every group of options, compare its labels with the words of the task, and take the label the "
         "task "

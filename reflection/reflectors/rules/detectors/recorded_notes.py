@@ -27,17 +27,13 @@ def find(run: RunView) -> list[Finding]:
 def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
     """A card names the decision that was wrong and the one that would have been right."""
     wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
-    kind, lesson = _text(card, "type").replace("_", " "), _text(card, "lesson")
+    kind, lesson = _text(card, "mistake_type").replace("_", " "), _text(card, "lesson")
     guideline = right or lesson
     if not guideline or not is_general(guideline):
         return None
-    subject = _text(card, "task") or kind
-    if not subject or not is_general(subject):
-        subject = kind if kind and is_general(kind) else ""
-    trigger = f"When the task is like this: {cut(subject, 200)}" if subject else _about(run)
+    trigger = _about(run) or (f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else "")
     if not trigger:
         return None
-    seen = card.get("seen_count")
     return Finding(
         rule="recorded_notes",
         trigger=trigger,
@@ -48,7 +44,6 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
             for part in (
                 "A mistake card recorded with the run says so.",
                 _sentence(lesson) if lesson != guideline and is_general(lesson) else "",
-                f"The card had been seen {seen} times." if isinstance(seen, int) and seen > 1 else "",
                 run.ending,
             )
             if part

@@ -41,7 +41,7 @@ def _finding(run: RunView, first: Call, second: Call, *, path: str, turn: Turn) 
     tool, parameter = code(first.name), parameter_name(path)
     return Finding(
         rule="redone_change",
-        trigger=f"Before calling {tool}, when the user has not said which {parameter} to use",
+        trigger=f"When about to call {tool} and the user has not said which {parameter} to use",
         guideline=f"Name the choices for {parameter}, wait for the user's answer, and call {tool} once with it.",
         avoid=f"Choosing {parameter} for the user, and calling {tool} again when they object.",
         rationale=(

@@ -37,7 +37,7 @@ def _over_limit(run: RunView, commit: Press) -> list[Finding]:
     return [
         Finding(
             rule="unchecked_page",
-            trigger=f"Before {last}, when the task sets a limit on the price",
+            trigger=f"When about to call {last} and the task sets a limit on the price",
             guideline=(
                 "Compare the price on the page with the limit in the task, number against number. If it is "
                 "higher, go back"
@@ -78,7 +78,7 @@ def _unconfirmed(run: RunView, presses: tuple[Press, ...], commit: Press) -> lis
     return [
         Finding(
             rule="unchecked_page",
-            trigger=f"Before {last}, when several words of the task stand neither in the page's title nor its options",
+            trigger=f"When about to call {last} and words of the task are missing from the page's title and options",
             guideline=(
                 f"Open the views the page offers ({offered}) with {code(commit.call.name)} and look for the "
                 f"missing words. If they are not there, go back{way_back(commit)} "

@@ -34,7 +34,7 @@ def _finding(run: RunView, call: Call, *, path: str, said: str) -> Finding:
     turn = next((turn for turn in run.turns if said in turn.heard), None)
     return Finding(
         rule="unresolved_reference",
-        trigger=f"Before calling {tool}, when the user names the {parameter} only by its last digits",
+        trigger=f"When about to call {tool} and the user names the {parameter} only by its last digits",
         guideline=(
             "Look up the user's records with a tool that shows those digits, and pass the id of the record that "
             "has them as "

@@ -1,0 +1,119 @@
+"""Write lessons to a file or to standard output."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import F
+
+from memory.management.projects import add_project_argument, get_project
+from memory.models import Heuristic, HeuristicRevision, Project
+
+STATUSES = (*Heuristic.Status.values, "all")
+
+
+class Command(BaseCommand):
+    help = (
+        "Export a project's lessons, oldest first, as JSON Lines (one lesson a line, for programs) or Markdown (for "
+        "people). Approved lessons are exported with the wording that is served now; others with their newest wording."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_project_argument(parser)
+        parser.add_argument(
+            "--status",
+            choices=STATUSES,
+            default="approved",
+            help="approved: what agents are given now (default); or lessons in another state; or all",
+        )
+        parser.add_argument(
+            "--format", choices=("jsonl", "markdown"), default="jsonl", dest="file_format", help="default: jsonl"
+        )
+        parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        project = get_project(options["project"])
+        revisions = _revisions(project, options["status"])
+        lines = _jsonl(revisions) if options["file_format"] == "jsonl" else _markdown(project, revisions)
+        output: Path | None = options["output"]
+        if output is None:
+            _write(lines, self.stdout)
+            return
+        try:
+            with output.open("w", encoding="utf-8") as file:
+                count = _write(lines, file)
+        except OSError as error:
+            raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
+        self.stderr.write(f"{count} lines written to {output}.")
+
+
+def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
+    """Yield one wording a lesson: the served one where agents are given it, else the newest."""
+    rows = HeuristicRevision.objects.for_project(project).select_related("heuristic")
+    rows = rows.order_by("heuristic__created_at", "heuristic_id")
+    if status == Heuristic.Status.APPROVED:
+        yield from rows.served().iterator(chunk_size=500)
+        return
+    newest = rows.filter(heuristic__current_revision=F("pk"))
+    yield from (newest if status == "all" else newest.filter(heuristic__status=status)).iterator(chunk_size=500)
+
+
+def _jsonl(revisions: Iterator[HeuristicRevision]) -> Iterator[str]:
+    for revision in revisions:
+        heuristic = revision.heuristic
+        yield json.dumps(
+            {
+                "id": str(heuristic.pk),
+                "status": heuristic.status,
+                "revision": revision.number,
+                "content_sha256": revision.content_sha256,
+                "trigger": revision.trigger,
+                "guideline": revision.guideline,
+                "avoid": revision.avoid,
+                "not_when": revision.not_when,
+                "rationale": revision.rationale,
+                "polarity": revision.polarity,
+                "scope": revision.scope,
+                "task_id": revision.task_id,
+                "tags": revision.tags,
+                "source_task": revision.source_task,
+                "support": heuristic.support,
+                "confidence": heuristic.confidence,
+                "reflector": heuristic.reflector,
+                "created_at": heuristic.created_at.isoformat(),
+                "approved_by": revision.approved_by,
+                "approved_at": revision.approved_at.isoformat() if revision.approved_at else None,
+            },
+            ensure_ascii=False,
+        )
+
+
+def _markdown(project: Project, revisions: Iterator[HeuristicRevision]) -> Iterator[str]:
+    yield f"# Lessons of {project.name}"
+    for revision in revisions:
+        yield ""
+        yield f"## {_flat(revision.trigger)}"
+        yield ""
+        yield f"- Do: {_flat(revision.guideline)}"
+        for label, text in (("Avoid", revision.avoid), ("Not when", revision.not_when), ("Why", revision.rationale)):
+            if text:
+                yield f"- {label}: {_flat(text)}"
+        heuristic = revision.heuristic
+        runs = "run" if heuristic.support == 1 else "runs"
+        yield f"- {heuristic.status}, seen in {heuristic.support} {runs}, id {heuristic.pk}"
+
+
+def _flat(text: str) -> str:
+    """Keep a lesson's own line breaks from making headings and lists of the document."""
+    return " ".join(text.split())
+
+
+def _write(lines: Iterator[str], file: TextIO | Any) -> int:
+    count = 0
+    for line in lines:
+        file.write(f"{line}\n")
+        count += 1
+    return count
