@@ -74,8 +74,8 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return one logged run as the fields of a trajectory.
 
     Reads our own fields, with `id` for `external_id`; a chat log, bare or under `messages`; and tau-bench's records
-    with `traj`, `reward` and `info`. Members we do not know are kept in `metadata`. A run without an id gets one made of
-    its content, so that importing it again changes nothing.
+    with `traj`, `reward` and `info`. Members we do not know are kept in `metadata`. A run without an id gets one made
+    of its content, so that importing it again changes nothing.
 
     Raises InvalidSteps or UnreadableFile, saying which field is wrong.
     """

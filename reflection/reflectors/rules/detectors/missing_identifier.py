@@ -134,7 +134,7 @@ def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
 
 def _insisted(run: RunView, gap: _Gap) -> Finding | None:
     """The agent went on asking for it and never called a tool that could have found it."""
-    if _first_use(run, gap) is not None or any(is_change(call.name) for call in run.calls):
+    if _first_use(run, gap) is not None or any(is_change(call.name) and not call.error for call in run.calls):
         return None
     again = [
         turn

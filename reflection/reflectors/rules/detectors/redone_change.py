@@ -1,5 +1,7 @@
 """A change was made, a person objected to one choice in it, and it was made again."""
 
+import re
+
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
 from reflection.reflectors.rules.tool_names import is_change, words_of
@@ -32,7 +34,7 @@ def _objection(run: RunView, first: Call, second: Call) -> tuple[str, Turn] | No
         return None  # nothing says that both calls were about the same record
     words = set(words_of(changed[0])) - {"id"}
     for turn in run.turns:
-        if first.index < turn.index < second.index and words & set(turn.heard.lower().replace(".", " ").split()):
+        if first.index < turn.index < second.index and words & set(re.findall(r"\w+", turn.heard.lower())):
             return changed[0], turn
     return None
 

@@ -1,0 +1,70 @@
+"""Errors are recognised in what tools answer, and said without the values of the run."""
+
+import pytest
+
+from memory.values import Step
+from reflection.reflectors.rules.error_reading import numbers_in, read_error, shape_of
+
+
+@pytest.mark.parametrize(
+    ("observation", "text"),
+    [
+        ("Error: payment method not found", "Error: payment method not found"),
+        ("Invalid action!", "Invalid action!"),
+        ("Nothing happens.", "Nothing happens."),
+        ("ls: cannot access 'x': No such file or directory", "ls: cannot access 'x': No such file or directory"),
+        ("404 Not Found", "404 Not Found"),
+        ('{"error": "no such user"}', "no such user"),
+        ('{"error": {"code": 7, "message": "quota used up"}}', "quota used up"),
+        ('{"success": false, "message": "date is missing"}', "date is missing"),
+        ('Traceback (most recent call last):\n  File "x"\nValueError: bad date', "ValueError: bad date"),
+        ("Error: first line\nsecond line", "Error: first line"),
+    ],
+)
+def test_read_error_finds_the_message(observation: str, text: str) -> None:
+    error = read_error(Step(index=1, observation=observation))
+
+    assert error is not None
+    assert error.text == text
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        "",
+        "[]",
+        '{"status": "ok"}',
+        '{"error": null, "items": [1]}',
+        "The errors of the past are listed in chapter two.",
+        "You have clicked blue.",
+        "I cannot find the reservation.",
+    ],
+)
+def test_read_error_takes_other_answers_for_answers(observation: str) -> None:
+    assert read_error(Step(index=1, observation=observation)) is None
+
+
+def test_read_error_prefers_the_error_of_the_step() -> None:
+    error = read_error(Step(index=1, observation="Invalid action!", error="time-out after 3 s"))
+
+    assert error is not None
+    assert error.text == "time-out after 3 s"
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("Error: not enough seats on flight HAT088", "not enough seats on flight …"),
+        ("total price is 1203, but paid 833", "total price is … but paid …"),
+        ("unknown user 'ana.b' in /srv/data/x.json", "unknown user … in …"),
+        ("mail ana@example.org is not known", "mail … is not known"),
+        ("payment method not found", "payment method not found"),
+        ("Error:", "an error"),
+    ],
+)
+def test_shape_of_an_error_holds_no_values(text: str, shape: str) -> None:
+    assert shape_of(text) == shape
+
+
+def test_numbers_in_an_error_are_read_as_figures() -> None:
+    assert numbers_in("total is 1,203.50, but paid -8 with HAT088") == (1203.5, -8.0)

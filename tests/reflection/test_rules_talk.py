@@ -1,0 +1,133 @@
+"""Runs that talk with a person: identifiers nobody knows, vague references, objections, rules that hold."""
+
+from reflection.reflectors.rules.detectors import held_rule, missing_identifier, redone_change, unresolved_reference
+from tests.reflection.rules_runs import call, load_real_run, reflect_on, say, view
+
+ASK = say("Please give me your user ID and the order ID.", "I don't have the order ID. I am ana_li_12.")
+USER = call("get_user", {"orders": ["W123", "W456", "W789"]}, user_id="ana_li_12")
+ORDER = call("get_order", {"item": "lamp"}, order_id="W123")
+
+
+def test_identifier_found_by_another_one_names_the_lookup() -> None:
+    (finding,) = missing_identifier.find(view(ASK, USER, ORDER, outcome="success"))
+
+    assert finding.trigger == "When the user does not know the order ID that the request needs"
+    assert finding.guideline.startswith(
+        "Ask for the `user_id` instead, call `get_user` with it, and take `order_id` for `get_order` from its answer."
+    )
+    assert finding.citations[0].quote == "I don't have the order ID. I am ana_li_12."
+
+
+def test_identifier_the_user_gave_after_all_is_no_lookup() -> None:
+    run = view(ASK, say("Please look.", "It is W123."), USER, ORDER, outcome="success")
+
+    assert missing_identifier.find(run) == []
+
+
+def test_identifier_asked_for_again_and_again_is_the_lesson() -> None:
+    run = view(ASK, say("I need the order ID.", "No idea."), say("Come back once you have the order ID.", "Bye."))
+
+    (finding,) = missing_identifier.find(run)
+
+    assert finding.guideline.startswith("Ask for the user ID alone")
+    assert [c.first_step for c in finding.citations] == [1, 2, 3]
+    assert finding.polarity == "avoid"
+
+
+def test_identifier_asked_for_once_more_is_let_pass() -> None:
+    assert missing_identifier.find(view(ASK, say("I need the order ID.", "No idea."))) == []
+
+
+def test_identifier_not_asked_for_in_a_run_that_succeeded_is_let_pass() -> None:
+    run = view(ASK, say("I need the order ID.", "No."), say("Give me the order ID.", "No."), outcome="success")
+
+    assert missing_identifier.find(run) == []
+
+
+def test_card_named_by_its_digits_and_passed_without_a_link_is_the_lesson() -> None:
+    run = view(
+        call("get_order", {"paid_with": "credit_card_11"}, order_id="W123"),
+        say("How do you pay?", "With my credit_card ending in 7334."),
+        call("update_order", "ok", payment_id="credit_card_11"),
+    )
+
+    (finding,) = unresolved_reference.find(run)
+
+    assert (
+        finding.trigger
+        == "When about to call `update_order` and the user names the `payment_id` only by its last digits"
+    )
+    assert finding.avoid == "Passing the `payment_id` that happens to stand in the answer of `get_order`."
+
+
+def test_card_whose_digits_a_tool_had_shown_is_let_pass() -> None:
+    run = view(
+        call("get_user", {"cards": [{"id": "credit_card_11", "last_four": "7334"}]}),
+        say("How do you pay?", "With my credit_card ending in 7334."),
+        call("update_order", "ok", payment_id="credit_card_11"),
+    )
+
+    assert unresolved_reference.find(run) == []
+
+
+def test_change_made_again_after_an_objection_is_the_lesson() -> None:
+    run = view(
+        call("update_order", "ok", order_id="W123", payment_id="card_1"),
+        say("Done.", "I prefer another payment, a gift card."),
+        call("update_order", "ok", order_id="W123", payment_id="gift_2"),
+    )
+
+    (finding,) = redone_change.find(run)
+
+    assert finding.trigger == "When about to call `update_order` and the user has not said which `payment_id` to use"
+    assert finding.citations[1].quote == "I prefer another payment, a gift card."
+
+
+def test_same_change_to_another_record_is_no_objection() -> None:
+    run = view(
+        call("cancel_order", "ok", order_id="W123"),
+        say("Done.", "Now my other order, please."),
+        call("cancel_order", "ok", order_id="W456"),
+    )
+
+    assert redone_change.find(run) == []
+
+
+def test_rule_that_was_kept_to_under_pressure_is_a_lesson_that_works() -> None:
+    run = view(
+        say("Unfortunately, opened software cannot be returned for a refund.", "Is there really no way?"),
+        say("I am sorry, no.", "Fine."),
+        outcome="success",
+    )
+
+    (finding,) = held_rule.find(run)
+
+    assert finding.trigger == 'When a request goes against this rule: "opened software cannot be returned for a refund"'
+    assert finding.citations[0].quote == "opened software cannot be returned for a refund"
+
+
+def test_refusal_that_speaks_of_one_person_is_no_rule() -> None:
+    assert held_rule.rule_in("Unfortunately, your order W123 cannot be returned any more.") == ""
+    assert held_rule.rule_in("Unfortunately, I cannot do that for you right now, sorry.") == ""
+
+
+def test_rule_in_a_run_that_failed_may_have_been_wrong() -> None:
+    run = view(say("Opened software cannot be returned for a refund.", "Is there really no way?"))
+
+    assert held_rule.find(run) == []
+
+
+def test_real_run_that_looked_the_reservation_up_is_a_lesson_that_works() -> None:
+    lesson = reflect_on(load_real_run("tau-airline-01-1"))
+
+    assert lesson.text.trigger == "When the user does not know the reservation ID that the request needs"
+    assert lesson.tools == ("get_user_details", "get_reservation_details")
+    assert lesson.text.polarity == "works"
+
+
+def test_real_run_that_insisted_is_a_lesson_to_avoid_it() -> None:
+    lesson = reflect_on(load_real_run("tau-airline-01-2"))
+
+    assert lesson.text.polarity == "avoid"
+    assert lesson.text.guideline.startswith("Ask for the user ID alone")
+    assert "`transfer_to_human_agents`" in lesson.text.rationale
