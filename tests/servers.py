@@ -18,6 +18,8 @@ fcntl.flock(_ALIVE, fcntl.LOCK_EX)
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # every process a test starts would compile everything anew
+    os.environ["PYTHONPYCACHEPREFIX"] = str(HOME / "bytecode")
 os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
 os.environ["ERL_EMBEDDED_DURABLE"] = "0"

@@ -38,6 +38,10 @@ class Quickstart:
         return [sys.executable, "manage.py", "quickstart", "--port", str(self.port), *options]
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def environment(self) -> dict[str, str]:
         return os.environ | {"ERL_HOME": str(self.home), "ERL_EMBEDDED_DURABLE": "0"}
 
@@ -54,7 +58,7 @@ class Quickstart:
         )
 
     @contextmanager
-    def running(self, *options: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *options: str) -> Iterator[subprocess.Popen[str]]:
         """Start one and hand it over as soon as it is ready."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
         with subprocess.Popen(self.command(*options), cwd=ROOT, env=self.environment, text=True, **pipes) as process:
@@ -69,10 +73,6 @@ class Quickstart:
             finally:
                 process.kill()
 
-    def stop_servers(self) -> None:
-        postgres.stop(self.home / "postgres", mode="immediate")
-        valkey.stop(self.home / "valkey")
-
     def count_rows(self) -> dict[str, int]:
         url = postgres.ensure(self.home / "postgres", durable=False)
         with psycopg.connect(url) as connection:
@@ -82,12 +82,22 @@ class Quickstart:
 @pytest.fixture
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
     """A home that is empty, and without servers or processes afterwards."""
-    quickstart = Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port())
+    yield from cleaned_up(Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port()))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
+    """A quickstart that runs, without sample."""
+    for quickstart in cleaned_up(Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port())):
+        with quickstart.started("--no-sample"):
+            yield quickstart
+
+
+def cleaned_up(quickstart: Quickstart) -> Iterator[Quickstart]:
     yield quickstart
-    for process in psutil.process_iter(["cmdline"]):
-        if str(quickstart.home) in " ".join(process.info["cmdline"] or []):
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        if (process.info["environ"] or {}).get("ERL_HOME") == str(quickstart.home):
             process.kill()
-    quickstart.stop_servers()
     postgres.discard(quickstart.home / "postgres")
     valkey.discard(quickstart.home / "valkey")
 
@@ -122,21 +132,51 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
 
 
 @pytest.mark.slow
-def test_quickstart_runs_restarts_and_stops(quickstart: Quickstart) -> None:
-    with quickstart.running("--no-sample") as process:
-        access = json.loads((quickstart.home / "quickstart.json").read_text())
-        url = access["base_url"].removesuffix("/api/v1")
-        assert httpx.get(f"{url}/ready").status_code == 200
-        headers = {"Authorization": f"Bearer {access['api_key']}"}
-        assert httpx.get(f"{access['base_url']}/heuristics", headers=headers).json()["pagination"]["total"] == 0
+def test_running_quickstart_serves_with_its_key(running: Quickstart) -> None:
+    access = json.loads((running.home / "quickstart.json").read_text())
 
-        again = quickstart.run()
-        assert (again.returncode, again.stdout.split(" (")[0]) == (0, f"ERL is already running at {url}")
+    answer = httpx.get(f"{access['base_url']}/heuristics", headers={"Authorization": f"Bearer {access['api_key']}"})
 
-        before = recorded_pids(quickstart.home)
-        os.kill(before[1], signal.SIGKILL)
-        wait_for(lambda: recorded_pids(quickstart.home) != before)
+    assert answer.json()["pagination"]["total"] == 0
 
+
+@pytest.mark.slow
+def test_quickstart_beside_a_running_one_points_to_it(running: Quickstart) -> None:
+    again = running.run()
+
+    assert (again.returncode, again.stdout.split(" (")[0]) == (0, f"ERL is already running at {running.url}")
+
+
+@pytest.mark.slow
+def test_running_quickstart_restarts_a_killed_worker(running: Quickstart) -> None:
+    web, worker, scheduler = recorded_pids(running.home)
+    os.kill(worker, signal.SIGKILL)
+
+    wait_for(lambda: recorded_pids(running.home) != [web, worker, scheduler])
+
+    assert (recorded_pids(running.home)[0], recorded_pids(running.home)[2]) == (web, scheduler)
+
+
+@pytest.mark.slow
+def test_running_quickstart_brings_killed_servers_back(running: Quickstart) -> None:
+    broker = valkey.process_id(running.home / "valkey")
+    assert broker is not None
+    os.kill(broker, signal.SIGKILL)
+    os.kill(int((running.home / "postgres/data/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+    wait_for(lambda: valkey.is_running(running.home / "valkey") and postgres.is_running(running.home / "postgres"))
+    wait_for(lambda: httpx.get(f"{running.url}/ready").status_code == 200)
+
+
+@pytest.mark.slow
+def test_quickstart_after_a_killed_one_ends_what_it_left_and_stops_on_ctrl_c(quickstart: Quickstart) -> None:
+    with quickstart.started("--no-sample") as killed:
+        left = recorded_pids(quickstart.home)
+        killed.kill()
+    assert all(processes.group_runs(pid) for pid in left)
+
+    with quickstart.started("--no-sample") as process:
+        assert not any(processes.group_runs(pid) for pid in left)
         pids = recorded_pids(quickstart.home)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -146,17 +186,6 @@ def test_quickstart_runs_restarts_and_stops(quickstart: Quickstart) -> None:
     assert not any(processes.group_runs(pid) for pid in pids)
     assert not postgres.is_running(quickstart.home / "postgres")
     assert not valkey.is_running(quickstart.home / "valkey")
-
-
-@pytest.mark.slow
-def test_quickstart_after_a_killed_one_ends_what_it_left(quickstart: Quickstart) -> None:
-    with quickstart.running("--no-sample") as killed:
-        left = recorded_pids(quickstart.home)
-        killed.kill()
-    assert all(processes.group_runs(pid) for pid in left)
-
-    with quickstart.running("--no-sample"):
-        assert not any(processes.group_runs(pid) for pid in left)
 
 
 def test_quickstart_with_a_busy_port_names_the_option(quickstart: Quickstart) -> None:
