@@ -127,7 +127,7 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
     same: QuerySet[HeuristicRevision] = (
         HeuristicRevision.objects.for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
-        .annotate(words=_words(Concat("trigger", Value(" "), "guideline")))
+        .annotate(words=_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField())))
         .filter(words=_words(Value(said, output_field=TextField())))
         .select_related("heuristic")
         .order_by("created_at", "pk")

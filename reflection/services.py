@@ -229,7 +229,8 @@ def _fail_unexpectedly(reflection: Reflection, error: Exception) -> str:
     """Record an error nobody foresaw: its kind and place, not its words, which may repeat the run."""
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    ours = [place for place, frame in zip(where, frames, strict=True) if "site-packages" not in frame.filename]
     kind = type(error).__name__
     log.error("reflection_crashed", error=kind, where=where[-8:])
-    message = f"An unexpected {kind} stopped it at {where[-1]}. The worker's log has more at reflection_crashed."
+    message = f"An unexpected {kind} stopped it at {ours[-1]}. The worker's log has more at reflection_crashed."
     return fail(reflection, code="unexpected_error", message=message, transient=True)
