@@ -25,8 +25,13 @@ EXEMPT = ("tests/data/", "memory/sample_data/", "memory/embeddings/data/", "test
 
 
 def tracked_files() -> list[str]:
-    listed = subprocess.run(  # noqa: S607
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,  # noqa: S607
     ).stdout
     return [name for name in listed.split("\0") if name]
 
