@@ -1,0 +1,167 @@
+"""manage.py import_trajectories"""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memory.models import Trajectory
+from reflection.models import Reflection
+from tests.factories import make_project
+from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
+
+pytestmark = pytest.mark.django_db
+
+RUN = {"id": "r1", "task": "Find a lamp", "steps": [{"action": "search[lamp]", "observation": "one lamp"}]}
+
+
+def run_import(path: Path, *arguments: str) -> tuple[str, str, int]:
+    """Return what the command wrote to both streams, and how it exited."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command("import_trajectories", str(path), *arguments, stdout=out, stderr=err)
+    except SystemExit as exit_:
+        return out.getvalue(), err.getvalue(), int(str(exit_.code))
+    return out.getvalue(), err.getvalue(), 0
+
+
+def write_lines(path: Path, *runs: Any) -> Path:
+    path.write_text("\n".join(run if isinstance(run, str) else json.dumps(run) for run in runs))
+    return path
+
+
+@pytest.mark.parametrize(("path", "count"), [(TAU, 20), (WEBSHOP, 32), (TAU_NATIVE, 2)])
+def test_import_records_real_runs_and_queues_their_reflection(path: Path, count: int) -> None:
+    make_project()
+
+    out, err, code = run_import(path)
+
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{count} imported, 0 unchanged, 0 failed ({path.name}).")
+    assert Trajectory.objects.count() == Reflection.objects.count() == count
+
+
+def test_import_again_changes_nothing() -> None:
+    make_project()
+    run_import(TAU)
+    before = list(Trajectory.objects.order_by("id").values())
+
+    out, _, code = run_import(TAU)
+
+    assert (code, out) == (0, "0 imported, 20 unchanged, 0 failed (trajectories.jsonl).\n")
+    assert list(Trajectory.objects.order_by("id").values()) == before
+    assert Reflection.objects.count() == 20
+
+
+def test_import_keeps_metadata_and_outcome() -> None:
+    make_project()
+
+    run_import(TAU, "--task-id", "airline", "--agent", "gpt-4o", "--outcome-source", "environment")
+
+    run = Trajectory.objects.get(external_id="tau-airline-01-0")
+    assert (run.task_id, run.agent, run.outcome, run.outcome_source) == ("airline", "gpt-4o", "failure", "environment")
+    assert run.metadata["benchmark"] == "tau-bench"
+
+
+def test_import_bad_lines_are_reported_and_good_ones_kept(tmp_path: Path) -> None:
+    make_project()
+    path = write_lines(tmp_path / "a.jsonl", RUN, '{"task":', {"id": "r2"}, RUN | {"id": "r3"})
+
+    out, err, code = run_import(path)
+
+    assert code == 1
+    assert out.startswith("2 imported, 0 unchanged, 2 failed (a.jsonl).")
+    assert [line.split(":")[0] for line in err.splitlines()] == ["line 2", "line 3"]
+    assert "Say what the run was asked to do." in err
+    assert set(Trajectory.objects.values_list("external_id", flat=True)) == {"r1", "r3"}
+
+
+def test_import_other_run_under_a_known_id_is_reported(tmp_path: Path) -> None:
+    make_project()
+
+    _, err, code = run_import(write_lines(tmp_path / "a.jsonl", RUN, RUN | {"task": "Find a chair"}))
+
+    assert code == 1
+    assert err.startswith("line 2: A different trajectory with external_id 'r1' exists")
+    assert Trajectory.objects.get().task == "Find a lamp"
+
+
+def test_import_without_reflection_queues_none() -> None:
+    make_project()
+
+    run_import(TAU_NATIVE, "--no-reflect")
+
+    assert Trajectory.objects.count() == 2
+    assert Reflection.objects.count() == 0
+
+
+def test_import_dry_run_records_nothing(tmp_path: Path) -> None:
+    out, err, code = run_import(write_lines(tmp_path / "a.jsonl", RUN, "[]x"), "--dry-run")
+
+    assert code == 1
+    assert out == "1 would be imported, 0 unchanged, 1 failed (a.jsonl).\n"
+    assert err.startswith("line 2: ")
+    assert Trajectory.objects.count() == 0
+
+
+def test_import_json_prints_one_object(tmp_path: Path) -> None:
+    make_project()
+
+    out, err, code = run_import(write_lines(tmp_path / "a.jsonl", RUN, "{"), "--json")
+    report = json.loads(out)
+
+    assert (code, err) == (1, "")
+    assert (report["imported"], report["unchanged"], report["failed"]) == (1, 0, 1)
+    assert report["errors"][0]["place"] == "line 2"
+
+
+def test_import_many_bad_lines_are_summed_up(tmp_path: Path) -> None:
+    make_project()
+
+    _, err, _ = run_import(write_lines(tmp_path / "a.jsonl", *["{"] * 60))
+
+    assert err.splitlines()[-1] == "… and 10 more; --json lists them all."
+
+
+def test_import_goes_into_the_named_project() -> None:
+    wanted, _ = make_project(slug="wanted"), make_project(slug="other")
+
+    run_import(TAU_NATIVE, "--project", "wanted")
+
+    assert set(Trajectory.objects.values_list("project_id", flat=True)) == {wanted.pk}
+
+
+@pytest.mark.parametrize(
+    ("projects", "arguments", "message"),
+    [
+        ((), (), "There is no project yet."),
+        (("a", "b"), (), "Name the project with --project SLUG (known: a, b)."),
+        (("a",), ("--project", "x"), "There is no project 'x' (known: a)."),
+    ],
+)
+def test_import_without_a_clear_project_says_what_to_do(
+    projects: tuple[str, ...], arguments: tuple[str, ...], message: str
+) -> None:
+    _ = [make_project(slug=slug) for slug in projects]
+
+    with pytest.raises(CommandError) as refused:
+        run_import(TAU, *arguments)
+
+    assert str(refused.value).startswith(message)
+
+
+def test_import_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="There is no file"):
+        run_import(tmp_path / "none.jsonl")
+
+
+def test_import_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    make_project()
+    path = tmp_path / "a.json"
+    path.write_text("task: find a lamp")
+
+    with pytest.raises(CommandError, match="is not JSON we can read"):
+        run_import(path)
