@@ -55,6 +55,19 @@ class JsonNegotiation(DefaultContentNegotiation):
         return next((parser for parser in parsers if parser.media_type == "application/json"), None)
 
 
+class ChunkedBody:
+    """A body whose framing the server takes off, with the server's errors turned into Django's."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._stream.read(size)
+        except Exception as error:  # each server has its own for a chunk that is none
+            raise UnreadablePostError(*error.args) from error
+
+
 class BodyRequest(Request):
     """A DRF request that also finds a body sent in chunks, of which Django knows no length."""
 
@@ -65,7 +78,7 @@ class BodyRequest(Request):
     def _load_stream(self) -> None:
         meta = self._request.META
         if not meta.get("CONTENT_LENGTH") and meta.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked":
-            self._stream: Any = meta["wsgi.input"]
+            self._stream: Any = ChunkedBody(meta["wsgi.input"])
         else:
             super()._load_stream()  # type: ignore[misc]
 

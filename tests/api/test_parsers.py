@@ -194,6 +194,10 @@ def test_sender_that_hangs_up_is_400(api_client: APIClient) -> None:
     assert error_of(response) == (400, "invalid_json")
 
 
+def test_broken_chunk_is_400(api_client: APIClient) -> None:
+    assert error_of(post_chunked(api_client, HangUp())) == (400, "invalid_json")
+
+
 def test_parsing_keeps_to_its_stack_at_any_depth() -> None:
     depth = sys.getrecursionlimit() * 5
     document: Any = []

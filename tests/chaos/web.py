@@ -1,0 +1,97 @@
+"""A web server to be killed, and what must hold of the database afterwards."""
+
+import http.client
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import psutil
+
+from memory.models import IdempotencyRecord, Project, Trajectory
+from tests.stack import Stack
+
+RIGHT, BROKEN = "/api/v1/trajectories", "/broken/trajectories"
+
+
+@dataclass(kw_only=True)
+class ChaosWeb(Stack):
+    """Gunicorn with two workers, forked from a warm master so that a killed one is back at once."""
+
+    def start_web(self) -> None:
+        place = ["--bind", f"127.0.0.1:{self.port}", "--worker-class", "gthread", "--workers", "2", "--threads", "4"]
+        self._start("web", "gunicorn", "tests.chaos.wsgi", *place, "--preload", "--no-control-socket")
+        self._wait("web", self._web_answers)
+
+    def kill_workers(self) -> int:
+        """Kill every worker with -9 and return how many there were. The master lives and replaces them."""
+        workers = psutil.Process(self.processes["web"].pid).children()
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGKILL)
+        return len(workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    body: bytes
+
+
+def post(port: int, path: str, *, token: str, key: str, timeout_seconds: float = 10) -> Answer:
+    """Record the run named after its key, over a connection of its own. Raises OSError where there is no answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
+    try:
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Idempotency-Key": key,
+            "Content-Type": "application/json",
+        }
+        connection.request("POST", path, json.dumps({"task": key, "reflect": False}), headers)
+        response = connection.getresponse()
+        return Answer(status=response.status, body=response.read())
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def post_until_done(port: int, path: str, *, token: str, key: str, seconds: float = 20) -> tuple[Answer, int]:
+    """Repeat a request until it is answered for good; also return how many attempts got no answer."""
+    unanswered, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            answer = post(port, path, token=token, key=key)
+        except OSError:
+            unanswered += 1
+            time.sleep(0.01)
+            continue
+        if answer.status != 409:
+            return answer, unanswered
+        time.sleep(0.01)
+    raise AssertionError(f"no answer to {key} within {seconds} seconds")
+
+
+def find_violations(project: Project, acknowledged: dict[str, UUID | None]) -> list[str]:
+    """Say what is wrong with the rows that requests left behind.
+
+    `acknowledged` maps each key that was used to the id its client was given, or to None where none was.
+    """
+    rows: dict[str, list[UUID]] = {}
+    for task, pk in Trajectory.objects.filter(project=project, task__in=acknowledged).values_list("task", "pk"):
+        rows.setdefault(task, []).append(pk)
+    records = {
+        record.key: record.resource_id
+        for record in IdempotencyRecord.objects.filter(project=project, key__in=acknowledged)
+    }
+    wrong = []
+    for key, given in acknowledged.items():
+        found = rows.get(key, [])
+        if len(found) > 1:
+            wrong.append(f"{key}: {len(found)} effects")
+        if given is not None and given not in found:
+            wrong.append(f"{key}: acknowledged and lost")
+        if [records[key]] != found if key in records else bool(found):
+            wrong.append(f"{key}: the record says {records.get(key)}, the rows are {found}")
+    return wrong
