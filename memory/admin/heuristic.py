@@ -17,7 +17,7 @@ from memory.values import Actor
 
 
 @admin.register(Heuristic)
-class HeuristicAdmin(ReadOnlyAdmin):
+class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
     change_form_template = "admin/memory/heuristic/desk.html"
     list_display = ["trigger_line", "status", "polarity", "task_id", "reflector", "support", "project", "created_at"]
     list_filter = ["status", "project", "current_revision__polarity", "reflector", "created_at"]

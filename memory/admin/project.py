@@ -1,6 +1,6 @@
 """Projects and API keys."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -10,14 +10,9 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.models import ApiKey, Project
 from memory.services.revoke_api_key import revoke_api_key
 
-if TYPE_CHECKING:
-    _ProjectAdmin = admin.ModelAdmin[Project]
-else:
-    _ProjectAdmin = admin.ModelAdmin
-
 
 @admin.register(Project)
-class ProjectAdmin(_ProjectAdmin):
+class ProjectAdmin(admin.ModelAdmin[Project]):
     list_display = ["name", "slug", "reflect_on_record", "daily_cost_budget_usd", "created_at"]
     search_fields = ["name", "slug"]
     readonly_fields = ["id", "created_at"]
@@ -28,7 +23,7 @@ class ProjectAdmin(_ProjectAdmin):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ReadOnlyAdmin):
+class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     """Keys are made by `manage.py create_api_key`, which shows the secret once; here they are seen and revoked."""
 
     list_display = ["client", "prefix", "project", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at"]

@@ -1,19 +1,16 @@
 """A base for what a machine wrote and nobody edits."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
-if TYPE_CHECKING:
-    _Base = admin.ModelAdmin[Model]
-else:
-    _Base = admin.ModelAdmin
+Row = TypeVar("Row", bound=Model)
 
 
-class ReadOnlyAdmin(_Base):
+class ReadOnlyAdmin(admin.ModelAdmin[Row]):
     """Lists and shows rows. Adding, changing and deleting go through services, so the admin offers none of them."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

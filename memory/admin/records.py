@@ -7,7 +7,7 @@ from memory.models import Retrieval, Review
 
 
 @admin.register(Review)
-class ReviewAdmin(ReadOnlyAdmin):
+class ReviewAdmin(ReadOnlyAdmin[Review]):
     list_display = ["created_at", "decision", "heuristic", "reviewer", "reason", "project"]
     list_filter = ["decision", "project", "created_at"]
     list_select_related = ["heuristic__current_revision", "project"]
@@ -16,7 +16,7 @@ class ReviewAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Retrieval)
-class RetrievalAdmin(ReadOnlyAdmin):
+class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     list_display = ["created_at", "task", "mode", "agent", "tokens", "degraded", "duration_ms", "project"]
     list_filter = ["mode", "project", "created_at"]
     list_select_related = ["project"]

@@ -14,7 +14,7 @@ from memory.models import Evidence, Trajectory
 
 
 @admin.register(Trajectory)
-class TrajectoryAdmin(ReadOnlyAdmin):
+class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     change_form_template = "admin/memory/trajectory/read.html"
     list_display = ["task_line", "outcome", "score", "task_id", "agent", "project", "created_at"]
     list_filter = ["outcome", "outcome_source", "project", "created_at"]

@@ -105,7 +105,7 @@ def get_current_revision(heuristic: Heuristic, *, content_sha256: str | None) ->
     Raises:
         ChangedMeanwhile: it is not.
     """
-    current = HeuristicRevision.objects.get(pk=heuristic.current_revision_id)
+    current = HeuristicRevision.objects.filter(pk=heuristic.current_revision_id).get()
     if content_sha256 is not None and content_sha256 != current.content_sha256:
         raise ChangedMeanwhile(
             "The text changed after you read it. Read the present text and decide again; its content_sha256 is "

@@ -1,7 +1,7 @@
 """Take the pictures of docs/reviewing.md from a running stack.
 
-Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every page
-in light, dark and on a narrow screen. The stack's address and password come from $ERL_HOME/quickstart.json.
+Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every
+page in light, dark and on a narrow screen. The stack's address and password come from $ERL_HOME/quickstart.json.
 """
 
 import argparse

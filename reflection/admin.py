@@ -1,0 +1,92 @@
+"""Reflections: what each cost, what came of it, and doing it again."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.values import Actor
+from reflection.errors import StillQueued
+from reflection.models import DailySpend, ModelCall, Proposal, Reflection
+from reflection.queue import requeue_reflection
+
+
+class ProposalInline(admin.TabularInline[Proposal, Reflection]):
+    model = Proposal
+    fk_name = "reflection"
+    fields = ["effect", "heuristic", "near", "similarity"]
+    can_delete = False
+    extra = 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Proposal]:
+        return super().get_queryset(request).select_related("heuristic__current_revision", "near__current_revision")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ModelCallInline(admin.TabularInline[ModelCall, Reflection]):
+    model = ModelCall
+    fields = ["step", "provider", "model", "response", "input_tokens", "output_tokens", "cost_usd", "latency_ms"]
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Reflection)
+class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
+    list_display = [
+        "created_at",
+        "status",
+        "trajectory",
+        "reflector",
+        "heuristics_proposed",
+        "attempts",
+        "cost_usd",
+        "last_error_code",
+        "project",
+    ]
+    list_filter = ["status", "reflector", "project", "created_at"]
+    list_select_related = ["trajectory", "project"]
+    search_fields = ["trajectory__task", "last_error", "request_id"]
+    date_hierarchy = "created_at"
+    inlines = [ProposalInline, ModelCallInline]
+    actions = ["reflect_again"]
+
+    @admin.action(description="Reflect again on the selected runs", permissions=["requeue"])
+    def reflect_again(self, request: HttpRequest, queryset: QuerySet[Reflection]) -> None:
+        assert request.user.is_authenticated
+        for reflection in queryset.select_related("trajectory"):
+            try:
+                requeue_reflection(reflection, by=Actor.person(request.user))
+            except StillQueued as refusal:
+                messages.error(request, f"{reflection.trajectory}: {refusal}")
+            else:
+                messages.success(request, f"Queued again: {reflection.trajectory}")
+
+    def has_requeue_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("reflection.requeue_reflection")
+
+
+@admin.register(ModelCall)
+class ModelCallAdmin(ReadOnlyAdmin[ModelCall]):
+    list_display = ["created_at", "step", "provider", "model", "input_tokens", "output_tokens", "cost_usd", "project"]
+    list_filter = ["provider", "model", "project", "created_at"]
+    list_select_related = ["project"]
+
+
+@admin.register(DailySpend)
+class DailySpendAdmin(ReadOnlyAdmin[DailySpend]):
+    list_display = ["day", "project", "calls", "tokens", "cost_usd"]
+    list_filter = ["project", "day"]
+    list_select_related = ["project"]
