@@ -10,9 +10,12 @@ _LABEL = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _GROUP = re.compile(r"^\s*([A-Za-z][\w /&-]{0,40}?)[ :]+((?:\[[^\[\]\n]*\]\s*){2,})$", re.MULTILINE)
 _SPLIT = re.compile(r"[a-z]+|\d+(?:\.\d+)?", re.IGNORECASE)
 _STOP_WORDS = """
-a an and are at be below budget buy can cheaper color colour dollar dollars find for from get give have i if
-in is it item less like looking lower me my need of on one or please price prices product size some than that
-the them this to under up want which will with would you your
+a about all also am an and another any anything are as at be been below both budget but buy by can cheaper
+choose color colour come could do dollar dollars each either find for from get give go has have help helps how
+i if im in into is it item just kind let like look looking lower made make me more my need nice not of off on
+one only or other our out please prefer price prices product put search searching see should show size so some
+something suitable than that the their them then there these they this to too under up us use used using want
+was we what when where which who will with would you your
 """
 _STOP = frozenset(_STOP_WORDS.split())
 
@@ -74,6 +77,8 @@ def content_words(text: str) -> frozenset[str]:
 def _singular(word: str) -> str:
     if len(word) > 4 and word.endswith("ies"):
         return f"{word[:-3]}y"
+    if len(word) > 4 and word.endswith(("ches", "shes", "xes", "sses")):
+        return word[:-2]
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 

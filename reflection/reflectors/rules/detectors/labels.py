@@ -40,39 +40,31 @@ def way_back(press: Press) -> str:
 
 
 def _refused(run: RunView, presses: tuple[Press, ...]) -> list[Finding]:
+    """Labels that were not on the page, where they kept the run from its end or from choosing an option."""
     refused = [press for press in presses if press.call.error and not press.offered]
     if not refused or run.succeeded:
         return []
-    tool = code(refused[0].call.name)
+    commit = find_commit(run, presses)
+    if commit and not _unchosen(presses, commit):
+        return []  # they cost a step each and decided nothing
     first = refused[0].call
     assert first.error is not None  # only refused calls come here
-    commit = find_commit(run, presses)
-    unchosen = _unchosen(presses, commit) if commit else []
-    rationale = (
-        f"{times(len(refused)).capitalize()} {tool} named a label that the page did not show and was answered "
-        f'"{first.error.shape}"'
-    )
-    if commit and unchosen:
-        guideline = (
-            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly. When the wanted "
-            "option is not "
-            f"among them, take the closest label of its group or go back{way_back(commit)} to another result; do "
-            "not go on "
-            f'to "{commit.label}" with a group left unchosen.'
+    tool = code(first.name)
+    guideline = f"Call {tool} only with labels that the latest page shows in brackets, copied exactly"
+    if commit:
+        guideline += (
+            ". When the wanted option is not among them, take the closest label of its group or go back"
+            f'{way_back(commit)} to another result; do not go on to "{commit.label}" with a group left unchosen.'
         )
-        rationale += f', and the run then went on to "{commit.label}" with no option chosen in a group the page offered'
+        end = f'the run then went on to "{commit.label}" with no option chosen in a group the page offered'
         confidence = 0.75
     else:
-        guideline = (
-            f"Call {tool} only with labels that the latest page shows in brackets, copied exactly: an id or option "
-            "as it stands, "
-            "not words taken from the task or from a title. When none of them is what the task asks for, go back "
-            "to the "
-            f"results or search with other words."
+        guideline += (
+            ": an id or option as it stands, not words taken from the task or from a title. When none of them is what "
+            "the task asks for, go back to the results or search with other words."
         )
-        if not commit:
-            rationale += ", and the run ended without finishing its task"
-        confidence = 0.5 + 0.05 * min(len(refused), 5) + (0.0 if commit else 0.1)
+        end = "the run ended without finishing its task"
+        confidence = min(0.6 + 0.05 * len(refused), 0.8)
     return [
         Finding(
             rule="labels",
@@ -82,9 +74,12 @@ def _refused(run: RunView, presses: tuple[Press, ...]) -> list[Finding]:
             ),
             guideline=guideline,
             avoid="Making up a label, or repeating one that was just refused.",
-            rationale=f"{rationale}. {run.ending}",
+            rationale=(
+                f"{times(len(refused)).capitalize()} {tool} named a label that the page did not show and was answered "
+                f'"{first.error.shape}", and {end}. {run.ending}'
+            ),
             polarity=run.polarity,
-            confidence=min(confidence, 0.8),
+            confidence=confidence,
             citations=tuple(run.cite(press.call.step, press.label) for press in refused[:3]),
             tools=(first.name,),
         )
