@@ -105,7 +105,8 @@ def get_current_revision(heuristic: Heuristic, *, content_sha256: str | None) ->
     Raises:
         ChangedMeanwhile: it is not.
     """
-    current = HeuristicRevision.objects.filter(pk=heuristic.current_revision_id).get()
+    current = heuristic.current_revision
+    assert current is not None  # every heuristic is made with one
     if content_sha256 is not None and content_sha256 != current.content_sha256:
         raise ChangedMeanwhile(
             "The text changed after you read it. Read the present text and decide again; its content_sha256 is "
