@@ -161,7 +161,8 @@ CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "erl"
 CELERY_ACCEPT_CONTENT = ["json"]
-CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+# Not cancelled: a message delivered twice finds its row taken, and what was paid for goes on without the broker.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
@@ -231,6 +232,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "memory.api.schema.add_shared_parts",
     ],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "ErrorCode": "memory.api.errors.ErrorCode",
         "HeuristicStatus": "memory.models.heuristic.HeuristicStatus",
@@ -238,6 +240,7 @@ SPECTACULAR_SETTINGS = {
         "Polarity": "memory.models.heuristic.HeuristicRevisionPolarity",
         "Outcome": "memory.models.trajectory.TrajectoryOutcome",
         "OutcomeSource": "memory.models.trajectory.TrajectoryOutcomeSource",
+        "RetrievalMode": "memory.models.retrieval.RetrievalMode",
         "Verdict": "memory.models.feedback.HeuristicFeedbackVerdict",
         "ReflectionStatus": "reflection.models.ReflectionStatus",
         "ProposalEffect": "reflection.models.ProposalEffect",

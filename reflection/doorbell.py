@@ -27,14 +27,20 @@ class Doorbell:
     recording of a run must not become slow because the broker is.
     """
 
-    def __init__(self, *, app: Celery | None = None, longest_pause_seconds: float = LONGEST_PAUSE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        app: Celery | None = None,
+        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
+        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
+    ) -> None:
         self._app = app
+        self._first_pause_seconds = self._pause_seconds = first_pause_seconds
         self._longest_pause_seconds = longest_pause_seconds
         self._lock = Lock()
         self._producer: Producer | None = None
         self._process_id = os.getpid()
         self._silent_until = 0.0
-        self._pause_seconds = FIRST_PAUSE_SECONDS
         self.failures = 0
 
     def ring(self, reflection_id: UUID, *, expires_seconds: float | None = None) -> bool:
@@ -53,7 +59,7 @@ class Doorbell:
             self._fall_silent(error)
             return False
         else:
-            self._pause_seconds = FIRST_PAUSE_SECONDS
+            self._pause_seconds = self._first_pause_seconds
             return True
         finally:
             self._lock.release()
@@ -63,7 +69,7 @@ class Doorbell:
         with self._lock:
             self._disconnect()
             self._silent_until = 0.0
-            self._pause_seconds = FIRST_PAUSE_SECONDS
+            self._pause_seconds = self._first_pause_seconds
 
     def _forget_parent(self) -> None:
         """After a fork: the lock may be held by a thread that is not here, and the connection is the parent's."""
@@ -71,14 +77,18 @@ class Doorbell:
         self._lock = Lock()
         self._producer = None
         self._silent_until = 0.0
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._pause_seconds = self._first_pause_seconds
 
     def _publish(self, task: str, arguments: tuple[str, ...], *, expires_seconds: float | None) -> None:
         app = self._app or current_app
         if self._producer is None:
             connection = app.connection_for_write(
                 connect_timeout=SOCKET_SECONDS,
-                transport_options={"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_SECONDS},
+                transport_options={
+                    "socket_timeout": SOCKET_SECONDS,
+                    "socket_connect_timeout": SOCKET_SECONDS,
+                    "max_retries": 0,  # one failure is enough to leave it to the sweeper
+                },
             )
             self._producer = app.amqp.Producer(connection, auto_declare=False)
         app.send_task(

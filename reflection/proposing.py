@@ -127,8 +127,8 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
     same: QuerySet[HeuristicRevision] = (
         HeuristicRevision.objects.for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
-        .annotate(words=_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField())))
-        .filter(words=_words(Value(said, output_field=TextField())))
+        .annotate(words=_words(Concat("trigger", _text(" "), "guideline", output_field=TextField())))
+        .filter(words=_words(_text(said)))
         .select_related("heuristic")
         .order_by("created_at", "pk")
     )
@@ -141,6 +141,10 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
 
 def _is_same_place(revision: HeuristicRevision, text: LessonText) -> bool:
     return revision.scope == HeuristicRevision.Scope.PROJECT or revision.task_id == text.task_id
+
+
+def _text(value: str) -> Value:
+    return Value(value, output_field=TextField())
 
 
 def _words(expression: object) -> Lower:

@@ -78,8 +78,9 @@ class Sweeper:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
-        if self._drain is not None:
+        if self._drain is not None and self._drain.poll() is None:
             self._drain.terminate()
+            self._drain.wait(timeout=10)
 
     def terminate(self) -> None:
         """End at once: what this worker's processes hold goes back, and they are fenced out of it."""
@@ -136,7 +137,7 @@ class Sweeper:
             self._stalled_since = now
         if self._drain is None or self._drain.poll() is not None:
             log.warning("worker_stalled", worker=self.worker, action="runs overdue reflections in its own process")
-            self._drain = _start_drain()
+            self._drain = self.start_drain()
         broker_works = now - self._broker_answered_at < 2 * NUDGE_AGAIN_SECONDS
         if broker_works and now - self._stalled_since > 3 * stall_seconds:
             # The broker takes messages and none arrives here: only a new connection helps.
@@ -153,9 +154,9 @@ class Sweeper:
         since = Now() - timedelta(seconds=stall_seconds)
         return not WorkerHeartbeat.objects.filter(pk=self.worker, last_claim_at__gte=since).exists()
 
-
-def _start_drain() -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "run_reflections", "--limit", str(DRAIN_LIMIT)]
-    return subprocess.Popen(
-        command, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-    )
+    def start_drain(self) -> subprocess.Popen[bytes]:
+        """Work on some reflections in a process of their own, apart from whatever is wrong in this one."""
+        program = [sys.executable, str(settings.BASE_DIR / "manage.py"), "run_reflections", "--limit", str(DRAIN_LIMIT)]
+        return subprocess.Popen(
+            program, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+        )

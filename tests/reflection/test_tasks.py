@@ -1,0 +1,79 @@
+"""The Celery tasks, run in this process."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from memory.models import IdempotencyRecord
+from reflection.models import Reflection, WorkerHeartbeat
+from reflection.tasks import reflect, sweep
+from tests.factories import make_heuristic, make_idempotency_record, make_reflection
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _rules(settings: Any) -> None:
+    settings.ERL_REFLECTOR = "rules"
+
+
+def test_reflect_runs_the_reflection_it_names() -> None:
+    reflection = make_reflection()
+    other = make_reflection()
+
+    reflect(str(reflection.pk))
+
+    reflection.refresh_from_db()
+    other.refresh_from_db()
+    assert (reflection.status, other.status) == (Reflection.Status.DONE, Reflection.Status.QUEUED)
+
+
+def test_reflect_notes_that_a_message_arrived() -> None:
+    reflect(str(uuid4()))
+
+    heartbeat = WorkerHeartbeat.objects.get()
+    assert heartbeat.last_claim_at is not None
+
+
+@pytest.mark.parametrize("garbage", ["", "1; DROP TABLE", "00000000"])
+def test_reflect_leaves_a_message_it_does_not_understand(garbage: str) -> None:
+    assert reflect(garbage) is None
+
+
+def test_reflect_of_a_finished_one_changes_nothing() -> None:
+    reflection = make_reflection()
+    reflect(str(reflection.pk))
+    before = Reflection.objects.values().get()
+
+    reflect(str(reflection.pk))
+
+    assert Reflection.objects.values().get() == before
+
+
+def test_sweep_deletes_expired_idempotency_records() -> None:
+    make_idempotency_record(expires_at=timezone.now() - timedelta(seconds=1))
+    kept = make_idempotency_record()
+
+    sweep()
+
+    assert IdempotencyRecord.objects.get() == kept
+
+
+def test_sweep_makes_vectors_that_are_missing() -> None:
+    heuristic = make_heuristic()
+
+    sweep()
+
+    assert heuristic.embeddings.exists()
+
+
+def test_sweep_forgets_workers_that_are_long_gone() -> None:
+    WorkerHeartbeat.objects.create(name="gone", seen_at=timezone.now() - timedelta(days=2))
+    WorkerHeartbeat.objects.create(name="here")
+
+    sweep()
+
+    assert WorkerHeartbeat.objects.get().name == "here"

@@ -1,0 +1,16 @@
+"""Wait for what other processes and threads do."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], *, seconds: float = 30.0, every_seconds: float = 0.02) -> T:
+    """Return the first true value of `condition`; fail when there is none in time."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"nothing after {seconds} seconds"
+        time.sleep(every_seconds)
+    return value
