@@ -15,8 +15,6 @@ _SHARED: list[Any] = [
 ]
 # Without the frames' variables: they hold prompts, trajectories and keys.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
-
-
 _JSON_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 
 
@@ -35,7 +33,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    logging.captureWarnings(False)
+    logging.captureWarnings(True)  # or they would be the only lines that are no JSON
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -57,6 +55,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
             "django": {"handlers": [], "level": level, "propagate": True},
             "django.request": {"level": "ERROR"},  # request_finished says the rest
             "django.server": {"handlers": [], "level": level, "propagate": True},
+            "environ": {"level": "WARNING"},  # that there is no .env is no news
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
         },
