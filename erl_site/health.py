@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -18,28 +17,35 @@ BROKER_SECONDS = 0.5
 
 
 class Probe:
-    """Asks one question in its own thread. A question that hangs is not asked twice: it counts as a no."""
+    """Asks one question in a thread of its own. A question that hangs is not asked twice: it counts as a no."""
 
     def __init__(self, name: str, ask: Callable[[], None], *, seconds: float) -> None:
         self.name = name
         self.ask = ask
         self.seconds = seconds
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"probe-{name}")
-        self._asked: Future[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._answer = False
 
     def succeeds(self) -> bool:
         """Return the answer within `seconds`. Callers at the same time share it."""
         with self._lock:
-            if self._asked is None or self._asked.done():
-                self._asked = self._pool.submit(self.ask)
-            asked = self._asked
+            if self._thread is None or not self._thread.is_alive():
+                self._answer = False
+                # A daemon, so that a question that hangs does not keep the process from ending.
+                self._thread = threading.Thread(target=self._ask, name=f"probe-{self.name}", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        thread.join(self.seconds)
+        return self._answer
+
+    def _ask(self) -> None:
         try:
-            asked.result(timeout=self.seconds)
+            self.ask()
         except Exception as error:  # whatever it is, the answer is no
             log.warning("probe_failed", probe=self.name, error=type(error).__name__)
-            return False
-        return True
+        else:
+            self._answer = True
 
 
 def ask_database() -> None:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
@@ -89,8 +88,8 @@ class IdempotentMixin:
     def _conclude(self, request: Request, response: HttpResponse) -> HttpResponse:
         try:
             return self.after_commit(request, response)
-        except DatabaseError as error:  # the effect is there and `response` says so
-            log.warning("after_commit_failed", error=type(error).__name__)
+        except Exception:  # whatever failed, the effect is there, and `response` says so
+            log.exception("after_commit_failed")
             return response
 
     def _execute(self, handler: Handler, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:

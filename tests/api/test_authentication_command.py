@@ -8,7 +8,8 @@ from django.core.management import CommandError, call_command
 from memory.api.authentication import ApiKeyAuthentication
 from memory.models import ApiKey, Project
 from memory.services.create_api_key import AGENT_SCOPES
-from tests.factories import make_project
+from memory.services.revoke_api_key import revoke_api_key
+from tests.factories import make_api_key, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -95,3 +96,43 @@ def test_wrong_argument_makes_nothing(arguments: list[str]) -> None:
         run(*arguments)
 
     assert not Project.objects.exists()
+
+
+def test_rotate_prints_a_key_for_the_same_client() -> None:
+    old = make_api_key(client="bot").api_key
+    out = StringIO()
+
+    call_command("rotate_api_key", old.prefix, stdout=out)
+
+    new = ApiKeyAuthentication()._verify(out.getvalue().split()[0])
+    assert (new.client, new.project_id, new.pk != old.pk) == ("bot", old.project_id, True)
+
+
+def test_rotate_of_a_revoked_key_is_refused() -> None:
+    old = make_api_key().api_key
+    revoke_api_key(old)
+
+    with pytest.raises(CommandError, match="No active key"):
+        call_command("rotate_api_key", old.prefix)
+
+
+def test_revoke_ends_a_key() -> None:
+    key = make_api_key().api_key
+
+    call_command("revoke_api_key", key.prefix, stdout=StringIO())
+
+    assert not ApiKey.objects.usable().exists()
+
+
+def test_revoke_twice_says_when_it_was_revoked() -> None:
+    key = make_api_key().api_key
+    revoke_api_key(key)
+
+    with pytest.raises(CommandError, match="revoked before"):
+        call_command("revoke_api_key", key.prefix)
+
+
+@pytest.mark.parametrize("command", ["rotate_api_key", "revoke_api_key"])
+def test_unknown_prefix_is_refused(command: str) -> None:
+    with pytest.raises(CommandError, match="starts with erl_live_nokey"):
+        call_command(command, "nokey")

@@ -293,6 +293,12 @@ def test_waiting_answer_is_sent_and_the_first_one_is_kept(api_client: APIClient)
     assert (replay.status_code, replay.json()["status"]) == (202, "queued")
 
 
+def test_failure_while_waiting_leaves_the_first_answer(api_client: APIClient) -> None:
+    sent = api_client.post("/tiny-wait", {"trajectory": 1}, HTTP_PREFER="wait=5, fail", **KEY)
+
+    assert (sent.status_code, sent.json()["status"]) == (202, "queued")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_waiting_happens_outside_of_a_transaction(api_client: APIClient) -> None:
     sent = api_client.post("/tiny-wait", {"trajectory": 1}, HTTP_PREFER="wait=5", **KEY)

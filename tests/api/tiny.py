@@ -81,6 +81,8 @@ class TinyWait(ApiView):
     def after_commit(self, request: Request, response: HttpResponse) -> HttpResponse:
         if "wait" not in request.headers.get("Prefer", ""):
             return response
+        if "fail" in request.headers["Prefer"]:
+            raise RuntimeError("the waiting failed")
         return Response({"status": "done", "in_transaction": connection.in_atomic_block}, status=200)
 
 
