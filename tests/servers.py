@@ -49,3 +49,4 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     discard_home(HOME)
+    _ALIVE.close()

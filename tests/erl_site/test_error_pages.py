@@ -1,0 +1,41 @@
+"""Pages for people when something is wrong in the admin; programs get problem+json."""
+
+from pathlib import Path
+
+import pytest
+from django.template.loader import get_template
+from django.test import Client
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+
+@pytest.mark.django_db
+def test_unknown_admin_page_is_a_page(admin_client: Client) -> None:
+    response = admin_client.get("/admin/no/such/page/")
+
+    assert response.status_code == 404
+    assert "There is no such page" in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_unknown_api_path_is_problem_json() -> None:
+    response = Client().get("/api/v1/no/such/page")
+
+    assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+def test_page_needs_no_context_and_no_inline_code(status: int) -> None:
+    page = get_template(f"{status}.html").render()
+
+    assert page.startswith("<!doctype html>")
+    assert "{" not in page
+    assert "<style" not in page
+    assert "<script" not in page
+
+
+def test_stylesheet_of_the_pages_is_served(client: Client) -> None:
+    response = client.get("/static/erl/error.css")
+
+    assert b"color-scheme" in response.getvalue()
+    response.close()
