@@ -26,6 +26,8 @@ class Probe:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._answer = False
+        self._error = ""
+        self._last_answer = True
 
     def succeeds(self) -> bool:
         """Return the answer within `seconds`. Callers at the same time share it."""
@@ -37,15 +39,21 @@ class Probe:
                 self._thread.start()
             thread = self._thread
         thread.join(self.seconds)
-        return self._answer
+        answer = self._answer
+        if answer != self._last_answer:  # said once, not at every question
+            write = log.info if answer else log.warning
+            write("probe_changed", probe=self.name, answers=answer, error=self._error)
+        self._last_answer = answer
+        return answer
 
     def _ask(self) -> None:
+        self._error = "no answer in time"
         try:
             self.ask()
         except Exception as error:  # whatever it is, the answer is no
-            log.warning("probe_failed", probe=self.name, error=type(error).__name__)
+            self._error = type(error).__name__
         else:
-            self._answer = True
+            self._answer, self._error = True, ""
 
 
 def ask_database() -> None:

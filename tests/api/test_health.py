@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.test import Client, override_settings
+from structlog.testing import capture_logs
 
 from erl_site import health
 from erl_site.health import Probe
@@ -126,3 +127,18 @@ def test_probe_recovers_when_the_question_is_answered_again() -> None:
     failing = False
 
     assert (first, probe.succeeds()) == (False, True)
+
+
+def test_probe_says_once_that_something_changed() -> None:
+    answers = iter([True, True, False, False, True])
+
+    def ask() -> None:
+        if not next(answers):
+            raise OSError
+
+    probe = Probe("test", ask, seconds=1)
+    with capture_logs() as logs:
+        for _ in range(5):
+            probe.succeeds()
+
+    assert [(log["log_level"], log["error"]) for log in logs] == [("warning", "OSError"), ("info", "")]
