@@ -34,6 +34,7 @@ def test_page_needs_no_context_and_no_inline_code(status: int) -> None:
     assert "<script" not in page
 
 
+@pytest.mark.django_db
 def test_stylesheet_of_the_pages_is_served(client: Client) -> None:
     response = client.get("/static/erl/error.css")
 
