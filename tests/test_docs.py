@@ -25,14 +25,8 @@ EXEMPT = ("tests/data/", "memory/sample_data/", "memory/embeddings/data/", "test
 
 
 def tracked_files() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,  # noqa: S607
-    ).stdout
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
     return [name for name in listed.split("\0") if name]
 
 
