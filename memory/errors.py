@@ -12,6 +12,14 @@ class InvalidSteps(LessonMemoryError):
 
     code = "invalid_steps"
 
+    @property
+    def pointer(self) -> str:
+        """The place as a JSON pointer into the request, where the message begins with one: "/steps/0/action"."""
+        place = str(self).partition(" ")[0]
+        if not place.startswith("steps"):
+            return ""
+        return "/" + place.removeprefix("steps.").replace("[", "/").replace("]", "").replace(".", "/")
+
 
 class DuplicateExternalId(LessonMemoryError):
     """A trajectory with this external id exists in the project and says something else."""

@@ -16,6 +16,7 @@ from memory.api.base import BODY_METHODS, ApiView
 from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode
 from memory.api.idempotency import SAFE_METHODS
 from memory.api.problem_schema import ProblemSerializer
+from memory.api.serializers.fields import StrictSerializer
 
 Json = dict[str, Any]
 
@@ -105,8 +106,16 @@ class ApiSchema(AutoSchema):
         for status in find_error_statuses(self.view, self.method, has_id="{" in self.path):
             operation["responses"][str(status)] = {"$ref": f"#/components/responses/Error{status}"}
         operation["responses"] = dict(sorted(operation["responses"].items()))
+        if "requestBody" in operation:
+            operation["requestBody"]["required"] = not self.view.body_optional
         add_examples(operation)
         return operation
+
+    def _map_basic_serializer(self, serializer: Any, direction: Any) -> Json:
+        schema: Json = super()._map_basic_serializer(serializer, direction)
+        if isinstance(serializer, StrictSerializer):
+            schema["additionalProperties"] = False
+        return schema
 
     def _get_pagination_parameters(self) -> list[Json]:
         if self.method == "GET" and self.view.pagination_class is not None:
@@ -175,10 +184,27 @@ def add_shared_parts(result: Json, generator: Any, request: Any, public: bool) -
         for operation in path.values():
             for answer in operation["responses"].values():
                 if "$ref" not in answer:
+                    answer["description"] = answer["description"] or "Done."
                     answer.setdefault("headers", {})["X-Request-ID"] = {"$ref": "#/components/headers/XRequestID"}
     components["responses"] = {f"Error{status}": _error_response(status) for status in ERRORS}
     result["paths"] |= _health_paths()
+    for schema in components["schemas"].values():
+        _drop_noise(schema)
     return result
+
+
+def _drop_noise(schema: Any) -> None:
+    """Drop titles made from names, and `readOnly` where a schema is only ever answered."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("title"), str):
+            del schema["title"]
+        if schema.get("readOnly") is True:
+            del schema["readOnly"]
+        for inner in schema.values():
+            _drop_noise(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            _drop_noise(inner)
 
 
 @lru_cache(maxsize=1)

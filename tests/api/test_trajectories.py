@@ -158,13 +158,24 @@ def test_post_invalid_trajectory_answers_400_with_the_place(api_client, changes,
 
 
 @pytest.mark.parametrize(
-    "steps", ["walk", 5, {"a": 1}, [5], [{"walk": 1}], [{"action": {"name": ""}}], [{"role": "king"}]]
+    ("steps", "place"),
+    [
+        ("walk", "/steps"),
+        (5, "/steps"),
+        ({"a": 1}, "/steps"),
+        ([5], "/steps/0"),
+        ([{"walk": 1}], "/steps/0"),
+        ([{}, {"action": {"name": ""}}], "/steps/1/action/name"),
+        ([{"role": "king"}], "/steps/0/role"),
+        ({"messages": [{"role": "king"}]}, "/messages/0/role"),
+    ],
 )
-def test_post_trajectory_with_unreadable_steps_answers_400(api_client, steps):
+def test_post_trajectory_with_unreadable_steps_answers_400_with_the_place(api_client, steps, place):
     response = post(api_client, steps=steps)
 
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "invalid_steps"
+    assert list(response.json()["error"]["fields"]) == [place]
 
 
 def test_post_trajectory_with_null_optional_members_is_recorded(api_client):

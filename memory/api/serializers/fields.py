@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 MAX_TASK_CHARS = 60_000
@@ -145,6 +146,7 @@ class Tags(Texts):
         super().__init__(max_text_chars=MAX_TAG_CHARS, **{"max_length": MAX_TAGS} | options)
 
 
+@extend_schema_field({"type": "object", "additionalProperties": True})
 class JsonObject(serializers.JSONField):
     """An object with members of the client's own choice."""
 

@@ -17,7 +17,7 @@ from memory.api.serializers.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAG
 MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
-Polarity: TypeAlias = Literal["", "works", "avoid", "mixed"]
+Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
 
 
 _Query = TypeVar("_Query", bound="RetrieveQuery")
@@ -43,7 +43,7 @@ class RetrieveQuery(BaseModel):
         tuple[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)], ...],
         Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
     ] = ()
-    polarity: Annotated[Polarity, Field(description="Only lessons of this kind.")] = ""
+    polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; of all if null.")] = None
     seed: Annotated[
         str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
     ] = None

@@ -143,6 +143,11 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 
     step_count = serializers.IntegerField(read_only=True)
     cost_usd = Money(allow_null=True, read_only=True)
+    mistake_cards = MistakeCardSerializer(many=True, read_only=True)
+    metadata = JsonObject(read_only=True)
+    redactions = serializers.DictField(
+        child=serializers.IntegerField(), read_only=True, help_text="What was taken out, by kind."
+    )
     retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
 
     class Meta:

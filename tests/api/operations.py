@@ -1,0 +1,103 @@
+"""Every operation of the committed OpenAPI document, and rows for it to work on: new endpoints are covered unasked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import yaml
+from rest_framework.test import APIClient
+
+from memory.models import Project
+from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
+
+DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    id: str
+    method: str
+    path: str
+    scope: str
+    body: dict[str, Any] | None
+    schema: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def has_id(self) -> bool:
+        return "{id}" in self.path
+
+    @property
+    def success(self) -> set[int]:
+        document = DOCUMENT["paths"][self.path][self.method]
+        return {int(status) for status in document["responses"] if status < "300"}
+
+    def send(self, client: APIClient, project: Project, **options: Any) -> Any:
+        """Send a valid request about a row of `project`."""
+        url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
+        return self.send_to(client, url, fill_body(self, project), **options)
+
+    def send_to(self, client: APIClient, url: str, body: Any, **options: Any) -> Any:
+        if self.id == "getContext":
+            url += "?task=Cancel"
+        return getattr(client, self.method)(url, body, **options)
+
+
+def make_target(operation: Operation, project: Project) -> UUID:
+    """Make the row whose id the path names, in a state the operation applies to."""
+    served = operation.id in ("retireHeuristic", "quarantineHeuristic")
+    makers: dict[str, Callable[[], Any]] = {
+        "trajectories": lambda: make_trajectory(project=project),
+        "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed"),
+        "reflections": lambda: make_reflection(trajectory=make_trajectory(project=project)),
+        "retrievals": lambda: make_retrieval(project=project),
+    }
+    made: UUID = makers[operation.path.split("/")[3]]().pk
+    return made
+
+
+def fill_body(operation: Operation, project: Project) -> Any:
+    """Return the recorded request with ids of rows that exist in `project`, and no hash of another text."""
+    if operation.body is None:
+        return None
+    body = {name: value for name, value in operation.body.items() if name != "content_sha256"}
+    if "trajectory_id" in body:
+        body["trajectory_id"] = str(make_trajectory(project=project).pk)
+    if "retrieval_id" in body:
+        body["retrieval_id"] = str(make_retrieval(project=project).pk)
+    return body
+
+
+def _load() -> list[Operation]:
+    return [
+        Operation(
+            id=operation["operationId"],
+            method=method,
+            path=path,
+            scope=operation["security"][0]["apiKey"][0],
+            body=_content(operation).get("example"),
+            schema=_schema(_content(operation).get("schema", {})),
+        )
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+        if operation["security"]
+    ]
+
+
+def _content(operation: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    return content
+
+
+def _schema(node: dict[str, Any]) -> dict[str, Any]:
+    name = node.get("$ref", "").rpartition("/")[2]
+    return DOCUMENT["components"]["schemas"][name] if name else node
+
+
+OPERATIONS = _load()
+WITH_ID = [operation for operation in OPERATIONS if operation.has_id]
+WITH_BODY = [operation for operation in OPERATIONS if operation.schema]

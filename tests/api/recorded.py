@@ -1,0 +1,112 @@
+"""The examples of the OpenAPI document, taken from a run of the API on real data.
+
+    RECORD_EXAMPLES=1 uv run pytest tests/api/test_openapi.py
+
+writes memory/api/examples.json anew; then `manage.py spectacular --file docs/openapi.yaml`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rest_framework.test import APIClient
+
+from memory.services.embed_heuristics import embed_heuristics
+from reflection.services import run_reflection
+from tests.real_runs import WEBSHOP, load_runs
+
+ROOT = "/api/v1"
+TASK = "i want a pair of wool slippers in grey, and price lower than 40.00 dollars"
+LESSON = {
+    "trigger": "When a search returns only results above the price the task allows",
+    "guideline": "Search again with fewer words and without adjectives, and look at the second page of results.",
+    "avoid": "Buying the cheapest result although it is above the price.",
+    "not_when": "The task names no price.",
+    "rationale": "The purchase counts as wrong when the price is above the limit, whatever else fits.",
+    "polarity": "mixed",
+    "task_id": "webshop",
+    "tags": ["webshop", "price"],
+}
+
+
+@dataclass
+class Recorder:
+    client: APIClient
+    examples: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, operation_id: str, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """Make a call, keep it as an example of the operation, and return its answer."""
+        response = getattr(self.client, method)(f"{ROOT}{path}", body, headers=headers)
+        entry = self.examples.setdefault(operation_id, {})
+        if body is not None and method != "get":
+            entry.setdefault("request", body)
+        is_json = "json" in response.get("Content-Type", "")
+        answer = response.json() if is_json else response.content.decode()
+        if answer:
+            entry.setdefault("responses", {})[str(response.status_code)] = answer
+        return answer
+
+
+def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
+    """Go through every operation once, as an agent and its reviewers would."""
+    recorder = Recorder(client)
+    call = recorder.call
+    run = _a_run()
+    trajectory = call("recordTrajectory", "post", "/trajectories", run)
+    run_path = f"/trajectories/{trajectory['id']}"
+    call("recordTrajectory", "post", "/trajectories", run)
+    call("listTrajectories", "get", "/trajectories?limit=1")
+    call("getTrajectory", "get", run_path)
+    outcome = {"outcome": "failure", "score": run["score"], "outcome_source": "environment", "reflect": False}
+    call("reportOutcome", "post", f"{run_path}/outcome", outcome)
+
+    queued = call("reflect", "post", "/reflect", {"trajectory_id": trajectory["id"]})
+    run_reflection(owner="examples")
+    reflection = call("getReflection", "get", f"/reflections/{queued['id']}")
+    call("listReflections", "get", f"/reflections?trajectory={trajectory['id']}")
+
+    proposed = client.get(f"{ROOT}/heuristics/{reflection['proposals'][0]['heuristic_id']}").json()
+    path = f"/heuristics/{proposed['id']}"
+    decision = {"content_sha256": proposed["content_sha256"], "reason": "True of every run that bought too dear."}
+    call("approveHeuristic", "post", f"{path}/approve", decision)
+    embed_heuristics([proposed["id"]])
+    question = {"task": TASK, "task_id": "webshop", "agent": "react-shopper", "top_k": 5}
+    answer = call("retrieveLessons", "post", "/retrieve", question)
+    call("getContext", "get", "/context", {"task": TASK, "top_k": 5})
+    call("getRetrieval", "get", f"/retrievals/{answer['retrieval_id']}")
+    said = {"verdict": "followed", "helpful": True, "retrieval_id": answer["retrieval_id"]}
+    call("rateHeuristic", "post", f"{path}/feedback", said)
+    call("getHeuristic", "get", path)
+    call("listHeuristics", "get", "/heuristics?task_id=webshop&limit=1")
+    call("reviseHeuristic", "patch", path, {"not_when": "The task names no price."})
+    call("rejectHeuristic", "post", f"{path}/reject", {"reason": "The limits say so already."})
+    call("retireHeuristic", "post", f"{path}/retire", {"reason": "The shop filters by price itself now."})
+    call("proposeHeuristic", "post", "/heuristics", LESSON)
+    other = client.post(f"{ROOT}/heuristics", LESSON).json()
+    call("quarantineHeuristic", "post", f"/heuristics/{other['id']}/quarantine", {"reason": "Under dispute."})
+
+    call("error400", "post", "/trajectories", run | {"score": 1.5})
+    call("error404", "get", "/trajectories/019a0000-0000-7000-8000-000000000000")
+    call("error409", "post", f"{path}/approve", {})
+    anonymous_recorder = Recorder(anonymous, recorder.examples)
+    anonymous_recorder.call("error401", "get", "/trajectories")
+    for name, example in recorder.examples.items():
+        if name.startswith("error"):
+            example.pop("request", None)
+    return recorder.examples
+
+
+def _a_run() -> dict[str, Any]:
+    run = next(run for run in load_runs(WEBSHOP) if run["id"] == "webshop-144")
+    return {
+        "task": run["task"],
+        "task_id": "webshop",
+        "steps": run["steps"],
+        "outcome": run["outcome"],
+        "score": round(run["score"], 4),
+        "outcome_source": "environment",
+        "agent": "react-shopper",
+        "model": "text-davinci-002",
+        "tags": ["webshop"],
+        "external_id": run["id"],
+        "metadata": {"benchmark": "WebShop", "index": 144},
+    }

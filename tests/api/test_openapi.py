@@ -1,0 +1,148 @@
+"""The OpenAPI document: complete, valid, committed, and true."""
+
+import json
+import os
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.urls import URLPattern, URLResolver, get_resolver
+from jsonschema import Draft202012Validator
+
+from memory.api.base import ApiView
+from memory.api.schema import EXAMPLES, load_examples
+from memory.api.views.documentation import build_document
+from tests.api.conftest import make_client
+from tests.api.recorded import record_examples
+from tests.factories import make_api_key
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.yaml"
+OPERATIONS = {
+    operation["operationId"]: operation
+    for path in yaml.safe_load(COMMITTED.read_text())["paths"].values()
+    for operation in path.values()
+}
+API_OPERATIONS = sorted(name for name, operation in OPERATIONS.items() if operation["security"])
+
+
+def test_committed_document_is_the_generated_one():
+    out = StringIO()
+    call_command("spectacular", validate=True, fail_on_warn=True, stdout=out)
+
+    assert yaml.safe_load(out.getvalue()) == yaml.safe_load(COMMITTED.read_text()), (
+        "The API changed. Run `manage.py spectacular --validate --file docs/openapi.yaml` and commit the file."
+    )
+
+
+def test_document_has_every_route_of_the_api():
+    routes = {route.replace("<uuid:", "{").replace(">", "}") for route in _routes(get_resolver().url_patterns)}
+
+    assert {f"/{route}" for route in routes} == {path for path in build_document()["paths"] if "/v1/" in path}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_operation_is_described(name):
+    operation = OPERATIONS[name]
+
+    assert operation["tags"]
+    assert operation["summary"]
+    assert operation["description"]
+    assert all(answer.get("$ref") or answer["description"] for answer in operation["responses"].values())
+
+
+@pytest.mark.parametrize("name", API_OPERATIONS)
+def test_operation_names_its_scope_and_its_errors(name):
+    operation = OPERATIONS[name]
+
+    (requirement,) = operation["security"]
+    assert len(requirement["apiKey"]) == 1
+    assert {"400", "401", "403", "500", "503"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize("name", sorted(set(API_OPERATIONS) - {"eraseTrajectory"}))
+def test_operation_has_an_example(name):
+    assert load_examples()[name]["responses"]
+    assert ("requestBody" in OPERATIONS[name]) == ("request" in load_examples()[name])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_examples_are_what_the_api_answers(transactional_db):
+    client = make_client(make_api_key().token)
+
+    fresh = record_examples(client, make_client(""))
+    if os.environ.get("RECORD_EXAMPLES"):
+        EXAMPLES.write_text(json.dumps(fresh, indent=1, ensure_ascii=False) + "\n")
+        load_examples.cache_clear()
+
+    assert _shape(fresh) == _shape(load_examples())
+
+
+@pytest.mark.parametrize("name", sorted(set(API_OPERATIONS) - {"eraseTrajectory"}))
+def test_examples_match_their_schemas(name):
+    document = build_document()
+    faults = []
+    for status, body in load_examples()[name]["responses"].items():
+        for content in OPERATIONS[name]["responses"][status]["content"].values():
+            faults += _faults(document, content["schema"], body)
+    if "request" in load_examples()[name]:
+        content = OPERATIONS[name]["requestBody"]["content"]["application/json"]
+        faults += _faults(document, content["schema"], load_examples()[name]["request"])
+
+    assert faults == []
+
+
+def test_schema_is_served_as_json(client):
+    response = client.get("/api/schema")
+
+    assert response.status_code == 200
+    assert response["Content-Type"] == "application/json"
+    assert response.json()["openapi"] == "3.1.0"
+
+
+def test_schema_is_served_as_yaml(client):
+    response = client.get("/api/schema?format=yaml")
+
+    assert response["Content-Type"] == "application/yaml"
+    assert yaml.safe_load(response.content) == build_document()
+
+
+def test_schema_in_another_format_answers_400(client):
+    response = client.get("/api/schema?format=xml")
+
+    assert response.status_code == 400
+    assert response.json()["error"]["fields"] == {"format": ["Send json or yaml."]}
+
+
+def test_schema_takes_no_post(client):
+    response = client.post("/api/schema")
+
+    assert response.status_code == 405
+    assert response["Content-Type"] == "application/problem+json"
+
+
+def _routes(patterns: list[Any], prefix: str = "") -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            found |= _routes(pattern.url_patterns, route)
+        elif isinstance(pattern, URLPattern) and issubclass(getattr(pattern.callback, "cls", object), ApiView):
+            found.add(route)
+    return found
+
+
+def _shape(value: Any) -> Any:
+    """Keep the member names and kinds of a value: ids and times differ from run to run."""
+    if isinstance(value, dict):
+        return {name: _shape(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shape(inner) for inner in value]
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+def _faults(document: dict[str, Any], schema: dict[str, Any], value: Any) -> list[str]:
+    validator = Draft202012Validator(schema | {"components": document["components"]})
+    return [f"{fault.json_path}: {fault.message}" for fault in validator.iter_errors(value)]
