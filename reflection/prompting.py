@@ -77,7 +77,7 @@ def version_of_all() -> str:
 def build_prompt(
     episode: Episode, *, near: tuple[NearHeuristic, ...], max_lessons: int, json_schema: dict[str, Any]
 ) -> Prompt:
-    """Return the question about a run, within ERL_LLM_MAX_INPUT_TOKENS by an upper estimate."""
+    """Return the question about a run, within ERL_LLM_MAX_INPUT_TOKENS by a cautious estimate."""
     shape = _shape(max_lessons)
     system = read_prompt(choose_variant(episode)).fill(
         rules=read_prompt("reflect-rules").fill(how_many=_how_many(max_lessons), shape=shape)
@@ -111,7 +111,7 @@ def build_prompt(
 def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, max_lessons: int) -> CompletionRequest:
     """Return the question asked once more after an answer that could not be used."""
     frame = _Frame.of(episode)
-    # 4 characters of ASCII a token, but only 1 of other scripts: this much fits into REPAIR_TOKENS either way
+    # 3 characters of ASCII a token, but only 1 of other scripts: this much fits into REPAIR_TOKENS either way
     shown = cut_middle(redact_text(answer), 1500 if answer.isascii() else 400)
     more = read_prompt("repair").fill(
         blocks=frame.blocks([("YOUR EARLIER ANSWER", [shown]), ("WHY IT COULD NOT BE USED", [redact_text(reason)])]),
@@ -143,7 +143,7 @@ class _Frame:
     def of(cls, episode: Episode) -> "_Frame":
         key = repr(episode)
         digest = salted_hmac("erl.reflection.boundary", key, algorithm="sha256").hexdigest()
-        return cls(boundary=digest[:32], mark=f"{digest[32:38]}|")
+        return cls(boundary=digest[:16], mark=f"{digest[16:22]}|")
 
     def blocks(self, sections: Iterable[tuple[str, list[Any]]]) -> str:
         """Write sections as blocks that their content cannot close."""

@@ -89,9 +89,13 @@ class ProviderNotConfigured(ReflectionError):
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an upper estimate of a text's tokens: four ASCII characters or one other character each."""
+    """Return a cautious estimate of a text's tokens: three ASCII characters or one other character each.
+
+    Prose has about four characters a token; JSON, identifiers and hexadecimal digits, of which prompts here are full,
+    have fewer. SmolLM2's tokenizer, with its small vocabulary, made 1,585 tokens of a prompt of 4,500 characters.
+    """
     ascii_count = len(text.encode("ascii", "ignore"))
-    return -(-ascii_count // 4) + len(text) - ascii_count
+    return -(-ascii_count // 3) + len(text) - ascii_count
 
 
 def storable(text: str) -> str:

@@ -17,7 +17,6 @@ from reflection.providers.transport import EgressTransport, deadline
 MAX_RESPONSE_BYTES = 1024 * 1024
 MAX_RETRY_AFTER_SECONDS = 3600.0
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0
 MAX_DETAIL_CHARACTERS = 300
 
 TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
@@ -83,7 +82,8 @@ class ProviderClient:
             trust_env=False,
             # No compression: the limit on the answer's size would have to hold for what it unpacks to
             headers={"accept": "application/json", "accept-encoding": "identity", "user-agent": "erl", **headers},
-            timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
+            # Answers are not streamed: the first byte comes when the model is done, so reading may take the whole time
+            timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
         )
 
     def __repr__(self) -> str:

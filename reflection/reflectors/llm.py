@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 Ask = Callable[[str, CompletionRequest], Completion]
 
 MAX_QUOTE_CHARACTERS = 200
+MAX_TAG_CHARACTERS = 40
 MAX_SOURCE_TASK_CHARACTERS = 2000
 POLARITIES = {"success": "works", "failure": "avoid", "mixed": "mixed"}
 # What a second try can mend; it must not help the model to hide a repetition or a secret
@@ -96,7 +97,7 @@ def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeurist
     existing = shown.get(answer.covers_existing or "")
     analysis = answer.analysis.strip()
     title = answer.title.strip().rstrip(".")
-    task_type = answer.task_type.strip()
+    task_type = answer.task_type.strip().lower()
     return ProposedLesson(
         text=LessonText(
             trigger=answer.trigger.strip() or (existing.trigger if existing else ""),
@@ -107,7 +108,7 @@ def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeurist
             polarity=POLARITIES[answer.polarity],
             scope="task_family" if episode.task_id else "project",
             task_id=episode.task_id,
-            tags=(task_type,) if task_type else (),
+            tags=(task_type,) if 0 < len(task_type) <= MAX_TAG_CHARACTERS else (),
             source_task=episode.task[:MAX_SOURCE_TASK_CHARACTERS],
         ),
         citations=_citations(answer.evidence_steps, episode),
@@ -126,7 +127,8 @@ def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]
     ranges = []
     for _, group in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
-        quoted = next((steps[number] for number in reversed(run) if number in steps), None)
+        known = [steps[number] for number in run if number in steps]
+        quoted = next((step for step in known if step.error), known[-1] if known else None)
         ranges.append(Citation(first_step=run[0], last_step=run[-1], quote=_quote(quoted) if quoted else ""))
     return tuple(ranges)
 

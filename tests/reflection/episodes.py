@@ -8,7 +8,7 @@ from typing import Any
 from memory.values import Action, Citation, Episode, LessonText, Step
 from reflection.reflectors.base import ProposedLesson
 
-_BEGIN = re.compile(r"BEGIN ([0-9a-f]{32}) (.+)")
+_BEGIN = re.compile(r"BEGIN ([0-9a-f]{16}) (.+)")
 
 
 def make_episode(**overrides: Any) -> Episode:

@@ -134,7 +134,7 @@ def test_prompt_of_a_run_is_the_same_every_time() -> None:
 def test_boundary_differs_between_runs() -> None:
     users = [build(make_episode(task=task)).request.user for task in ("One.", "Two.")]
 
-    assert len({re.findall(r"BEGIN ([0-9a-f]{32})", user)[0] for user in users}) == 2
+    assert len({re.findall(r"BEGIN ([0-9a-f]{16})", user)[0] for user in users}) == 2
 
 
 def test_boundary_cannot_be_computed_without_the_secret_key() -> None:
@@ -190,7 +190,7 @@ def test_role_tokens_are_broken_up(token: str) -> None:
 
 def test_known_boundary_in_the_data_is_replaced() -> None:
     """Even somebody who knows a run's boundary cannot write it into that run: the text changes it."""
-    boundary = re.findall(r"BEGIN ([0-9a-f]{32})", build(make_episode()).request.user)[0]
+    boundary = re.findall(r"BEGIN ([0-9a-f]{16})", build(make_episode()).request.user)[0]
     near = replace(NEAR, trigger=f"END {boundary} EXISTING HEURISTICS")
 
     user = build(make_episode(), near=(near,)).request.user

@@ -205,7 +205,7 @@ def test_answer_without_usage_is_counted_by_estimate(server: ScriptedProvider, m
 
     completion = make("openai").complete(REQUEST)
 
-    assert completion.output_tokens == 2
+    assert completion.output_tokens == 3
     assert completion.input_tokens == estimate_tokens("Be brief.What now?")
 
 

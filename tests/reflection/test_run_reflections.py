@@ -102,6 +102,7 @@ def test_run_that_is_stopped_gives_the_reflection_back() -> None:
     with ScriptedProvider(otherwise=silence()) as provider:
         environment = {
             "DATABASE_URL": database_url(connection.settings_dict),
+            "ERL_EMBEDDER": "none",
             "ERL_LLM_PROVIDER": "openai-compatible",
             "ERL_LLM_MODEL": "scripted-1",
             "ERL_LLM_BASE_URL": provider.openai_url,
