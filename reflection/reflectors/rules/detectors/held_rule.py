@@ -16,7 +16,10 @@ _REFUSAL = re.compile(
     r"does not (?:allow|cover|waive|include)|do not (?:allow|cover)|not (?:waive|cover))\b",
     re.I,
 )
-_LEAD = re.compile(r"^(?:(?:unfortunately|however|but|i'm sorry|sorry|please note that|note that|and|so),?\s+)+", re.I)
+_LEAD = re.compile(
+    r"^(?:[-*•]\s+|(?:unfortunately|however|but|i'm sorry|sorry|(?:please )?note that|and|so|therefore|also),?\s+)+",
+    re.I,
+)
 _PERSONAL = re.compile(
     r"\b(?:i|i'm|we|you|your|you're|my|this|that|these|it|its|here|there|another|let me|would|if you)\b", re.I
 )
