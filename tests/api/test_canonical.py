@@ -16,7 +16,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
     max_leaves=12,
 )
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=150, deadline=None)
 
 # RFC 8785 appendix B: the bits of a double and how it is written
 NUMBERS = {

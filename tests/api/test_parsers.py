@@ -236,7 +236,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_accepted_can_be_stored(value: Any) -> None:
     data = json.dumps(value).encode("utf-8", "surrogatepass")
 
@@ -250,7 +250,7 @@ def test_what_is_accepted_can_be_stored(value: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
     assert is_accepted(data) in (True, False)
 
