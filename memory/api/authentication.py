@@ -30,7 +30,7 @@ class VerifiedKeys:
     """Keys proven a moment ago, so that most requests need no query.
 
     An entry lives for ERL_API_KEY_CACHE_SECONDS (at most 5 by the requirement), which bounds how long a revoked key
-    goes on working. Tokens are held as hashes. The lock is held for dictionary operations only.
+    goes on working and how long an edit of its project goes unnoticed. Tokens are held as hashes.
     """
 
     def __init__(self) -> None:
