@@ -191,7 +191,7 @@ ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
-ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # anthropic, openai, or empty for none
+ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # a name of reflection/providers/registry.py, or none
 ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
 ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
 ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")

@@ -50,6 +50,7 @@ _DATE = re.compile(
 )
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I)
 _IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{4,}\b|\b\d{5,}\b")
+_QUOTED = re.compile(r"\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`|“[^”\n]{1,80}”")
 _FULL_NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
 _NAME_PARAMETER = re.compile(r"(?:first|last|full|user|passenger|customer)?_?name$", re.I)
 
@@ -233,7 +234,8 @@ def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     ids = [each for each in candidates if each.lower() not in run.names and not _DATE.search(each)]
     if _REDACTED.search(text) or any(_has_word(run.lower, each.lower()) for each in ids):
         yield _flag("literal_id", "The lesson names an id or a number of this one task.")
-    full_names = {match[0] for match in _FULL_NAME.finditer(text)}
+    # What is quoted is a label or a tool, such as "Buy Now"
+    full_names = {match[0] for match in _FULL_NAME.finditer(_QUOTED.sub(" ", text))}
     full_names = {name for name in full_names if name.split()[0].lower() not in _SENTENCE_STARTS}
     if any(name in run.text for name in full_names) or any(_has_word(text, name) for name in run.people):
         yield _flag("literal_name", "The lesson seems to name a person or a thing of this one task.")

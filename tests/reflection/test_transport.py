@@ -11,9 +11,10 @@ from threading import Thread
 import httpx
 import pytest
 
+from reflection.providers.addresses import kind_of
 from reflection.providers.base import ProviderError
 from reflection.providers.registry import ProviderConfig, build_provider
-from reflection.providers.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context, kind_of
+from reflection.providers.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context
 from tests.reflection.test_providers import REQUEST
 from tests.scripted_provider import ScriptedProvider, answer, redirects
 

@@ -247,6 +247,15 @@ def test_harmless_text_is_not_flagged(text: str) -> None:
     assert codes(make_lesson(guideline=text, tools=())) == {}
 
 
+def test_quoted_label_is_no_name() -> None:
+    steps = (Step(index=1, observation="[Buy Now] [Back to Search]"),)
+    lesson = make_lesson(
+        guideline='Read the options before "Buy Now".', tools=(), citations=(Citation(first_step=1, last_step=1),)
+    )
+
+    assert codes(lesson, make_episode(steps=steps)) == {}
+
+
 def test_values_in_the_rationale_are_allowed() -> None:
     assert codes(make_lesson(rationale="Reservation EHGLP3 of Mia Li on 2024-05-21 was basic economy.")) == {}
 
