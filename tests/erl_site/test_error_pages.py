@@ -40,3 +40,9 @@ def test_stylesheet_of_the_pages_is_served(client: Client) -> None:
 
     assert b"color-scheme" in response.getvalue()
     response.close()
+
+
+def test_bare_address_leads_to_the_admin(client: Client) -> None:
+    response = client.get("/")
+
+    assert (response.status_code, response["Location"]) == (302, "/admin/")
