@@ -2,7 +2,8 @@
 
 `python -m tests.bench.rules_report FILE.jsonl …` reads each run twice, once as if it had failed and once as if it had
 succeeded, so that a detector shows its pattern whatever the true outcome is. Then it counts how the runs with the
-pattern truly ended, beside all runs of the file. A pattern of failure that is as frequent in successes explains nothing.
+pattern truly ended, beside all runs of the file. A pattern of failure that is as frequent in successes explains
+nothing.
 """
 
 import os

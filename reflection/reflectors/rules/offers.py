@@ -7,7 +7,7 @@ from functools import cached_property
 from reflection.reflectors.rules.run_view import Call, RunView
 
 _LABEL = re.compile(r"\[([^\[\]\n]{1,200})\]")
-_GROUP = re.compile(r"^\s*([A-Za-z][\w /&-]{0,40}?)[ :]+((?:\[[^\[\]\n]*\]\s*){2,})$", re.MULTILINE)
+_GROUP = re.compile(r"^[ \t]*([A-Za-z][\w /&-]{0,40}?)[ :]+((?:\[[^\[\]\n]*\][ \t]*){2,})$", re.MULTILINE)
 _SPLIT = re.compile(r"[a-z]+|\d+(?:\.\d+)?", re.IGNORECASE)
 _STOP_WORDS = """
 a about all also am an and another any anything are as at be been below both budget but buy by can cheaper

@@ -19,7 +19,7 @@ FAILURE_SCORE = 0.50
 MAX_QUOTE_CHARS = 220
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One tool call with its answer."""
 
@@ -36,7 +36,7 @@ class Call:
     def answer(self) -> str:
         return self.step.observation
 
-    @property
+    @cached_property
     def leaves(self) -> dict[str, tuple[Any, ...]]:
         """The arguments' scalar values by path; lists share a path: `flights[].date`."""
         found: dict[str, list[Any]] = {}
@@ -147,7 +147,7 @@ class RunView:
 def occurs(value: Any, text: str) -> bool:
     """Tell whether a scalar value stands in `text` as a word of its own."""
     needle = str(value)
-    if len(needle) < 2 or not text:
+    if len(needle) < 2 or needle not in text:
         return False
     return re.search(rf"(?<!\w){re.escape(needle)}(?!\w)", text) is not None
 

@@ -9,6 +9,7 @@ from reflection.reflectors.rules.run_view import Call, RunView, is_reference, oc
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 MAX_CHANGED = 3
+MAX_FAILURES = 50
 ROUNDING = 0.005
 
 
@@ -16,9 +17,8 @@ def find(run: RunView) -> list[Finding]:
     """Look for a failing call and the first later call of that tool that worked."""
     by_label = {press.call.index for press in find_presses(run)}
     findings = []
-    for failed in run.calls:
-        if failed.error is None or failed.index in by_label:
-            continue
+    failing = [call for call in run.calls if call.error and call.index not in by_label]
+    for failed in failing[:MAX_FAILURES]:
         fixed = next((c for c in run.calls if c.index > failed.index and c.name == failed.name and not c.error), None)
         if fixed and fixed.leaves != failed.leaves and (finding := _explain(run, failed, fixed)):
             findings.append(finding)

@@ -12,6 +12,7 @@ from reflection.reflectors.rules.tool_names import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
 
 MIN_ENTRIES = 3
+MAX_LISTS = 100
 
 _ALL = re.compile(
     r"(?<!that's )(?<!that is )(?<!at )\b(?:all|every|each|both)\b(?: of)? "
@@ -51,16 +52,21 @@ def find(run: RunView) -> list[Finding]:
 
 
 def _sweeps(run: RunView) -> Iterator[_Sweep]:
+    seen: set[frozenset[str]] = set()
     for source in run.calls:
         if source.error or not is_read(source.name):
             continue
         for member, entries in _reference_lists(source.answer):
+            listed = frozenset(entries)
+            if listed in seen or len(seen) >= MAX_LISTS:
+                continue
+            seen.add(listed)
             opened: dict[tuple[str, str], list[Call]] = {}
             for call in run.calls:
                 if call.index <= source.index or not is_read(call.name):
                     continue
                 for path, values in call.leaves.items():
-                    if values[0] in entries and is_general(path):
+                    if values[0] in listed and is_general(path):
                         opened.setdefault((call.name, path), []).append(call)
             for (opener, parameter), calls in opened.items():
                 yield _Sweep(

@@ -7,16 +7,17 @@ from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_referen
 from reflection.reflectors.rules.tool_names import is_change, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
+MAX_CHANGES = 200
+
 
 def find(run: RunView) -> list[Finding]:
     """Look for two accepted calls of one changing tool that differ in one parameter a person spoke of in between."""
     if run.succeeded:
         return []
-    for first in run.calls:
-        if first.error or not is_change(first.name):
-            continue
-        for second in run.calls:
-            if second.index <= first.index or second.name != first.name or second.error:
+    changes = [call for call in run.calls if is_change(call.name) and not call.error][:MAX_CHANGES]
+    for first in changes:
+        for second in changes:
+            if second.index <= first.index or second.name != first.name:
                 continue
             if found := _objection(run, first, second):
                 return [_finding(run, first, second, path=found[0], turn=found[1])]
