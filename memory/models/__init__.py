@@ -1,4 +1,4 @@
-from memory.models.embedding import EmbeddingModel, HeuristicEmbedding
+from memory.models.embedding import EmbeddingModel, HeuristicEmbedding, SearchStatistics, TermChange, TermCount
 from memory.models.feedback import HeuristicFeedback
 from memory.models.heuristic import Evidence, Heuristic, HeuristicRevision
 from memory.models.idempotency import IdempotencyRecord
@@ -19,5 +19,8 @@ __all__ = [
     "Project",
     "Retrieval",
     "Review",
+    "SearchStatistics",
+    "TermChange",
+    "TermCount",
     "Trajectory",
 ]

@@ -1,4 +1,9 @@
-"""Which lessons come into question for a task: one SQL round trip over what is served, and nothing else."""
+"""Which lessons come into question for a task: one SQL round trip over what is served, and nothing else.
+
+Every served text of a project is compared with the task, in meaning and in words, and the likenesses of a lesson's
+texts are put together in the same statement (docs/retrieval.md derives the formula). A lesson's own text is there
+once; the tasks it was learnt from vote with the squares of what they have above noise, three of them at most.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,65 +12,93 @@ from uuid import UUID
 from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared
 
-CANDIDATES = 100
+MEANING_WEIGHT = 0.5  # of the cosine of vectors; the rest is the cosine of words
+NOISE = 0.2  # cosine of vectors below which a likeness says nothing
+OWN_VOTE = 1.25  # of the lesson's own text against one task it was learnt from
+VOTES = 5.0  # of the votes together against the lesson's own likeness
 
-_SERVED = """
-    r.project_id = %(project)s AND r.served
-    AND (cardinality(%(task_ids)s::text[]) = 0 OR r.task_id = ANY(%(task_ids)s::text[]))
-    AND r.tags @> %(tags)s::text[]
-    AND (cardinality(%(polarities)s::text[]) = 0 OR r.polarity = ANY(%(polarities)s::text[]))
-    AND (cardinality(%(agents)s::text[]) = 0 OR EXISTS (
-        SELECT FROM memory_evidence e JOIN memory_trajectory t ON t.id = e.trajectory_id
-        WHERE e.heuristic_id = r.heuristic_id AND t.agent = ANY(%(agents)s::text[])))
+_FILTERED = """
+    JOIN memory_heuristicrevision f ON f.id = v.revision_id
+        AND (cardinality(%(task_ids)s::text[]) = 0 OR f.task_id = ANY(%(task_ids)s::text[]))
+        AND f.tags @> %(tags)s::text[]
+        AND (cardinality(%(polarities)s::text[]) = 0 OR f.polarity = ANY(%(polarities)s::text[]))
+        AND (cardinality(%(agents)s::text[]) = 0 OR EXISTS (
+            SELECT FROM memory_evidence e JOIN memory_trajectory t ON t.id = e.trajectory_id
+            WHERE e.heuristic_id = v.heuristic_id AND t.agent = ANY(%(agents)s::text[])))
 """
 
-_SEARCH = f"""
-WITH query AS (
-    SELECT CASE WHEN %(lexical)s THEN
-        (SELECT string_agg(quote_literal(lexeme), ' | ')::tsquery
-         FROM unnest(to_tsvector('english', %(text)s)) WITH ORDINALITY AS u(lexeme, positions, weights, place)
-         WHERE place <= 40)
-    END AS words
-), dense AS (
-    SELECT revision_id, lesson, source_task, greatest(lesson, source_task) AS similarity FROM (
-        SELECT v.revision_id,
-               max(-(v.vector <#> q.vector)) FILTER (WHERE v.kind = 'lesson') AS lesson,
-               max(-(v.vector <#> q.vector)) FILTER (WHERE v.kind <> 'lesson') AS source_task
-        FROM memory_heuristicembedding v
-        JOIN memory_heuristicrevision r ON r.id = v.revision_id AND {_SERVED}
-        CROSS JOIN unnest(%(vectors)b::halfvec[]) AS q(vector)
-        WHERE v.project_id = %(project)s AND v.embedding_model_id = %(model)s AND v.served
-        GROUP BY v.revision_id
-    ) best ORDER BY similarity DESC, revision_id LIMIT %(limit)s
-), lexical AS (
-    SELECT r.id AS revision_id, ts_rank_cd(r.search, query.words, 1) AS lexical
-    FROM memory_heuristicrevision r, query
-    WHERE {_SERVED} AND query.words IS NOT NULL AND r.search @@ query.words
-    ORDER BY lexical DESC, r.id LIMIT %(limit)s
-)
-SELECT r.heuristic_id, r.id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when, r.rationale,
-       r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.support,
-       d.lesson, d.source_task, l.lexical
-FROM dense d FULL JOIN lexical l USING (revision_id)
-JOIN memory_heuristicrevision r ON r.id = revision_id
-JOIN memory_heuristic h ON h.id = r.heuristic_id
-"""  # noqa: S608
+_COLUMNS = """
+    r.heuristic_id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when, r.rationale, r.polarity,
+    r.scope, r.task_id, r.tags, h.support
+"""
 
-_RANDOM = f"""
-SELECT r.heuristic_id, r.id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when, r.rationale,
-       r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.support, NULL, NULL, NULL
+# `query` is evaluated once. A vector of another model than the active one is not compared: the dimensions may differ.
+_SEARCH = """
+WITH query AS MATERIALIZED (
+    SELECT m.id AS model,
+           CASE WHEN m.id = %(model)s THEN %(vector)b::halfvec END AS vector,
+           memory_query_vector(%(project)s, %(text)s) AS terms
+    FROM memory_embeddingmodel m WHERE m.active
+), texts AS (
+    SELECT v.revision_id, v.kind, v.trajectory_id,
+           -(v.vector <#> (SELECT vector FROM query)) AS meaning,
+           -(v.terms <#> (SELECT terms FROM query)) AS words
+    FROM memory_heuristicembedding v {filtered}
+    WHERE v.project_id = %(project)s AND v.served AND v.embedding_model_id = (SELECT model FROM query)
+), likenesses AS (
+    SELECT revision_id, kind, trajectory_id, meaning, words,
+           %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) AS likeness
+    FROM texts
+), lessons AS (
+    SELECT revision_id,
+           max(likeness) FILTER (WHERE kind = 'lesson') AS own,
+           max(meaning) FILTER (WHERE kind = 'lesson') AS meaning,
+           max(words) FILTER (WHERE kind = 'lesson') AS words,
+           (array_agg(likeness ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1:3] AS tasks,
+           (array_agg(trajectory_id ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
+    FROM likenesses GROUP BY revision_id
+), scored AS (
+    SELECT lessons.*, coalesce(own, 0) + {votes} * sqrt(
+        ({own_vote} * greatest(own - %(noise)s, 0)) ^ 2 + greatest(tasks[1] - %(noise)s, 0) ^ 2
+        + greatest(tasks[2] - %(noise)s, 0) ^ 2 + greatest(tasks[3] - %(noise)s, 0) ^ 2
+    ) AS score
+    FROM lessons ORDER BY score DESC, revision_id LIMIT %(limit)s
+)
+SELECT {columns}, s.own, s.meaning, s.words, s.tasks[1], s.score, left(coalesce(t.task, r.source_task), 300), v.vector
+FROM scored s
+JOIN memory_heuristicrevision r ON r.id = s.revision_id
+JOIN memory_heuristic h ON h.id = r.heuristic_id
+LEFT JOIN memory_trajectory t ON t.id = s.trajectory_id
+LEFT JOIN memory_heuristicembedding v
+    ON v.revision_id = s.revision_id AND v.kind = 'lesson' AND v.embedding_model_id = (SELECT model FROM query)
+ORDER BY s.score DESC, r.heuristic_id
+"""
+
+_SCORING = {"votes": VOTES, "own_vote": OWN_VOTE, "columns": _COLUMNS}
+_SEARCH_ALL = _SEARCH.format(filtered="", **_SCORING)
+_SEARCH_FILTERED = _SEARCH.format(filtered=_FILTERED, **_SCORING)
+
+_DRAW = f"""
+SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, r.source_task, NULL
 FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
-WHERE {_SERVED}
-ORDER BY md5(%(seed)s || r.heuristic_id::text) LIMIT %(limit)s
+WHERE r.id IN (
+    SELECT v.revision_id
+    FROM (SELECT id AS revision_id, heuristic_id FROM memory_heuristicrevision
+          WHERE project_id = %(project)s AND served) v {_FILTERED}
+    ORDER BY md5(%(seed)s || v.heuristic_id::text) LIMIT %(limit)s)
+ORDER BY md5(%(seed)s || r.heuristic_id::text)
 """  # noqa: S608
 
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
-    """A served lesson with what speaks for it: cosines of its vectors, rank of its words; None where not found."""
+    """A served lesson with what speaks for it; a likeness is None where there is nothing to compare.
+
+    `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the likest task it
+    was learnt from, which is `matched_task`. `vector` is the lesson's own, as PostgreSQL sends it.
+    """
 
     heuristic_id: UUID
-    revision_id: UUID
     number: int
     content_sha256: str
     trigger: str
@@ -77,43 +110,56 @@ class Candidate:
     scope: str
     task_id: str
     tags: list[str]
-    source_task: str
     support: int
-    lesson: float | None
+    own: float | None
+    meaning: float | None
+    words: float | None
     task: float | None
-    lexical: float | None
+    score: float
+    matched_task: str
+    vector: bytes | None
 
 
 def find_candidates(
     project_id: UUID,
     *,
     text: str,
-    vectors: list[QueryVector],
+    vector: QueryVector | None,
     model_id: str,
     filters: Filters,
-    lexical: bool,
-    limit: int = CANDIDATES,
+    meaning_weight: float,
+    limit: int,
 ) -> list[Candidate]:
-    """Return the lessons nearest to the task by vector or by words, at most `limit` of each, in no order."""
-    parameters = _parameters(project_id, filters) | {
+    """Return the `limit` lessons likest to a task, best first.
+
+    Args:
+        vector: of the task, by the model `model_id`; None compares words only.
+        meaning_weight: 0 to 1; the rest is the weight of words.
+    """
+    parameters = {
+        "project": project_id,
         "text": text,
-        "vectors": vectors,
+        "vector": vector,
         "model": model_id,
-        "lexical": lexical,
+        "weight": meaning_weight,
+        "noise": NOISE * meaning_weight,
         "limit": limit,
     }
-    return [_read(row) for row in execute_prepared(_SEARCH, parameters)]
+    if filters == Filters():
+        rows = execute_prepared(_SEARCH_ALL, parameters)
+    else:
+        rows = execute_prepared(_SEARCH_FILTERED, parameters | _filter_parameters(filters))
+    return [_read(row) for row in rows]
 
 
 def draw_candidates(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
-    parameters = _parameters(project_id, filters) | {"seed": seed, "limit": limit}
-    return [_read(row) for row in execute_prepared(_RANDOM, parameters)]
+    parameters = _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit}
+    return [_read(row) for row in execute_prepared(_DRAW, parameters)]
 
 
-def _parameters(project_id: UUID, filters: Filters) -> dict[str, Any]:
+def _filter_parameters(filters: Filters) -> dict[str, Any]:
     return {
-        "project": project_id,
         "task_ids": list(filters.task_ids),
         "tags": list(filters.tags),
         "agents": list(filters.agents),

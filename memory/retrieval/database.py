@@ -1,6 +1,5 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[A
     with connection.wrap_database_errors:
         _register(raw)
         with psycopg.Cursor(raw) as cursor:
-            cursor.execute(statement, parameters, prepare=True)
+            cursor.execute(statement, parameters, prepare=True, binary=True)
             return cursor.fetchall() if cursor.description else []
 
 
@@ -63,6 +62,6 @@ def _register(raw: psycopg.Connection[Any]) -> None:
     setattr(raw, _MARK, True)
 
 
-def as_query_vectors(vectors: Vectors) -> Sequence[QueryVector]:
-    """Return one parameter for each row."""
-    return [QueryVector(row) for row in np.atleast_2d(vectors)]
+def read_vector(sent: bytes) -> Vectors:
+    """Return a halfvec as PostgreSQL sends it in binary: two bytes of length, two spare, half floats."""
+    return np.frombuffer(sent, ">f2", offset=4).astype(np.float32)

@@ -1,120 +1,171 @@
-"""Make the vectors of heuristics: of what each says, and of the tasks it was learnt from."""
+"""Make heuristics findable: the vectors and words of what each says, and of the tasks it was learnt from."""
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
+from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from pgvector import HalfVector
 
 from memory.embeddings.base import Embedder
+from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.models import EmbeddingModel, Evidence, HeuristicEmbedding, HeuristicRevision
-from memory.retrieval.query import split_text
 
 log = structlog.get_logger(__name__)
 
 _Kind = HeuristicEmbedding.Kind
-LESSON_CHARACTERS = 1000  # about the 256 tokens the model reads; longer lessons get several vectors
-MAX_LESSON_PARTS = 8
-MAX_SOURCE_TASKS = 50
+NO_MODEL = "none"  # of texts that are found by their words alone
+MAX_SOURCE_TASKS = 20  # a lesson seen more often is found by the newest
+
+_INSERT = """
+INSERT INTO memory_heuristicembedding
+    (project_id, heuristic_id, revision_id, trajectory_id, embedding_model_id, kind, text_sha256,
+     vector, terms, term_ids)
+VALUES (%(project)s, %(heuristic)s, %(revision)s, %(trajectory)s, %(model)s, %(kind)s, %(sha256)s,
+    %(vector)s::halfvec, memory_text_vector(%(project)s, %(text)s),
+    (SELECT array_agg(term ORDER BY term) FROM memory_terms(%(project)s, %(text)s)))
+ON CONFLICT (revision_id, embedding_model_id, kind, text_sha256) DO UPDATE
+SET vector = coalesce(memory_heuristicembedding.vector, EXCLUDED.vector),
+    terms = EXCLUDED.terms, term_ids = EXCLUDED.term_ids
+"""
 
 
-def embed_heuristics(heuristic_ids: Iterable[UUID]) -> int:
-    """Make the vectors that these heuristics' current and served revisions lack; return how many were made.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Text:
+    revision: HeuristicRevision
+    trajectory_id: UUID | None
+    kind: str
+    sections: tuple[str, ...]
 
-    Safe to repeat and to run twice at once: a vector is unique by revision, model, kind and text. Where the embedder
-    does not answer nothing is made, and `find_heuristics_without_vectors` finds them again.
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256("\0".join(self.sections).encode()).hexdigest()
+
+
+def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | None = None) -> int:
+    """Make what the search needs of these heuristics' current and served revisions; return how many texts were new.
+
+    Safe to repeat and to run twice at once: a text is unique by revision, model and kind. Where the embedder does not
+    answer, texts are found by their words, and `find_heuristics_without_vectors` names their heuristics for later.
+
+    Args:
+        model: whose vectors to make; None takes the active one. It must be the present embedder's or have none.
     """
     embedder = get_embedder()
-    if embedder is None:
-        return 0
-    model = get_embedding_model(embedder)
-    missing = _find_missing(list(heuristic_ids), model)
+    model = model or get_active_model(embedder)
+    if embedder is not None and embedder.model_id != model.pk:
+        embedder = None  # `manage.py reembed` changes the model; until then new texts are found by words
+    missing = _find_missing(list(heuristic_ids), model, with_vectors=embedder is not None)
     if not missing:
         return 0
-    try:
-        vectors = embedder.embed([text for _, text in missing])
-    except EmbedderError as error:
-        log.warning("heuristics_not_embedded", reason=str(error), count=len(missing))
-        return 0
-    rows = [row for row, _ in missing]
-    for row, vector in zip(rows, vectors, strict=True):
-        row.vector = HalfVector(vector.tolist())
-    HeuristicEmbedding.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
-    return len(rows)
+    vectors: list[str | None] = [None] * len(missing)
+    if embedder is not None:
+        try:
+            made = embed_composites(embedder, [text.sections for text in missing])
+            vectors = [HalfVector(vector).to_text() for vector in made]
+        except EmbedderError as error:
+            log.warning("heuristics_not_embedded", reason=str(error), count=len(missing))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            _INSERT, [_as_row(text, model, vector) for text, vector in zip(missing, vectors, strict=True)]
+        )
+    for project_id in {text.revision.project_id for text in missing}:
+        count_terms(project_id)
+    return len(missing)
 
 
-def find_heuristics_without_vectors(*, limit: int = 100) -> list[UUID]:
-    """Return heuristics of which a current or served revision has no vector of the present model, oldest first."""
+def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:
+    """Return heuristics of which a current or served revision is not fully searchable, oldest first."""
     embedder = get_embedder()
-    if embedder is None:
-        return []
-    vectors = HeuristicEmbedding.objects.filter(
-        revision=OuterRef("pk"), embedding_model=embedder.model_id, kind=_Kind.LESSON
+    model = model or get_active_model(embedder)
+    complete = Q(terms__isnull=False)
+    if embedder is not None and embedder.model_id == model.pk:
+        complete &= Q(vector__isnull=False)
+    texts = HeuristicEmbedding.objects.filter(revision=OuterRef("pk"), embedding_model=model)
+    lacking = _relevant_revisions().filter(
+        ~Exists(texts.filter(complete, kind=_Kind.LESSON)) | Exists(texts.exclude(complete))
     )
-    lacking = _relevant_revisions().filter(~Exists(vectors)).order_by("created_at")
-    return list(dict.fromkeys(lacking.values_list("heuristic_id", flat=True)[:limit]))
+    found = lacking.order_by("created_at").values_list("heuristic_id", flat=True)
+    return list(dict.fromkeys(found[:limit]))
 
 
-def get_embedding_model(embedder: Embedder) -> EmbeddingModel:
-    """Return the row of an embedder's model; the first model ever becomes the active one."""
-    model, made = EmbeddingModel.objects.get_or_create(
-        pk=embedder.model_id, defaults={"dimensions": embedder.dimensions}
-    )
-    if made and not EmbeddingModel.objects.filter(active=True).exists():
-        EmbeddingModel.objects.filter(pk=model.pk).update(active=True)
+def get_active_model(embedder: Embedder | None) -> EmbeddingModel:
+    """Return the model whose vectors are searched. The first embedder ever becomes it, and one that follows none."""
+    active = EmbeddingModel.objects.filter(active=True).first()
+    if active is not None and (active.pk != NO_MODEL or embedder is None):
+        return active
+    name, dimensions = (embedder.model_id, embedder.dimensions) if embedder else (NO_MODEL, 0)
+    model, _ = EmbeddingModel.objects.get_or_create(pk=name, defaults={"dimensions": dimensions})
+    if active is not None and HeuristicEmbedding.objects.filter(embedding_model=active).exists():
+        return active  # `manage.py reembed` makes the vectors first
+    return activate_model(model)
+
+
+@transaction.atomic
+def activate_model(model: EmbeddingModel) -> EmbeddingModel:
+    """Search the vectors of another model from now on; its rows must be there."""
+    EmbeddingModel.objects.filter(active=True).exclude(pk=model.pk).update(active=False)
+    EmbeddingModel.objects.filter(pk=model.pk).update(active=True)
+    model.active = True
     return model
 
 
-def _relevant_revisions() -> "QuerySet[HeuristicRevision]":
+def count_terms(project_id: UUID) -> int:
+    """Bring the word statistics of a project up to date; return how many texts have come or gone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT memory_count_terms(%s)", [project_id])
+        return int(cursor.fetchone()[0])
+
+
+def _as_row(text: _Text, model: EmbeddingModel, vector: str | None) -> dict[str, str | UUID | None]:
+    return {
+        "project": text.revision.project_id,
+        "heuristic": text.revision.heuristic_id,
+        "revision": text.revision.pk,
+        "trajectory": text.trajectory_id,
+        "model": model.pk,
+        "kind": text.kind,
+        "sha256": text.sha256,
+        "vector": vector,
+        "text": "\n".join((*text.sections, *text.revision.tags) if text.kind == _Kind.LESSON else text.sections),
+    }
+
+
+def _relevant_revisions() -> QuerySet[HeuristicRevision]:
     return HeuristicRevision.objects.filter(Q(served=True) | Q(pk=F("heuristic__current_revision")))
 
 
-def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel) -> list[tuple[HeuristicEmbedding, str]]:
-    """Return the rows to make, still without their vector, each with its text."""
+def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vectors: bool) -> list[_Text]:
     revisions = list(_relevant_revisions().filter(heuristic__in=heuristic_ids))
-    tasks: dict[UUID, dict[str, UUID]] = {}
-    for heuristic_id, trajectory_id, task in (
-        Evidence.objects.filter(heuristic__in=heuristic_ids)
-        .order_by("-created_at")
-        .values_list("heuristic_id", "trajectory_id", "trajectory__task")
-    ):
-        of_heuristic = tasks.setdefault(heuristic_id, {})
-        if len(of_heuristic) < MAX_SOURCE_TASKS:
-            of_heuristic.setdefault(task, trajectory_id)
-    present = set(
-        HeuristicEmbedding.objects.filter(revision__in=revisions, embedding_model=model).values_list(
-            "revision_id", "kind", "text_sha256"
-        )
-    )
+    tasks = _find_source_tasks(heuristic_ids)
+    complete = HeuristicEmbedding.objects.filter(revision__in=revisions, embedding_model=model, terms__isnull=False)
+    if with_vectors:
+        complete = complete.filter(vector__isnull=False)
+    present = set(complete.values_list("revision_id", "kind", "text_sha256"))
     missing = []
     for revision in revisions:
-        texts: list[tuple[str, str, UUID | None]] = [(_Kind.LESSON, part, None) for part in _lesson_parts(revision)]
-        if revision.source_task:
-            texts.append((_Kind.SOURCE_TASK, revision.source_task, None))
-        for task, trajectory_id in tasks.get(revision.heuristic_id, {}).items():
-            if task != revision.source_task:
-                texts.append((_Kind.SOURCE_TASK, task, trajectory_id))
-        for kind, text, trajectory in texts:
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            if (revision.pk, kind, digest) not in present:
-                present.add((revision.pk, kind, digest))
-                row = HeuristicEmbedding(
-                    project_id=revision.project_id,
-                    heuristic_id=revision.heuristic_id,
-                    revision_id=revision.pk,
-                    trajectory_id=trajectory,
-                    embedding_model=model,
-                    kind=kind,
-                    text_sha256=digest,
-                )
-                missing.append((row, text))
+        # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
+        sections = tuple(text for text in (revision.trigger, revision.guideline, revision.avoid) if text)
+        texts = [_Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, sections=sections)]
+        own: dict[str, UUID | None] = {revision.source_task: None} if revision.source_task else {}
+        of_heuristic = own | tasks.get(revision.heuristic_id, {})
+        texts += [
+            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.SOURCE_TASK, sections=(task,))
+            for task, trajectory_id in list(of_heuristic.items())[:MAX_SOURCE_TASKS]
+        ]
+        missing += [text for text in texts if (revision.pk, text.kind, text.sha256) not in present]
     return missing
 
 
-def _lesson_parts(revision: HeuristicRevision) -> list[str]:
-    parts = split_text(f"{revision.trigger}\n{revision.guideline}", characters=LESSON_CHARACTERS)
-    return parts[:MAX_LESSON_PARTS]
+def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:
+    """Return the different tasks of each heuristic's evidence, newest first, each with a trajectory it comes from."""
+    found: dict[UUID, dict[str, UUID | None]] = {}
+    rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by("-created_at")
+    for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
+        found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
+    return found

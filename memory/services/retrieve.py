@@ -1,6 +1,7 @@
 """Answer a task with lessons, and write down what was answered."""
 
 import time
+from functools import partial
 from typing import Any
 
 import structlog
@@ -8,14 +9,15 @@ from django.conf import settings
 from django.utils import timezone
 from psycopg.types.json import Jsonb
 
+from memory.embeddings.cache import task_vectors
+from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.ids import uuid7
 from memory.models import Project, Retrieval
 from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.candidates import draw_candidates, find_candidates
+from memory.retrieval.candidates import MEANING_WEIGHT, draw_candidates, find_candidates
 from memory.retrieval.context import build_context
-from memory.retrieval.database import as_query_vectors, execute_prepared
-from memory.retrieval.query import embed_query
+from memory.retrieval.database import QueryVector, execute_prepared
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
 from memory.values import Actor
 
@@ -23,6 +25,9 @@ log = structlog.get_logger(__name__)
 
 _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
+CANDIDATES = 60
+DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
+_MEANING_WEIGHTS: dict[str, float] = {_Mode.HYBRID: MEANING_WEIGHT, _Mode.EMBEDDING: 1.0, _Mode.LEXICAL: 0.0}
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
@@ -119,19 +124,43 @@ def _choose(
     if mode == _Mode.RANDOM:
         drawn = draw_candidates(project.pk, seed=seed or task, filters=filters, limit=top_k)
         return rank_as_drawn(drawn), len(drawn), mode, ""
-    degraded = ""
-    model_id, vectors = "", []
+    missing = []
+    if mode == _Mode.ERL:
+        mode = _Mode.HYBRID
+        missing.append("language model")
+    query: QueryVector | None = None
+    model_id = ""
     if mode != _Mode.LEXICAL:
         try:
-            model_id, rows = embed_query(task)
-            vectors = list(as_query_vectors(rows))
+            model_id, query = _embed(task)
         except EmbedderError as error:
-            log.warning("query_not_embedded", reason=str(error))
-            mode, degraded = _Mode.LEXICAL, "embedder"
-    found = find_candidates(
-        project.pk, text=task, vectors=vectors, model_id=model_id, filters=filters, lexical=mode != _Mode.EMBEDDING
+            log.warning("task_not_embedded", reason=str(error))
+            mode = _Mode.LEXICAL
+            missing.append("embedder")
+    search = partial(
+        find_candidates,
+        project.pk,
+        text=task,
+        vector=query,
+        model_id=model_id,
+        filters=filters,
+        limit=max(CANDIDATES, 2 * top_k),
     )
-    return rank(found, task_id=task_id, top_k=top_k), len(found), mode, degraded
+    found = search(meaning_weight=_MEANING_WEIGHTS[mode])
+    if query is not None and found and all(candidate.meaning is None for candidate in found):
+        # The lessons' vectors are of another model (see `manage.py reembed`) or not made yet.
+        mode = _Mode.LEXICAL
+        missing.append("vectors")
+        found = search(meaning_weight=_MEANING_WEIGHTS[mode])
+    return rank(found, task_id=task_id, top_k=top_k, mode=mode), len(found), mode, ", ".join(missing)
+
+
+def _embed(task: str) -> tuple[str, QueryVector]:
+    embedder = get_embedder()
+    if embedder is None:
+        raise EmbedderError("No embedder is configured.", transient=False)
+    vector = task_vectors.embed(embedder, task, timeout_seconds=DEADLINE_SECONDS)
+    return embedder.model_id, QueryVector(vector)
 
 
 def _as_item(place: Ranked) -> dict[str, Any]:
@@ -151,7 +180,7 @@ def _as_item(place: Ranked) -> dict[str, Any]:
         "support": chosen.support,
         "scores": place.scores,
         "reason": place.reason,
-        "matched_task": chosen.source_task,
+        "matched_task": chosen.matched_task,
     }
 
 

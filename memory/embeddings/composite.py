@@ -1,0 +1,63 @@
+"""One vector for a text of several parts: long texts, and texts of a short and a long section."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from memory.embeddings.base import Embedder, Vectors, scale_to_unit
+
+PART_CHARACTERS = 500
+MAX_PARTS = 8
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_NAME_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\w)_(?=\w)")
+
+
+def split_text(text: str, *, characters: int = PART_CHARACTERS) -> list[str]:
+    """Cut a text at sentence ends into parts of at most `characters`; a sentence that is longer is cut at a space."""
+    parts: list[str] = []
+    part = ""
+    for sentence in _SENTENCE_END.split(text):
+        for piece in _cut(sentence.strip(), characters):
+            if part and len(part) + 1 + len(piece) > characters:
+                parts.append(part)
+                part = ""
+            part = f"{part} {piece}".strip()
+    return [*parts, part] if part else parts
+
+
+def embed_composites(
+    embedder: Embedder, texts: Sequence[Sequence[str]], *, timeout_seconds: float | None = None
+) -> Vectors:
+    """Return one unit vector for each text, which is given as its sections.
+
+    A section is cut into parts, and the parts' vectors are added, each with the square root of its length: a title
+    counts beside the text under it without outweighing it, and a long text is compared as a whole with one product.
+    Names are taken apart first (AbleStyle, create_qr_code), which the model does not know how to read.
+
+    Raises:
+        EmbedderError: as the embedder does.
+    """
+    parts: list[str] = []
+    owners: list[int] = []
+    for owner, sections in enumerate(texts):
+        of_text = [part for section in sections for part in split_text(_NAME_JOINT.sub(" ", section))[:MAX_PARTS]]
+        parts += of_text
+        owners += [owner] * len(of_text)
+    summed = np.zeros((len(texts), embedder.dimensions), np.float32)
+    if parts:
+        vectors = embedder.embed(parts, timeout_seconds=timeout_seconds)
+        weights = np.sqrt(np.array([len(part) for part in parts], np.float32))
+        np.add.at(summed, owners, vectors * weights[:, None])
+    return scale_to_unit(summed)
+
+
+def _cut(sentence: str, characters: int) -> Sequence[str]:
+    pieces = []
+    while len(sentence) > characters:
+        end = sentence.rfind(" ", 1, characters)
+        end = end if end > 0 else characters
+        pieces.append(sentence[:end])
+        sentence = sentence[end:].strip()
+    return [*pieces, sentence] if sentence else pieces
