@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import structlog
@@ -22,24 +23,32 @@ NUDGE_EXPIRES_SECONDS = 30.0
 HEARTBEAT_KEPT = timedelta(days=1)
 
 
-def find_overdue_reflections(*, limit: int = NUDGES_AT_ONCE) -> list[UUID]:
+class Overdue(NamedTuple):
+    """A reflection that waits, and how often it was tried: another attempt is another reason to ring."""
+
+    id: UUID
+    attempts: int
+
+
+def find_overdue_reflections(*, limit: int = NUDGES_AT_ONCE) -> list[Overdue]:
     """Return what was due a second ago and nobody has taken, oldest first."""
-    abandoned = Reflection.objects.abandoned().order_by("lease_until").values_list("pk", flat=True)[:limit]
+    abandoned = Reflection.objects.abandoned().order_by("lease_until")
     since = Now() - timedelta(seconds=OVERDUE_SECONDS)
-    waiting = Reflection.objects.waiting().filter(available_at__lte=since)
-    return [*abandoned, *waiting.order_by("available_at").values_list("pk", flat=True)[:limit]]
+    waiting = Reflection.objects.waiting().filter(available_at__lte=since).order_by("available_at")
+    rows = [*abandoned.values_list("pk", "attempts")[:limit], *waiting.values_list("pk", "attempts")[:limit]]
+    return [Overdue(*row) for row in rows]
 
 
-def nudge(reflection_ids: Iterable[UUID], *, bell: Doorbell = doorbell) -> list[UUID]:
+def nudge(overdue: Iterable[Overdue], *, bell: Doorbell = doorbell) -> list[Overdue]:
     """Ring for reflections until the broker does not take a message; return those it took.
 
     These messages expire: if the workers are busy for longer, the next sweep rings again.
     """
-    rung: list[UUID] = []
-    for reflection_id in reflection_ids:
-        if not bell.ring(reflection_id, expires_seconds=NUDGE_EXPIRES_SECONDS):
+    rung: list[Overdue] = []
+    for each in overdue:
+        if not bell.ring(each.id, expires_seconds=NUDGE_EXPIRES_SECONDS):
             break
-        rung.append(reflection_id)
+        rung.append(each)
     if rung:
         log.info("reflections_nudged", count=len(rung))
     return rung

@@ -12,7 +12,6 @@ import time
 from datetime import timedelta
 from threading import Event, Thread
 from typing import Any
-from uuid import UUID
 
 import structlog
 from celery import bootsteps
@@ -22,7 +21,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
 from reflection.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell
-from reflection.housekeeping import elect_sweeper, find_overdue_reflections, nudge, record_heartbeat
+from reflection.housekeeping import Overdue, elect_sweeper, find_overdue_reflections, nudge, record_heartbeat
 from reflection.models import Reflection, WorkerHeartbeat
 from reflection.queue import release_claims
 from reflection.worker_identity import name_worker
@@ -65,7 +64,7 @@ class Sweeper:
         self._thread = Thread(target=self._run, name="sweeper", daemon=True)
         self._next_heartbeat = 0.0
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
-        self._nudged_at: dict[UUID, float] = {}
+        self._nudged_at: dict[Overdue, float] = {}
         self._broker_answered_at = 0.0
         self._stalled_since: float | None = None
         self._drain: subprocess.Popen[bytes] | None = None
@@ -107,23 +106,26 @@ class Sweeper:
         self._help_if_stalled(now)
 
     def _run(self) -> None:
-        failed = False
-        while not self._stop.wait(PERIOD_SECONDS):
+        failing = ""
+        while True:
             try:
                 self.tick()
-            except (DatabaseError, InterfaceError) as error:
-                if not failed:
-                    log.warning("sweep_failed", error=type(error).__name__)
-                failed = True
+            except Exception as error:  # nothing may end this thread but its worker
+                kind = type(error).__name__
+                if kind != failing:
+                    log.warning("sweep_failed", error=kind)
+                failing = kind
                 connection.close()
             else:
-                failed = False
+                failing = ""
+            if self._stop.wait(PERIOD_SECONDS):
+                break
         connection.close()
 
-    def _nudge(self, overdue: list[UUID], *, now: float) -> None:
+    def _nudge(self, overdue: list[Overdue], *, now: float) -> None:
         again = now - NUDGE_AGAIN_SECONDS
-        self._nudged_at = {id: at for id, at in self._nudged_at.items() if at > again}
-        rung = nudge([id for id in overdue if id not in self._nudged_at], bell=self._bell)
+        self._nudged_at = {each: at for each, at in self._nudged_at.items() if at > again}
+        rung = nudge([each for each in overdue if each not in self._nudged_at], bell=self._bell)
         if rung:
             self._broker_answered_at = now
             self._nudged_at |= dict.fromkeys(rung, now)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 ROOT = Path(__file__).resolve().parent.parent
+_stacks: list["Stack"] = []
 
 
 def database_url(settings: dict[str, Any]) -> str:
@@ -33,6 +34,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def kill_workers() -> None:
+    """Kill the worker of every stack, so that a test has the queue to itself; `stack` starts its own again."""
+    for stack in _stacks:
+        if "worker" in stack.processes:
+            stack.kill("worker")
+
+
 @dataclass(kw_only=True)
 class Stack:
     """Web server and worker, started and stopped one by one. `environment` is what both of them see."""
@@ -41,6 +49,9 @@ class Stack:
     environment: dict[str, str]
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _stacks.append(self)
 
     @property
     def base_url(self) -> str:

@@ -49,13 +49,13 @@ def test_overdue_is_what_was_due_a_second_ago(status: str) -> None:
     overdue = make_overdue(status=status)
     make_overdue(0, status=status)
 
-    assert find_overdue_reflections() == [overdue.pk]
+    assert [each.id for each in find_overdue_reflections()] == [overdue.pk]
 
 
 def test_overdue_is_what_a_dead_worker_left() -> None:
     abandoned = make_abandoned()
 
-    assert find_overdue_reflections() == [abandoned.pk]
+    assert find_overdue_reflections() == [(abandoned.pk, 1)]
 
 
 @pytest.mark.parametrize("status", [Status.DONE, Status.DEAD])
@@ -82,6 +82,18 @@ def test_tick_rings_once_and_not_every_second(queue: "redis.Redis") -> None:
     sweeper.tick()
 
     assert queue.llen("erl") == 1
+
+
+def test_tick_rings_again_for_another_attempt(queue: "redis.Redis") -> None:
+    reflection = make_overdue()
+    sweeper = Sweeper(worker="w/1", concurrency=2)
+    sweeper.tick()
+    claim(reflection.pk, owner="dead")
+    Reflection.objects.update(lease_until=Now() - timedelta(seconds=1))
+
+    sweeper.tick()
+
+    assert queue.llen("erl") == 2
 
 
 def test_tick_shows_that_the_worker_lives(queue: "redis.Redis") -> None:

@@ -1,0 +1,165 @@
+"""Real Celery workers on a broker of their own, with a slow model on loopback, for tests that break things."""
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.db import connection
+
+from erl_site.embedded import valkey
+from memory.models import Heuristic
+from memory.values import Actor
+from reflection.doorbell import doorbell
+from reflection.models import ModelCall, Proposal, Reflection, WorkerHeartbeat
+from reflection.queue import enqueue_reflection
+from tests.factories import make_project, make_trajectory
+from tests.reflection.waiting import wait_until
+from tests.scripted_provider import Behaviour, Exchange, ScriptedProvider, answer, lesson
+from tests.servers import HOME
+from tests.stack import Stack, database_url, kill_workers
+
+BY = Actor(label="key:chaos")
+Status = Reflection.Status
+BROKER = HOME / "valkey"
+LEASE_SECONDS = 1.0
+_NUMBER = re.compile(r"Case (\d+)")
+
+
+class WorkerStack(Stack):
+    """Workers whose sign of life is in the database: they may be without a broker."""
+
+    def start_worker(self, name: str = "worker", *, concurrency: int = 2, soft_shutdown_seconds: float = 30) -> None:
+        """Start a Celery worker and wait until its sweeper runs."""
+        pool = ["-P", "prefork", "-c", str(concurrency), "--without-mingle", "--without-gossip"]
+        overridden = ["--", f"worker.soft_shutdown_timeout={soft_shutdown_seconds}"]
+        self._start(name, "celery", "-A", "erl_site", "worker", *pool, "-n", f"{name}@{self.port}", *overridden)
+        self._wait(name, lambda: self._worker_answers(name))
+
+    def _worker_answers(self, name: str) -> bool:
+        return WorkerHeartbeat.objects.filter(pk=f"{name}@{self.port}/{self.processes[name].pid}").exists()
+
+
+@dataclass(kw_only=True)
+class Jobs:
+    """Workers, their broker and the model they ask."""
+
+    stack: Stack
+    provider: ScriptedProvider
+
+    def enqueue(self, count: int) -> list[Reflection]:
+        """Queue the reflections of this many runs of one project, and ring for each."""
+        project = make_project()
+        return [
+            enqueue_reflection(make_trajectory(project=project, task=f"Case {number}"), by=BY)
+            for number in range(1, count + 1)
+        ]
+
+    def start_broker(self) -> None:
+        valkey.ensure(BROKER, durable=False)
+
+    def stop_broker(self) -> None:
+        valkey.stop(BROKER)
+
+    def broker_client(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(valkey.socket_path(BROKER)))
+
+    def flush_broker(self) -> None:
+        with self.broker_client() as client:
+            client.flushall()
+
+
+@contextmanager
+def jobs(*, environment: dict[str, str] | None = None, behaviour: Behaviour | None = None) -> Iterator[Jobs]:
+    """A queue of one's own and everything but a worker: `stack.start_worker()` starts one."""
+    kill_workers()
+    home = Path(tempfile.mkdtemp(prefix="erl-jobs-")).resolve()
+    with ScriptedProvider(otherwise=behaviour or slowly(0.3)) as provider:
+        seen_by_workers = {
+            "DATABASE_URL": database_url(connection.settings_dict),
+            "CELERY_BROKER_URL": valkey.broker_url(BROKER),
+            "ERL_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS),
+            "ERL_EMBEDDER": "none",
+            "ERL_LLM_PROVIDER": "openai-compatible",
+            "ERL_LLM_MODEL": "scripted-1",
+            "ERL_LLM_BASE_URL": provider.openai_url,
+            "ERL_LLM_ALLOW_LOOPBACK": "1",
+        }
+        made = Jobs(stack=WorkerStack(home=home, environment=seen_by_workers | (environment or {})), provider=provider)
+        made.start_broker()
+        made.flush_broker()
+        doorbell.close()  # an earlier test may have taken the broker away
+        try:
+            yield made
+        finally:
+            made.stack.kill_all()
+            made.start_broker()
+            made.flush_broker()
+            doorbell.close()
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def slowly(seconds: float) -> Behaviour:
+    """Answer after a while with a lesson about the case that was asked about."""
+
+    def play(exchange: Exchange) -> None:
+        exchange.stopping.wait(seconds)
+        answer(lesson_of(exchange))(exchange)
+
+    return play
+
+
+def lesson_of(exchange: Exchange) -> dict[str, Any]:
+    number = case_number(exchange)
+    return lesson(
+        trigger=f"When the customer of case {number} asks to cancel",
+        action="Call get_reservation_details before cancel_reservation.",
+        not_when="",
+        tools=["get_reservation_details", "cancel_reservation"],
+    )
+
+
+def case_number(exchange: Exchange) -> int:
+    found = _NUMBER.search(exchange.request.user_text)
+    assert found is not None
+    return int(found[1])
+
+
+def working_process(reflection: Reflection) -> int:
+    """Return the process that holds a reflection."""
+    return int(reflection.lease_owner.rsplit("/", 1)[1])
+
+
+def find_running() -> Reflection | None:
+    return Reflection.objects.filter(status=Status.RUNNING, lease_owner__contains="/").order_by("?").first()
+
+
+def all_finished() -> bool:
+    return not Reflection.objects.live().exists()
+
+
+def kill(process_id: int, number: int = signal.SIGKILL) -> None:
+    try:
+        os.kill(process_id, number)
+    except ProcessLookupError:
+        time.sleep(0.01)
+
+
+def assert_each_has_one_effect(count: int) -> None:
+    """The conservation law: what went in came out, once."""
+    assert Reflection.objects.count() == Reflection.objects.filter(status=Status.DONE).count() == count
+    assert Proposal.objects.count() == Heuristic.objects.count() == count
+    assert Proposal.objects.values("reflection").distinct().count() == count
+    assert ModelCall.objects.count() == count
+
+
+def wait_for_all(*, seconds: float = 60.0) -> None:
+    wait_until(all_finished, seconds=seconds, every_seconds=0.1)

@@ -1,0 +1,130 @@
+"""The broker goes away, forgets and comes back: work is only later (reliability B1, B7, B12; F7)."""
+
+import json
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from reflection.doorbell import doorbell
+from reflection.models import Reflection
+from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
+from tests.factories import STEPS, bearer, make_api_key
+from tests.reflection.waiting import wait_until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+RUNS = 10
+
+
+def record_runs(client: Client, count: int) -> list[int]:
+    """Record runs through the API; return the statuses of the answers."""
+    key = make_api_key()
+    return [
+        client.post(
+            "/api/v1/trajectories",
+            json.dumps({"task": f"Case {number}", "steps": STEPS, "outcome": "failure"}),
+            content_type="application/json",
+            headers=bearer(key.token),
+        ).status_code
+        for number in range(1, count + 1)
+    ]
+
+
+def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(client: Client) -> None:
+    with jobs(behaviour=slowly(0)) as made:
+        made.stack.start_worker()
+        made.stop_broker()
+        failures = doorbell.failures
+
+        statuses = record_runs(client, RUNS)
+        waiting = Reflection.objects.filter(status=Status.QUEUED).count()
+        made.start_broker()
+        wait_for_all()
+
+        assert statuses == [201] * RUNS
+        assert waiting == RUNS
+        assert doorbell.failures == failures + 1  # the other nine did not wait for it
+        assert_each_has_one_effect(RUNS)
+
+
+def test_worker_without_a_broker_works_all_the_same() -> None:
+    with jobs(environment={"ERL_REFLECTION_STALL_SECONDS": "2"}, behaviour=slowly(0)) as made:
+        made.stack.start_worker()
+        made.stop_broker()
+
+        made.enqueue(RUNS)
+        wait_for_all()
+
+        assert_each_has_one_effect(RUNS)
+        owners = set(Reflection.objects.values_list("lease_owner", flat=True))
+        assert not any(owner.startswith("worker@") for owner in owners)
+
+
+def test_queue_is_drained_with_neither_broker_nor_worker(settings: Any) -> None:
+    settings.ERL_REFLECTOR = "rules"
+    with jobs() as made:
+        made.stop_broker()
+        made.enqueue(RUNS)
+
+        call_command("run_reflections")
+
+        assert Reflection.objects.filter(status=Status.DONE).count() == RUNS
+
+
+def test_forgotten_messages_are_sent_again() -> None:
+    with jobs(behaviour=slowly(0)) as made:
+        made.enqueue(RUNS)
+        made.flush_broker()
+
+        made.stack.start_worker()
+        wait_for_all()
+
+        assert_each_has_one_effect(RUNS)
+
+
+def test_running_reflection_survives_its_broker() -> None:
+    with jobs(behaviour=slowly(2)) as made:
+        made.stack.start_worker()
+        made.enqueue(1)
+        wait_until(lambda: len(made.provider.requests) == 1)
+
+        made.stop_broker()
+        made.start_broker()
+        wait_for_all()
+
+        assert_each_has_one_effect(1)
+        assert Reflection.objects.get().attempts == len(made.provider.requests) == 1
+
+
+def test_worker_takes_messages_again_after_its_broker_was_away() -> None:
+    with jobs(behaviour=slowly(0)) as made:
+        made.stack.start_worker()
+        made.stop_broker()
+        made.start_broker()
+
+        made.enqueue(1)
+        wait_for_all()
+
+        assert Reflection.objects.get().lease_owner.startswith("worker@")
+
+
+def test_message_delivered_five_times_has_one_effect() -> None:
+    with jobs(behaviour=slowly(0.1)) as made:
+        reflections = made.enqueue(4)
+        for _ in range(4):
+            for reflection in reflections:
+                doorbell.ring(reflection.pk)
+
+        made.stack.start_worker()
+        wait_for_all()
+        wait_until(lambda: _messages(made) == 0)
+
+        assert_each_has_one_effect(4)
+        assert len(made.provider.requests) == 4
+
+
+def _messages(made: Jobs) -> int:
+    with made.broker_client() as client:
+        return int(client.llen("erl")) + int(client.hlen("unacked"))
