@@ -10,13 +10,14 @@ from typing import Any
 Json = dict[str, Any]
 
 TAGS = {
+    "retrieval": "The lessons for a task about to be done.",
     "trajectories": "What agents did: finished runs with their steps and outcomes.",
     "reflections": "What is being learnt from them.",
     "heuristics": "The lessons, and what agents say about them.",
     "review": "Decisions on lessons. Nothing is served without one.",
-    "retrieval": "The lessons for a task about to be done.",
     "health": "Whether the service runs.",
 }
+FIRST = ("retrieveLessons", "recordTrajectory", "reflect", "proposeHeuristic")  # what people come for
 MAX_DEPTH = 3
 MAX_CURL_BODY_LINES = 60
 
@@ -74,6 +75,8 @@ def build_sections(document: Json) -> list[Section]:
             name = operation["tags"][0]
             section = sections.setdefault(name, Section(name=name, about=""))
             section.operations.append(_operation(document, path, method, operation))
+    for section in sections.values():
+        section.operations.sort(key=lambda operation: operation.id not in FIRST)
     return [section for section in sections.values() if section.operations]
 
 

@@ -112,7 +112,7 @@ class ApiSchema(AutoSchema):
         return operation
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Json:
-        schema: Json = super()._map_basic_serializer(serializer, direction)
+        schema: Json = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
         if isinstance(serializer, StrictSerializer):
             schema["additionalProperties"] = False
         return schema

@@ -29,7 +29,7 @@ class RetrieveQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
-    task_id: Annotated[Name, Field(description="The task family; its lessons and project-wide ones are given.")] = ""
+    task_id: Annotated[Name, Field(description="The task family; its lessons win among equals.")] = ""
     agent: Annotated[Name, Field(description="The agent that asks.")] = ""
     top_k: Annotated[
         int | None, Field(ge=1, le=MAX_TOP_K, description="How many lessons at most; the server's default if null.")

@@ -107,6 +107,10 @@ class TrajectoryInputSerializer(OutcomeFields):
         help_text="Whether to queue a reflection; null leaves it to the project.",
     )
 
+    def get_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = super().get_fields()
+        return {name: fields[name] for name in ("task", "task_id", "steps", "messages", *fields)}
+
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         attrs = super().validate(attrs)
         if "messages" in attrs:
