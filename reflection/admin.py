@@ -5,9 +5,11 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.text import Truncator
 
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.values import Actor
+from memory.visible_text import show_hidden
 from reflection.errors import StillQueued
 from reflection.models import DailySpend, ModelCall, Proposal, Reflection
 from reflection.queue import requeue_reflection
@@ -46,15 +48,15 @@ class ModelCallInline(admin.TabularInline[ModelCall, Reflection]):
 @admin.register(Reflection)
 class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     list_display = [
-        "created_at",
+        "task_line",
         "status",
-        "trajectory",
         "reflector",
         "heuristics_proposed",
         "attempts",
         "cost_usd",
         "last_error_code",
         "project",
+        "created_at",
     ]
     list_filter = ["status", "reflector", "project", "created_at"]
     list_select_related = ["trajectory", "project"]
@@ -62,6 +64,10 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     date_hierarchy = "created_at"
     inlines = [ProposalInline, ModelCallInline]
     actions = ["reflect_again"]
+
+    @admin.display(description="run", ordering="trajectory__task")
+    def task_line(self, reflection: Reflection) -> str:
+        return show_hidden(Truncator(reflection.trajectory.task).chars(80))
 
     @admin.action(description="Reflect again on the selected runs", permissions=["requeue"])
     def reflect_again(self, request: HttpRequest, queryset: QuerySet[Reflection]) -> None:

@@ -3,20 +3,31 @@
 from dataclasses import dataclass
 from typing import Any
 
-from memory.admin.decision_form import DecisionForm
-from memory.models import Evidence, Heuristic, HeuristicRevision, Review
+from django.db.models import Max
 
-_NEIGHBOURS = 1  # steps shown folded before and after the cited ones
+from memory.admin.decision_form import DecisionForm
+from memory.models import Evidence, Heuristic, HeuristicRevision, Review, Trajectory
+
+_RUNS = 5  # runs shown; the rest are counted
+_NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownStep:
+    """A step of a run on the desk: cited with its quotes, or a neighbour to be folded."""
+
+    step: dict[str, Any]
+    cited: bool
+    quotes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CitedRun:
     """A run a heuristic is drawn from, cut to the cited steps and their neighbours."""
 
-    evidence: Evidence
-    before: list[dict[str, Any]]
-    cited: list[dict[str, Any]]
-    after: list[dict[str, Any]]
+    trajectory: Trajectory
+    steps: tuple[ShownStep, ...]
+    quotes: tuple[str, ...]  # those of the run as a whole
 
 
 def desk_context(heuristic: Heuristic, *, form: DecisionForm | None, may_review: bool) -> dict[str, Any]:
@@ -24,12 +35,13 @@ def desk_context(heuristic: Heuristic, *, form: DecisionForm | None, may_review:
     revision = heuristic.current_revision
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
-    evidence = heuristic.evidence.select_related("trajectory").order_by("created_at")[:5]
+    runs = _cited_runs(heuristic)
     return {
         "heuristic": heuristic,
         "revision": revision,
         "served": served,
-        "runs": [_cited_run(item) for item in evidence],
+        "runs": runs,
+        "runs_not_shown": max(0, heuristic.support - len(runs)),
         "reviews": list(Review.objects.filter(heuristic=heuristic)[:20]),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "may_review": may_review,
@@ -46,14 +58,31 @@ def next_proposed(heuristic: Heuristic) -> Heuristic | None:
     return older or queue.order_by("-created_at", "-id").first()
 
 
-def _cited_run(evidence: Evidence) -> CitedRun:
-    steps = evidence.trajectory.steps
-    if evidence.first_step is None or evidence.last_step is None:
-        return CitedRun(evidence=evidence, before=[], cited=[], after=[])
-    first, last = evidence.first_step - 1, evidence.last_step
+def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
+    """Return the newest runs, each once, with all that is cited of it."""
+    newest = heuristic.evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")[:_RUNS]
+    evidence = heuristic.evidence.filter(trajectory__in=[row["trajectory"] for row in newest])
+    by_run: dict[Trajectory, list[Evidence]] = {}
+    for item in evidence.select_related("trajectory").order_by("-created_at", "first_step"):
+        by_run.setdefault(item.trajectory, []).append(item)
+    return [_cited_run(trajectory, citations) for trajectory, citations in by_run.items()]
+
+
+def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
+    quotes: dict[int, list[str]] = {}
+    for item in citations:
+        if item.first_step is not None and item.last_step is not None:
+            for index in range(item.first_step, item.last_step + 1):
+                quotes.setdefault(index, [])
+            if item.quote:
+                quotes[item.first_step].append(item.quote)
+    shown = {near for index in quotes for near in range(index - _NEIGHBOURS, index + _NEIGHBOURS + 1)}
     return CitedRun(
-        evidence=evidence,
-        before=steps[max(0, first - _NEIGHBOURS) : first],
-        cited=steps[first:last],
-        after=steps[last : last + _NEIGHBOURS],
+        trajectory=trajectory,
+        steps=tuple(
+            ShownStep(step=step, cited=step["index"] in quotes, quotes=tuple(quotes.get(step["index"], ())))
+            for step in trajectory.steps
+            if step["index"] in shown
+        ),
+        quotes=tuple(item.quote for item in citations if item.first_step is None and item.quote),
     )

@@ -7,6 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.text import Truncator
 
 from memory.admin.decision_form import DecisionForm
 from memory.admin.desk import desk_context, next_proposed
@@ -14,6 +15,7 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import LessonMemoryError
 from memory.models import Heuristic
 from memory.values import Actor
+from memory.visible_text import show_hidden
 
 
 @admin.register(Heuristic)
@@ -31,7 +33,8 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
 
     @admin.display(description="when …", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
-        return str(heuristic)
+        trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
+        return show_hidden(Truncator(trigger).chars(160))
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:

@@ -8,9 +8,11 @@ from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
+from django.utils.text import Truncator
 
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.models import Evidence, Trajectory
+from memory.visible_text import show_hidden
 
 
 @admin.register(Trajectory)
@@ -24,7 +26,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:
-        return trajectory.task[:100] + ("…" if len(trajectory.task) > 100 else "")
+        return show_hidden(Truncator(trajectory.task).chars(120))
 
     def get_urls(self) -> list[URLPattern]:
         download = path(

@@ -17,6 +17,12 @@ def visible(value: Any) -> str:
 
 
 @register.filter
+def condition(trigger: str) -> str:
+    """Leave out the "When" of a trigger where the page has one of its own."""
+    return trigger.removeprefix("When ").removeprefix("when ")
+
+
+@register.filter
 def arguments(value: dict[str, Any]) -> str:
     """Write a tool call's arguments as indented JSON; a lone `input` as its bare text."""
     if set(value) == {"input"}:

@@ -32,7 +32,7 @@ def test_reflection_shows_its_cost_and_error(desk: Page, live_server: Any) -> No
 
     desk.goto(f"{live_server.url}/admin/reflection/reflection/{reflection.pk}/change/")
 
-    expect(desk.locator("#content")).to_contain_text("It answered 401.")
+    expect(desk.locator("#content")).to_contain_text("The provider answered 401.")
     expect(desk.locator("#content")).to_contain_text("0.42")
 
 
