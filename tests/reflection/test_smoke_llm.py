@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from erl_site.checks import check_llm
+from erl_site.checks.llm import check_llm
 from reflection.providers.registry import close_provider
 from tests.scripted_provider import ScriptedProvider, answer, fails, lesson, prose
 
