@@ -3,7 +3,6 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
-from django.views.generic import RedirectView
 
 from erl_site import views
 from memory.api.views import documentation
@@ -12,7 +11,6 @@ admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.site_url = None  # there is no other site to view
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", RedirectView.as_view(pattern_name="admin:index")),
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),  # who types the address is a person
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),

@@ -83,7 +83,8 @@ class ApiKey(models.Model):
         constraints = [
             not_blank("client", "memory_apikey_client_not_blank"),
             models.CheckConstraint(
-                condition=Q(secret_sha256__regex=r"^[0-9a-f]{64}$"), name="memory_apikey_secret_is_sha256"
+                condition=Q(secret_sha256__regex=r"^[0-9a-f]{64}$"),  # noqa: S106
+                name="memory_apikey_secret_is_sha256",
             ),
             models.CheckConstraint(
                 condition=Q(scopes__contained_by=ApiKeyScope.values) & Q(scopes__len__gt=0),
