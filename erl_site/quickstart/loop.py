@@ -114,7 +114,8 @@ class Loop:
             if earlier:
                 words.append(f"{found} proposals wait for you")
                 return
-            chosen = _choose(list(proposals.with_text().order_by("-support", "-confidence", "created_at", "id")))
+            of_the_family = proposals.filter(evidence__trajectory__task_id=NEW_TASK["task_id"]).distinct().with_text()
+            chosen = list(of_the_family.order_by("-support", "-confidence", "created_at", "id")[:APPROVALS])
             for heuristic in chosen:
                 revision = heuristic.current_revision
                 assert revision is not None
@@ -158,14 +159,3 @@ class Loop:
                 f"-d {shlex.quote(body)}",
             ]
         )
-
-
-def _choose(proposals: list[Heuristic]) -> list[Heuristic]:
-    """Take the best supported, one for each family of tasks in turn, so that the demo shows more than one kind."""
-    families: dict[str, list[Heuristic]] = {}
-    for heuristic in proposals:
-        family = heuristic.current_revision.task_id if heuristic.current_revision else ""
-        families.setdefault(family, []).append(heuristic)
-    turns = max((len(family) for family in families.values()), default=0)
-    in_turn = [family[turn] for turn in range(turns) for family in families.values() if turn < len(family)]
-    return in_turn[:APPROVALS]

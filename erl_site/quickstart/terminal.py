@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 NAME_WIDTH = 13
@@ -32,7 +32,8 @@ class Terminal:
 
     def event(self, name: str, sentence: str) -> None:
         """Write what just happened, with the time of day."""
-        self._write(f"  {time.strftime('%H:%M:%S')}  {name} {sentence}\n")
+        clear = "\r\033[K" if self.live else ""
+        self._write(f"{clear}  {time.strftime('%H:%M:%S')}  {name} {sentence}\n")
 
     @contextmanager
     def working(self, name: str) -> Iterator[list[str]]:
@@ -73,8 +74,9 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        self.stream.write(text.encode(encoding, "replace").decode(encoding))
-        self.stream.flush()
+        with suppress(OSError):  # a terminal that was closed must not keep us from stopping what runs
+            self.stream.write(text.encode(encoding, "replace").decode(encoding))
+            self.stream.flush()
 
 
 def _can_write(stream: TextIO, text: str) -> bool:

@@ -59,8 +59,9 @@ class Command(BaseCommand):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         terminal = Terminal(sys.stderr if options["json"] else sys.stdout)
         log_to(home / "logs" / "quickstart.log")
-        signal.signal(signal.SIGTERM, _interrupt)
-        signal.signal(signal.SIGHUP, _interrupt)
+        _interrupt_on(signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            _interrupt_on(signal.SIGHUP)
         with _only_one(home) as first:
             if not first:
                 return self._point_to_running(home, terminal, **options)
@@ -69,8 +70,7 @@ class Command(BaseCommand):
             except (StackError, LoopError, EmbeddedServerError, DatabaseError) as error:
                 raise CommandError(str(error)) from error
             except KeyboardInterrupt:
-                if options["once"]:
-                    raise CommandError("Interrupted.", returncode=130) from None
+                raise CommandError("Interrupted before it was done.", returncode=130) from None
 
     def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
         began = time.monotonic()
@@ -92,9 +92,7 @@ class Command(BaseCommand):
             self._show(prepared, answer, terminal, home=home)
             if not options["once"]:
                 terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
-                while True:
-                    supervisor.poll()
-                    time.sleep(0.25)
+                _supervise(supervisor)
         finally:
             _stop(supervisor, terminal)
 
@@ -212,14 +210,25 @@ def _only_one(home: Path) -> Iterator[bool]:
             yield True
 
 
+def _supervise(supervisor: Supervisor) -> None:
+    """Look after everything until somebody interrupts."""
+    try:
+        while True:
+            supervisor.poll()
+            time.sleep(0.25)
+    except KeyboardInterrupt:
+        return
+
+
 def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
     """End everything within ten seconds; another Ctrl-C ends it at once."""
 
     def hurry(number: int, frame: FrameType | None) -> None:
         supervisor.hurry = True
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, hurry)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     connection.close()
     terminal.say()
     with terminal.working("Stopping") as words:
@@ -227,8 +236,14 @@ def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
         words.append("everything has ended")
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupt_on(*numbers: signal.Signals) -> None:
+    """Make signals end the command, SIGINT also where a shell started it in the background."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, interrupt)
 
 
 def _answers(url: str) -> bool:
