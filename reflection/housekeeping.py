@@ -9,8 +9,9 @@ import structlog
 from django.db.models import Exists
 from django.db.models.functions import Now
 
+from memory.models import TermChange
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
-from memory.services.embed_heuristics import embed_heuristics, find_heuristics_without_vectors
+from memory.services.embed_heuristics import count_terms, embed_heuristics, find_heuristics_without_vectors
 from reflection.budget import resume_projects
 from reflection.doorbell import Doorbell, doorbell
 from reflection.models import Reflection, WorkerHeartbeat
@@ -60,6 +61,8 @@ def keep_house() -> None:
     delete_expired_idempotency_records()
     if without_vectors := find_heuristics_without_vectors():
         embed_heuristics(without_vectors)
+    for project_id in TermChange.objects.values_list("project_id", flat=True).distinct():
+        count_terms(project_id)
     WorkerHeartbeat.objects.filter(seen_at__lt=Now() - HEARTBEAT_KEPT).delete()
 
 

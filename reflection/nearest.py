@@ -1,5 +1,6 @@
 """Find the lessons that are closest to a run or to a new lesson: by meaning, or by words without an embedder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -9,12 +10,11 @@ from django.db.models import F, Max, Q, QuerySet
 from pgvector import HalfVector
 from pgvector.django import MaxInnerProduct
 
-from memory.embeddings.base import Embedder, Vectors
+from memory.embeddings.base import Vectors
+from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project
-from memory.retrieval.query import split_text
-from memory.services.embed_heuristics import LESSON_CHARACTERS
 from memory.values import Episode, LessonText
 from reflection.reflectors.base import NearHeuristic
 
@@ -22,7 +22,6 @@ log = structlog.get_logger(__name__)
 
 MAX_NEAR = 10
 MIN_SIMILARITY = 0.3
-MAX_QUERY_PARTS = 4
 MAX_ERRORS = 3
 MAX_QUERY_WORDS = 40
 
@@ -45,7 +44,7 @@ def live_revisions(project: Project) -> QuerySet[HeuristicRevision]:
 
 def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuristic, ...]:
     """Return the existing heuristics closest to a run, at most 10, closest first."""
-    vectors = embed_texts(_query_parts(episode))
+    vectors = embed_texts(_query_texts(episode))
     if vectors is None:
         return _find_by_words(project, episode.task)
     return _shown(_closest(project, *vectors, limit=MAX_NEAR, at_least=MIN_SIMILARITY))
@@ -56,18 +55,21 @@ def find_neighbours(project: Project, vectors: tuple[str, Vectors], *, at_least:
     return _closest(project, *vectors, limit=MAX_NEAR, at_least=at_least)
 
 
-def lesson_parts(text: LessonText) -> list[str]:
-    """Return what of a lesson is embedded, as `embed_heuristics` cuts it."""
-    return split_text(f"{text.trigger}\n{text.guideline}", characters=LESSON_CHARACTERS)[:MAX_QUERY_PARTS]
+def embed_lesson(text: LessonText) -> tuple[str, Vectors] | None:
+    """Return the embedder's id and the lesson's vector, made of what `embed_heuristics` makes it of."""
+    return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
 
 
-def embed_texts(texts: list[str]) -> tuple[str, Vectors] | None:
-    """Return the embedder's id and vectors, or None where there is no embedder or it does not answer."""
-    embedder: Embedder | None = get_embedder()
-    if embedder is None or not texts:
+def embed_texts(texts: Sequence[Sequence[str]]) -> tuple[str, Vectors] | None:
+    """Return the embedder's id and a vector for each text, given as its sections.
+
+    None where there is no embedder or it does not answer.
+    """
+    embedder = get_embedder()
+    if embedder is None:
         return None
     try:
-        return embedder.model_id, embedder.embed(texts)
+        return embedder.model_id, embed_composites(embedder, texts)
     except EmbedderError as error:
         log.warning("reflection_without_embedder", reason=str(error))
         return None
@@ -123,8 +125,8 @@ def _find_by_words(project: Project, text: str) -> tuple[NearHeuristic, ...]:
     return _shown([Neighbour(heuristic_id=row["heuristic_id"], similarity=0.0) for row in ranked])
 
 
-def _query_parts(episode: Episode) -> list[str]:
-    """Return what a run is about: its task, what went wrong last, and what the agent noted."""
+def _query_texts(episode: Episode) -> list[tuple[str, ...]]:
+    """Return what a run is about: its task; and its task with what went wrong last and what the agent noted."""
     errors = [step.error for step in episode.steps if step.error][-MAX_ERRORS:]
     notes = [*episode.mistakes[:MAX_ERRORS], *errors]
-    return [*split_text(episode.task)[:2], *split_text(" ".join(notes))[:2]][:MAX_QUERY_PARTS]
+    return [(episode.task,), (episode.task, " ".join(notes))] if notes else [(episode.task,)]

@@ -23,7 +23,7 @@ from reflection.doorbell import doorbell
 from reflection.errors import BudgetExhausted, LostClaim, OutcomeChanged, ReflectionError
 from reflection.heartbeat import Heartbeat
 from reflection.models import Proposal, Reflection
-from reflection.nearest import embed_texts, find_near_heuristics, lesson_parts
+from reflection.nearest import embed_lesson, find_near_heuristics
 from reflection.proposing import CheckedLesson, store_lessons
 from reflection.queue import claim, fail, finish, postpone
 from reflection.reflectors.base import ReflectionResult, Reflector
@@ -184,7 +184,7 @@ def _check(result: ReflectionResult, episode: Episode) -> tuple[list[CheckedLess
             dropped += findings
             continue
         noted = tuple({"code": finding.code, "message": finding.message} for finding in findings)
-        vectors = embed_texts(lesson_parts(lesson.text)) if lesson.covers_existing is None else None
+        vectors = embed_lesson(lesson.text) if lesson.covers_existing is None else None
         kept.append(CheckedLesson(lesson=lesson, findings=noted, vectors=vectors))
     codes = sorted({finding.code for finding in dropped if is_rejected([finding])})
     reason = f"What the reflector proposed did not pass the checks: {', '.join(codes)}." if codes else ""

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from memory.models import IdempotencyRecord
+from memory.models import IdempotencyRecord, TermChange
 from reflection.models import Reflection, WorkerHeartbeat
 from reflection.tasks import reflect, sweep
 from tests.factories import make_heuristic, make_idempotency_record, make_reflection
@@ -68,6 +68,15 @@ def test_sweep_makes_vectors_that_are_missing() -> None:
     sweep()
 
     assert heuristic.embeddings.exists()
+
+
+def test_sweep_counts_the_words_that_came_into_service() -> None:
+    heuristic = make_heuristic(status="approved")
+    TermChange.objects.create(project_id=heuristic.project_id, sign=1, term_ids=[7])
+
+    sweep()
+
+    assert not TermChange.objects.exists()
 
 
 def test_sweep_forgets_workers_that_are_long_gone() -> None:
