@@ -92,6 +92,7 @@ class RetrievedItem(BaseModel):
     support: Annotated[int, Field(description="Distinct runs it is drawn from.")]
     scores: Scores
     reason: Annotated[str, Field(description="One sentence why it was chosen.")]
+    injected: Annotated[bool, Field(description="Whether it is in `context`; false where the budget was used up.")]
     matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
 
 
