@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 os.environ.setdefault("ERL_ENV_FILE", os.devnull)
@@ -36,6 +37,9 @@ def find_patterns(episode: Episode, *, outcome: str) -> list[ProposedLesson]:
 
 def report(path: Path) -> None:
     episodes = [as_episode(entry.data) for entry in read_entries(path) if entry.data is not None]
+    start = perf_counter()
+    _ = [RulesReflector().reflect(episode, near=()) for episode in episodes]
+    print(f"\n{path.parent.name}: {(perf_counter() - start) * 1000 / len(episodes):.1f} ms a run")
     for outcome, word in WORD.items():
         base = sum(episode.outcome == outcome for episode in episodes)
         print(f"\n{path.parent.name}: {base} of {len(episodes)} runs ended in {outcome} ({base / len(episodes):.0%})")

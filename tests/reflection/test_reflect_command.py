@@ -40,7 +40,7 @@ def test_reflect_prints_lessons_without_a_database() -> None:
     assert "── tau-airline-01-1 (success, score 1)\n   when     the user does not know the reservation ID" in out
     assert '   shown    step 2: "Z7GOZK"' in out
     assert "   nothing: No call failed" in out
-    assert out.splitlines()[-1].startswith("13 proposals (4 different) from 20 runs; 7 runs gave none, 0 could not be")
+    assert out.splitlines()[-1].startswith("Proposals: 13 (4 different) from 20 runs. 7 runs gave none, 0 could not be")
 
 
 def test_reflect_prints_the_same_twice() -> None:
@@ -69,7 +69,7 @@ def test_reflect_bad_line_is_reported_and_the_others_reflected_on(tmp_path: Path
 
     assert code == 1
     assert "── line 1\n   failed: " in out
-    assert "1 proposals (1 different) from 2 runs; 0 runs gave none, 1 could not be" in out
+    assert "Proposals: 1 (1 different) from 2 runs. 0 runs gave none, 1 could not be" in out
 
 
 def test_reflect_missing_file_is_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_reflect_store_again_changes_nothing() -> None:
     assert code == 0
     assert Reflection.objects.count() == 2
     assert list(Heuristic.objects.order_by("id").values()) == before
-    assert "2 proposals" in out
+    assert "Proposals: 2 " in out
 
 
 @pytest.mark.django_db

@@ -73,8 +73,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         if not options["json"]:
             self.stdout.write(
-                f"{totals['proposals']} proposals ({len(different)} different) from {totals['runs']} runs; "
-                f"{totals['silent']} runs gave none, {totals['failed']} could not be read or reflected on."
+                f"Proposals: {totals['proposals']} ({len(different)} different) from {_runs(totals['runs'])}. "
+                f"{_runs(totals['silent'])} gave none, {totals['failed']} could not be read or reflected on."
             )
         if totals["failed"]:
             raise SystemExit(1)
@@ -162,6 +162,10 @@ def _stored(proposal: Proposal, *, trajectory_id: UUID) -> dict[str, Any]:
         ],
         "notes": [effects[Proposal.Effect(proposal.effect)]],
     }
+
+
+def _runs(number: int) -> str:
+    return f"{number} run" if number == 1 else f"{number} runs"
 
 
 def _lines(lesson: dict[str, Any]) -> Iterator[str]:
