@@ -15,39 +15,42 @@ NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
-    """How like its task the best lesson must be for an answer to be given at all, and any other to be in it."""
+    """How like its task a lesson must be: the best for anything to be injected, any other to be injected or listed."""
 
-    answer: float
-    item: float
+    best: float
+    injected: float
+    listed: float
 
 
-# Measured: 97 of 100 tasks that a lesson fits pass, 87 of 100 of a foreign domain do not (docs/retrieval.md).
+# Measured: of 100 tasks that some lesson fits 97 get a block, of 100 tasks of a foreign domain 13 (docs/retrieval.md).
 FLOORS = {
-    "hybrid": Floor(answer=0.15, item=0.08),
-    "embedding": Floor(answer=0.25, item=0.15),
-    "lexical": Floor(answer=0.06, item=0.01),
+    "hybrid": Floor(best=0.15, injected=0.10, listed=0.05),
+    "embedding": Floor(best=0.25, injected=0.20, listed=0.10),
+    "lexical": Floor(best=0.06, injected=0.03, listed=0.01),
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
-    """A candidate in its place, with its component scores and one sentence why."""
+    """A candidate in its place, with its component scores and one sentence why.
+
+    `fits` says that it is like enough to the task to be injected; others are listed for who wants to look.
+    """
 
     candidate: Candidate
+    fits: bool = True
     scores: dict[str, float] = field(default_factory=dict)
     reason: str = ""
 
 
 def rank(candidates: Sequence[Candidate], *, task_id: str = "", top_k: int, mode: str) -> list[Ranked]:
-    """Choose up to `top_k` candidates, best first; none where the likest is not like the task (abstention)."""
+    """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits."""
     floor = FLOORS[mode]
-    likeness = [_likeness(candidate) for candidate in candidates]
-    if max(likeness, default=0.0) < floor.answer:
-        return []
+    abstains = max(map(_likeness, candidates), default=0.0) < floor.best
     scored = [
         (candidate.score * _boost(candidate, task_id), candidate)
-        for candidate, like in zip(candidates, likeness, strict=True)
-        if like >= floor.item
+        for candidate in candidates
+        if _likeness(candidate) >= floor.listed
     ]
     scored.sort(key=lambda pair: (-pair[0], pair[1].heuristic_id))
     chosen = _leave_out_repeats([candidate for _, candidate in scored], top_k=top_k)
@@ -55,6 +58,7 @@ def rank(candidates: Sequence[Candidate], *, task_id: str = "", top_k: int, mode
     return [
         Ranked(
             candidate=candidate,
+            fits=not abstains and _likeness(candidate) >= floor.injected,
             scores=_as_scores(candidate, scores[candidate.heuristic_id]),
             reason=explain(candidate, task_id=task_id),
         )

@@ -14,6 +14,7 @@ from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.ids import uuid7
 from memory.models import Project, Retrieval
+from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.candidates import MEANING_WEIGHT, draw_candidates, find_candidates
 from memory.retrieval.context import build_context
@@ -68,6 +69,7 @@ def retrieve(
     Where the embedder does not answer, full text does, and `degraded` says so (A16).
     """
     started = time.perf_counter()
+    task = redact(task).value  # as stored texts are: a secret in a task meets the same placeholder in a lesson
     requested = mode or _Mode.HYBRID
     top_k = settings.ERL_RETRIEVE_TOP_K if top_k is None else top_k
     budget_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens
@@ -75,7 +77,10 @@ def retrieve(
         project, task=task, task_id=task_id, top_k=top_k, mode=requested, filters=filters, seed=seed
     )
     items = [_as_item(place) for place in ranked]
-    context = build_context(items, budget_tokens=budget_tokens)
+    fitting = [item for item, place in zip(items, ranked, strict=True) if place.fits]
+    context = build_context(fitting, budget_tokens=budget_tokens)
+    for item in items:
+        item["injected"] = item["id"] in context.ids
     answer = RetrievalAnswer(
         retrieval_id=uuid7(),
         mode=mode,
@@ -101,7 +106,7 @@ def retrieve(
             "budget_tokens": budget_tokens,
             "candidate_count": count,
             "heuristic_ids": [place.candidate.heuristic_id for place in ranked],
-            "items": Jsonb([_as_record(item, item["id"] in context.ids) for item in items]),
+            "items": Jsonb([_as_record(item) for item in items]),
             "context_sha256": context.sha256,
             "tokens": context.tokens,
             "degraded": degraded,
@@ -184,12 +189,6 @@ def _as_item(place: Ranked) -> dict[str, Any]:
     }
 
 
-def _as_record(item: dict[str, Any], injected: bool) -> dict[str, Any]:
-    return {
-        "heuristic": item["id"],
-        "revision": item["revision"],
-        "content_sha256": item["content_sha256"],
-        "scores": item["scores"],
-        "reason": item["reason"],
-        "injected": injected,
-    }
+def _as_record(item: dict[str, Any]) -> dict[str, Any]:
+    recorded = ("revision", "content_sha256", "scores", "reason", "injected")
+    return {"heuristic": item["id"]} | {name: item[name] for name in recorded}

@@ -1,0 +1,200 @@
+"""How good retrieval is on questions and answers that nobody here wrote.
+
+    uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--modes hybrid lexical] [--json FILE]
+
+Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
+scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
+API included, and nDCG@10 is taken over all of them, with 95 % percentile bootstrap intervals over queries. Nothing
+of the live data is read or written. With --experience the past requests of experience.jsonl are recorded as
+trajectories and cited as evidence.
+"""
+
+import argparse
+import json
+import logging
+import math
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tests.servers
+
+import django  # isort: skip
+
+django.setup()
+logging.disable(logging.INFO)  # a line for every request
+
+import numpy as np  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.test.utils import setup_databases, setup_test_environment, teardown_databases  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
+from erl_site.embedded import postgres  # noqa: E402
+from memory.models import Heuristic, Project, Trajectory  # noqa: E402
+from memory.services.create_api_key import create_api_key  # noqa: E402
+from memory.services.embed_heuristics import embed_heuristics  # noqa: E402
+from memory.services.propose_heuristic import add_evidence, propose_heuristic  # noqa: E402
+from memory.services.review_heuristic import approve_heuristic  # noqa: E402
+from memory.values import Actor, Citation, LessonText  # noqa: E402
+
+CUTOFF = 10
+POLICY = Actor(label="policy:benchmark")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def read_truth(path: Path) -> dict[str, set[str]]:
+    truth: dict[str, set[str]] = defaultdict(set)
+    for line in path.read_text().splitlines()[1:]:
+        query, document, score = line.split("\t")
+        if int(score) > 0:
+            truth[query].add(document)
+    return truth
+
+
+def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Approve one lesson for each document; return document ids by heuristic id."""
+    ids = {}
+    for document in tqdm(list(documents), desc="lessons", leave=False):
+        title, text = document.get("title", ""), document["text"]
+        lesson = LessonText(trigger=title or text, guideline=text if title else "Do as in that task.", scope="project")
+        heuristic = propose_heuristic(project, text=lesson, by=POLICY)
+        approve_heuristic(heuristic, by=POLICY, reason="Loaded by the benchmark.")
+        ids[str(heuristic.pk)] = document["_id"]
+    return ids
+
+
+def load_experience(project: Project, path: Path, ids: dict[str, str]) -> None:
+    """Record past requests and cite them as evidence of the lesson of the tool that served them."""
+    heuristics = {document: Heuristic.objects.get(pk=pk) for pk, document in ids.items()}
+    touched = set()
+    for past in tqdm(read_lines(path), desc="experience", leave=False):
+        trajectory = Trajectory.objects.create(project=project, task=past["request"], outcome="success")
+        heuristic = heuristics[past["tool"]]
+        add_evidence(heuristic, trajectory, citations=[Citation()])
+        touched.add(heuristic.pk)
+    embed_heuristics(touched)
+
+
+def ask(client: Client, task: str, *, mode: str, top_k: int) -> dict[str, Any]:
+    body = {"task": task, "mode": mode, "top_k": top_k}
+    response = client.post("/api/v1/retrieve", json.dumps(body), content_type="application/json")
+    if response.status_code != 200:
+        raise SystemExit(f"POST /retrieve answered {response.status_code}: {response.content[:300]!r}")
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def get_ndcg(found: list[str], relevant: set[str]) -> float:
+    """nDCG@10 with relevance 0 or 1 (Järvelin and Kekäläinen 2002)."""
+    gain = sum(1 / math.log2(rank + 2) for rank, document in enumerate(found[:CUTOFF]) if document in relevant)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(CUTOFF, len(relevant))))
+
+
+def get_interval(values: np.ndarray, *, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
+    """95 % percentile bootstrap of the mean."""
+    generator = np.random.default_rng(seed)
+    means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(resamples)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def in_tuning_half(query_id: str) -> bool:
+    """Queries on which the weights were chosen; the others were looked at afterwards."""
+    return int(sha256(f"half{query_id}".encode()).hexdigest(), 16) % 2 == 0
+
+
+def get_groups(query_ids: list[str]) -> dict[str, list[int]]:
+    """Split a set by what stands before the first dash of its ids where that is one letter, and by half."""
+    groups: dict[str, list[int]] = {}
+    for index, query_id in enumerate(query_ids):
+        kind = query_id.split("-")[0] if query_id[1:2] == "-" else "all"
+        for name in (kind, f"{kind}, {'tuning' if in_tuning_half(query_id) else 'held-out'} half"):
+            groups.setdefault(name, []).append(index)
+    return groups
+
+
+def measure_folder(folder: Path, *, modes: list[str], experience: bool, limit: int | None) -> Iterator[dict[str, Any]]:
+    project = Project.objects.create(slug=f"bench-{len(Project.objects.all())}", name=folder.name)
+    token = create_api_key(project, client="bench", scopes=["retrieve"]).token
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    started = time.perf_counter()
+    ids = load_lessons(project, read_lines(folder / "corpus.jsonl"))
+    if experience:
+        load_experience(project, folder / "experience.jsonl", ids)
+    seconds = time.perf_counter() - started
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    truth = read_truth(folder / "qrels.tsv")
+    queries = [query for query in read_lines(folder / "queries.jsonl") if truth[query["_id"]]][:limit]
+    for mode in modes:
+        values, durations, empty = [], [], 0
+        for query in tqdm(queries, desc=f"{folder.name} {mode}", leave=False):
+            begun = time.perf_counter()
+            answer = ask(client, query["text"], mode=mode, top_k=CUTOFF)
+            durations.append((time.perf_counter() - begun) * 1000)
+            empty += not answer["context"]
+            values.append(get_ndcg([ids[item["id"]] for item in answer["items"]], truth[query["_id"]]))
+        scores = np.array(values)
+        for group, indexes in get_groups([query["_id"] for query in queries]).items():
+            of_group = scores[indexes]
+            low, high = get_interval(of_group)
+            yield {
+                "set": folder.name,
+                "experience": experience,
+                "mode": mode,
+                "queries": group,
+                "n": len(of_group),
+                "ndcg_at_10": round(float(of_group.mean()), 4),
+                "low": round(low, 4),
+                "high": round(high, 4),
+                "abstained": round(empty / len(queries), 4),
+                "p50_ms": round(float(np.median(durations)), 1),
+                "lessons_per_second": round(len(ids) / seconds, 1),
+            }
+
+
+@contextmanager
+def scratch_database() -> Iterator[None]:
+    setup_test_environment()
+    databases = setup_databases(verbosity=0, interactive=False)
+    try:
+        yield
+    finally:
+        teardown_databases(databases, verbosity=0)
+        postgres.stop(tests.servers.HOME / "postgres", mode="immediate")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
+    parser.add_argument("--modes", nargs="+", default=["hybrid"])
+    parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
+    parser.add_argument("--json", type=Path, help="Write the figures to this file.")
+    options = parser.parse_args()
+    rows = []
+    with scratch_database():
+        for folder in options.folders:
+            for row in measure_folder(folder, modes=options.modes, experience=options.experience, limit=options.limit):
+                rows.append(row)
+                print(
+                    f"{row['set']:24} {row['mode']:10} {row['queries']:22} n={row['n']:<5} "
+                    f"nDCG@10 {row['ndcg_at_10']:.4f} ({row['low']:.4f}–{row['high']:.4f})  "
+                    f"abstained {row['abstained']:.3f}  p50 {row['p50_ms']} ms",
+                    flush=True,
+                )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
