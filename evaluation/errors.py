@@ -1,0 +1,13 @@
+"""What keeps an evaluation from running."""
+
+
+class EvaluationError(Exception):
+    """An evaluation cannot run or go on; the message says what to do."""
+
+
+class SandboxUnavailable(EvaluationError):
+    """There is no database of its own to evaluate in."""
+
+
+class LabelIndexed(EvaluationError):
+    """The truth would be part of what is searched, so a figure would mean nothing."""

@@ -1,0 +1,110 @@
+"""A database of its own for evaluations, on the same server, so that nothing they do can touch the live one."""
+
+import os
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from django.apps import apps
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+from psycopg import sql
+
+from evaluation.errors import EvaluationError, SandboxUnavailable
+
+SUFFIX = "_evaluation"
+APPS = ("memory", "reflection", "evaluation")
+_CONNECTION = ("host", "port", "user", "password")
+_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
+
+
+def create_sandbox() -> str:
+    """Create the sandbox database where it is missing; return its URL.
+
+    Raises:
+        SandboxUnavailable: it is missing and may not be created.
+    """
+    connection.ensure_connection()  # an embedded server starts at the first connection
+    parameters = connection.get_connection_params()
+    name = f"{parameters['dbname']}{SUFFIX}"
+    with psycopg.connect(**parameters, autocommit=True) as raw:
+        known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+        if known is None:
+            try:
+                raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            except psycopg.errors.DuplicateDatabase:
+                pass  # somebody else was first
+            except psycopg.Error as error:
+                raise SandboxUnavailable(
+                    f"Evaluations run in a database of their own, {name}, which does not exist and could not be created "
+                    f"({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE {name} "
+                    f"OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
+                ) from error
+            # Nothing in it has to survive a crash, so nothing waits for the disk.
+            raw.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
+    return _make_url(parameters, name)
+
+
+def sandbox_environment(url: str) -> dict[str, str]:
+    """Return the environment of the process that evaluates: the sandbox, the embedder, and no way to anything live."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
+    embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
+    return kept | embedder | {
+        "ERL_EMBEDDER_DIMENSIONS": str(settings.ERL_EMBEDDER_DIMENSIONS),
+        "DATABASE_URL": url,
+        "CELERY_BROKER_URL": "memory://",
+        "ERL_ENV_FILE": os.devnull,
+        "ERL_SECRET_KEY": "of-a-sandbox-that-serves-nobody",
+        "ERL_LOG_LEVEL": "ERROR",
+        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "erl_site.settings"),
+    }  # fmt: skip
+
+
+def hold_sandbox(lock: int) -> None:
+    """Hold the sandbox as long as this process is connected.
+
+    Raises:
+        EvaluationError: another evaluation holds it.
+    """
+    _ensure_sandbox()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
+        if not cursor.fetchone()[0]:
+            raise EvaluationError("Another evaluation is running in the sandbox. Wait until it is finished.")
+
+
+def prepare_sandbox() -> None:
+    """Bring the sandbox's tables up to date."""
+    _ensure_sandbox()
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+def empty_sandbox() -> None:
+    """Remove everything from the sandbox's tables and start its counters anew."""
+    _ensure_sandbox()
+    tables = [model._meta.db_table for name in APPS for model in apps.get_app_config(name).get_models()]
+    names = sql.SQL(", ").join(map(sql.Identifier, tables))
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names).as_string(cursor.connection))
+
+
+def _ensure_sandbox() -> None:
+    """Refuse to go on in any database that is not a sandbox, whatever the environment says."""
+    name = str(connection.settings_dict["NAME"])
+    if not name.endswith(SUFFIX):
+        raise EvaluationError(f"{name} is not a sandbox: its name does not end with {SUFFIX}. Nothing was changed.")
+
+
+def _make_url(parameters: dict[str, Any], name: str) -> str:
+    user, password = (
+        quote(str(parameters.get("user") or ""), safe=""),
+        quote(str(parameters.get("password") or ""), safe=""),
+    )
+    host, port = str(parameters.get("host") or "localhost"), str(parameters.get("port") or 5432)
+    credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    extra = {key: str(value) for key, value in parameters.items() if key.startswith("ssl")}
+    if host.startswith("/"):
+        return f"postgresql://{credentials}/{quote(name, safe='')}?{urlencode({'host': host, 'port': port} | extra)}"
+    query = f"?{urlencode(extra)}" if extra else ""
+    return f"postgresql://{credentials}{host}:{port}/{quote(name, safe='')}{query}"

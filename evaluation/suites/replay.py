@@ -1,0 +1,149 @@
+"""Recorded runs with outcomes: what was measured, counted again."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.figures import compare_arm, estimate_json, power_note, rounded
+from evaluation.metrics import pass_at_k, pass_hat_k
+from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.suites.base import About, Options, Progress, UnitResult
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
+SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
+
+
+class Replay:
+    """One unit a source. The unit is the recorded data; the figures come from it when it is summarised."""
+
+    about = About(
+        name="replay",
+        title="Recorded runs, counted again: what others measured with and without reflection",
+        data="Reflexion (ALFWorld 134 tasks, MBPP 397), tau-bench airline (25 tasks, 4 trials), WebShop (250 episodes)",
+        licence="MIT",
+        splits="None: nothing is learnt here.",
+        seeds="The seed draws the resamples of the intervals.",
+        proves=(
+            "It proves that our counting, pairing and intervals give the published figures, also where reflection did "
+            "harm; a recorded run cannot react to a lesson, so it says nothing about an uplift by this product."
+        ),
+    )
+
+    def units(self, options: Options) -> list[str]:
+        return list(SOURCES)
+
+    def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
+        progress(unit, 1, 1)
+        match unit:
+            case "tau-airline":
+                return {"runs": _read("tau_airline.jsonl"), "timing": {}}
+            case "webshop":
+                return {"runs": _read("webshop.jsonl"), "timing": {}}
+        return {"runs": [row for row in _read("reflexion.jsonl") if row["suite"] == unit], "timing": {}}
+
+    def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
+        parts = {name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items()}
+        return {
+            **self.about.as_json(),
+            "units": list(units),
+            "n": sum(part["n"] for part in parts.values()),
+            "arms": [arm for part in parts.values() for arm in part["arms"]],
+            "figures": [figure for part in parts.values() for figure in part["figures"]],
+            "checks": [],
+            "curve": [],
+            "notes": [note for part in parts.values() for note in part["notes"]],
+            "power": " ".join(f"{name}: {power_note(part['n'])}" for name, part in parts.items()),
+            "tasks": {name: part["tasks"] for name, part in parts.items()},
+            "per_task": {arm: values for part in parts.values() for arm, values in part["per_task"].items()},
+        }
+
+
+def _summarise(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    if name == "webshop":
+        return _summarise_scores(name, runs, seed)
+    if name == "tau-airline":
+        return _summarise_trials(name, runs, seed)
+    return _summarise_pair(name, runs, seed)
+
+
+def _summarise_pair(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    """Compare the same tasks without and with reflection: the last trials, and at as many trials."""
+    by_arm = {
+        arm: {row["task"]: row["successes"] for row in runs if row["arm"] == arm} for arm in ("baseline", "reflection")
+    }
+    tasks = list(by_arm["baseline"])
+    without = [float(by_arm["baseline"][task][-1]) for task in tasks]
+    reflected = [float(by_arm["reflection"][task][-1]) for task in tasks]
+    trials = len(by_arm["baseline"][tasks[0]])
+    equal = [float(by_arm["reflection"][task][trials - 1]) for task in tasks]
+    arms = [
+        compare_arm(
+            f"{name}/none", about="without reflection, last trial", treated=without, control=without, seed=seed
+        ),
+        compare_arm(
+            f"{name}/reflection", about="with reflection, last trial", treated=reflected, control=without, seed=seed
+        ),
+    ]
+    figures = []
+    if trials > 1:
+        first = [float(by_arm["baseline"][task][0]) for task in tasks]
+        figures.append(_figure(f"{name}/none", "success at the first trial", bootstrap_mean(first, seed=seed)))
+        figures.append(
+            _figure(f"{name}/reflection", f"uplift at trial {trials}", paired_difference(equal, without, seed=seed))
+        )
+    harm = arms[1]["uplift"]["mean"] < 0
+    return {
+        "n": len(tasks),
+        "arms": arms,
+        "figures": figures,
+        "tasks": tasks,
+        "notes": [f"{name}: reflection made it worse in the record."] if harm else [],
+        "per_task": {f"{name}/none": without, f"{name}/reflection": reflected},
+    }
+
+
+def _summarise_trials(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    """Success, pass^k and pass@k of repeated trials, trials of a task averaged first."""
+    rates = [sum(row["successes"]) / len(row["successes"]) for row in runs]
+    trials = min(len(row["successes"]) for row in runs)
+    figures = []
+    for k in range(1, trials + 1):
+        counts = [(len(row["successes"]), sum(row["successes"])) for row in runs]
+        for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
+            values = [formula(n, successes, k) for n, successes in counts]
+            figures.append(_figure(f"{name}/recorded", label, bootstrap_mean(values, seed=seed)))
+    return _single(name, "recorded runs of gpt-4o", rates, runs, seed, figures)
+
+
+def _summarise_scores(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    scores = [row["score"] for row in runs]
+    figures = [_figure(f"{name}/recorded", "score", bootstrap_mean(scores, seed=seed))]
+    return _single(name, "recorded ReAct runs", [float(score == 1) for score in scores], runs, seed, figures)
+
+
+def _single(
+    name: str,
+    about: str,
+    success: Sequence[float],
+    runs: list[dict[str, Any]],
+    seed: int,
+    figures: list[dict[str, Any]],
+) -> dict[str, Any]:
+    arm = compare_arm(f"{name}/recorded", about=about, treated=success, control=success, seed=seed)
+    return {
+        "n": len(runs),
+        "arms": [arm | {"uplift": {"n": 0}}],
+        "figures": figures,
+        "tasks": [row["task"] for row in runs],
+        "notes": [],
+        "per_task": {f"{name}/recorded": [rounded(value) for value in success]},
+    }
+
+
+def _figure(arm: str, name: str, estimate: Any) -> dict[str, Any]:
+    return {"arm": arm, "name": name, **estimate_json(estimate)}
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,211 @@
+"""Search judged by known answers: folders with corpus.jsonl, queries.jsonl and qrels.tsv (BEIR's layout)."""
+
+import json
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.arms import EVALUATION, ask, find_arm
+from evaluation.errors import EvaluationError, LabelIndexed
+from evaluation.figures import estimate_json, power_note, rounded
+from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
+from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.suites.base import About, Options, Progress, UnitResult
+from evaluation.suites.toolchoice.data import FOLDER as METATOOL
+from evaluation.suites.toolchoice.summary import percentiles
+from memory.models import Project
+from memory.services.propose_heuristic import propose_heuristic
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import LessonText
+
+DEPTH = 20
+INDEXED = ("title", "text")
+ARMS = ("random:20", "lexical:20", "embedding:20", "hybrid:20")
+METRICS = {
+    "recall@1": partial(recall_at, k=1),
+    "recall@5": partial(recall_at, k=5),
+    "recall@10": partial(recall_at, k=10),
+    "recall@20": partial(recall_at, k=20),
+    "hit@5": partial(hit_at, k=5),
+    "precision@5": partial(precision_at, k=5),
+    "nDCG@10": partial(ndcg_at, k=10),
+    "MRR": reciprocal_rank,
+}
+MAIN = "nDCG@10"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folder:
+    """A corpus, queries, and which documents answer which query."""
+
+    corpus: dict[str, dict[str, Any]]
+    queries: dict[str, str]
+    relevant: dict[str, dict[str, float]]
+
+
+class RetrievalSuite:
+    """One unit a folder. A document is an approved lesson: its title the condition, its text the advice."""
+
+    about = About(
+        name="retrieval",
+        title="Search with known answers: does the product find what a task needs?",
+        data="MetaTool requests and tools, or any folders in BEIR layout with --data",
+        licence="MIT (MetaTool); of your own folders whatever theirs is",
+        splits="Queries and documents are different texts; only title and text are indexed.",
+        seeds="The seed draws the queries, if --limit is given, and the resamples of the intervals.",
+        proves=(
+            "It proves how well the product's search finds known answers; it cannot prove that an agent does better "
+            "with them."
+        ),
+    )
+
+    def units(self, options: Options) -> list[str]:
+        return [str(folder) for folder in _find_folders(options.data_folder)]
+
+    def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
+        folder = read_folder(Path(unit))
+        refuse_indexed_label(folder, name=Path(unit).name)
+        queries = _sample(list(folder.queries), options.limit, seed=options.seed)
+        project = Project.objects.create(slug=f"retrieval-{Path(unit).name}"[:50], name=Path(unit).name)
+        known: dict[str, str] = {}
+        ingest_ms = []
+        for number, (document_id, document) in enumerate(folder.corpus.items(), 1):
+            started = time.perf_counter()
+            known[_ingest(project, document)] = document_id
+            ingest_ms.append((time.perf_counter() - started) * 1000)
+            progress(f"{Path(unit).name}, indexing", number, len(folder.corpus))
+        arms: dict[str, Any] = {}
+        timing: dict[str, Any] = {"ingest_ms": percentiles(ingest_ms), "retrieve_ms": {}}
+        for name in options.arms or ARMS:
+            arm = find_arm(name, k=DEPTH)
+            rows, spent = [], []
+            for number, query in enumerate(queries, 1):
+                started = time.perf_counter()
+                answer = ask(
+                    arm, project, task=folder.queries[query], seed=f"{options.seed}", budget_tokens=4000, pool=DEPTH
+                )
+                spent.append((time.perf_counter() - started) * 1000)
+                ranking = [known[item["id"]] for item in answer.items]
+                rows.append([rounded(metric(ranking, folder.relevant[query])) for metric in METRICS.values()])
+                progress(f"{Path(unit).name}, {name}", number, len(queries))
+            arms[name] = rows
+            timing["retrieve_ms"][name] = percentiles(spent)
+        return {"queries": queries, "documents": len(folder.corpus), "arms": arms, "timing": timing}
+
+    def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
+        figures, notes, per_task = [], [], {}
+        tasks: dict[str, list[str]] = {}
+        for unit, result in units.items():
+            name = Path(unit).name
+            columns = {arm: np.array(rows).T for arm, rows in result["arms"].items()}
+            best = "hybrid:20" if "hybrid:20" in columns else next(iter(columns))
+            tasks[name] = result["queries"]
+            notes.append(f"{name}: {len(result['queries'])} queries over {result['documents']} documents.")
+            for arm, table in columns.items():
+                for metric, values in zip(METRICS, table, strict=True):
+                    estimate = bootstrap_mean(values.tolist(), seed=options.seed)
+                    figures.append({"arm": f"{name}/{arm}", "name": metric, **estimate_json(estimate)})
+                at = list(METRICS).index(MAIN)
+                per_task[f"{name}/{arm}"] = table[at].tolist()
+                if arm != best:
+                    lead = paired_difference(columns[best][at].tolist(), table[at].tolist(), seed=options.seed)
+                    figures.append({"arm": f"{name}/{arm}", "name": f"{best} ahead by", **estimate_json(lead)})
+        n = sum(map(len, tasks.values()))
+        return {
+            **self.about.as_json(),
+            "units": [Path(unit).name for unit in units],
+            "n": n,
+            "arms": [],
+            "figures": figures,
+            "checks": [],
+            "curve": [],
+            "notes": notes,
+            "power": power_note(n),
+            "tasks": tasks,
+            "per_task": per_task,
+        }
+
+
+def read_folder(folder: Path) -> Folder:
+    """Read a folder in BEIR layout; queries without an answer are left out.
+
+    Raises:
+        EvaluationError: a file is missing or not in the layout.
+    """
+    try:
+        corpus = {row["_id"]: row for row in _read(folder / "corpus.jsonl")}
+        queries = {row["_id"]: row["text"] for row in _read(folder / "queries.jsonl")}
+        relevant: dict[str, dict[str, float]] = {}
+        for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+            query, document, score = line.split("\t")
+            if float(score) > 0:
+                relevant.setdefault(query, {})[document] = float(score)
+    except (OSError, KeyError, ValueError) as error:
+        raise EvaluationError(
+            f"The folder {folder} cannot be read as corpus.jsonl, queries.jsonl and qrels.tsv (BEIR's layout): {error}."
+        ) from error
+    queries = {query: text for query, text in queries.items() if query in relevant}
+    return Folder(corpus=corpus, queries=queries, relevant=relevant)
+
+
+def refuse_indexed_label(folder: Folder, *, name: str) -> None:
+    """Refuse a folder whose queries or other members are part of what is searched.
+
+    Raises:
+        LabelIndexed: which member it is, and in how many documents.
+    """
+    asked = {text.strip() for text in folder.queries.values()}
+    for member in sorted({key for document in folder.corpus.values() for key in document} - {"_id", *INDEXED}):
+        told = [document for document in folder.corpus.values() if _tells(document, member)]
+        if told:
+            raise LabelIndexed(
+                f"{name}: the value of {member!r} stands in the text of {len(told)} documents, which is what is "
+                "searched. Take it out of the text, or the member out of corpus.jsonl if it is no label."
+            )
+    if any(_text(document) in asked for document in folder.corpus.values()):
+        raise LabelIndexed(f"{name}: a document is a query, word for word. Take it out of the corpus.")
+
+
+def _tells(document: dict[str, Any], member: str) -> bool:
+    value = document.get(member)
+    words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    text = f"{document.get('title', '')}\n{_text(document)}"
+    labels = [word for word in words if isinstance(word, str) and len(word) > 3]
+    return bool(labels) and all(label in text for label in labels)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return str(document.get("text", "")).strip()
+
+
+def _ingest(project: Project, document: dict[str, Any]) -> str:
+    text = _text(document) or document["_id"]
+    lesson = LessonText(trigger=document.get("title", "").strip() or text[:80], guideline=text, scope="project")
+    heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
+    approve_heuristic(heuristic, by=EVALUATION, reason="A document of an evaluation.")
+    return str(heuristic.pk)
+
+
+def _find_folders(data: Path | None) -> list[Path]:
+    if data is None:
+        return [METATOOL]
+    folders = [data, *sorted(data.iterdir())] if data.is_dir() else []
+    found = [folder.resolve() for folder in folders if (folder / "qrels.tsv").is_file()]
+    if not found:
+        raise EvaluationError(f"There is no folder with corpus.jsonl, queries.jsonl and qrels.tsv in {data}.")
+    return found
+
+
+def _sample(queries: list[str], limit: int | None, *, seed: int) -> list[str]:
+    if limit is None or limit >= len(queries):
+        return queries
+    places = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
+    return [queries[place] for place in sorted(places)]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -1,0 +1,70 @@
+"""The agent: picks the tool whose description is likest to a request, and heeds the lessons in its prompt.
+
+It is a fixed rule without parameters, so that what changes its choices is the lessons and nothing else. A lesson
+about a request of likeness s raises its tool to s, if that is higher, and lowers what it says to avoid to 1 - s.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from memory.embeddings.base import Embedder, Vectors
+
+TRIGGER = "the request is like this: "
+USE = "Use the tool "
+AVOID = "the tool "
+BETWEEN = ", the tool "
+
+_LINE = re.compile(
+    rf"^\d+\. \[H-[0-9a-f]{{8}}\] When {re.escape(TRIGGER)}(?P<request>.*?): "
+    rf"(?:{re.escape(USE)}(?P<use>\S+)\.|[^()]*?)(?: \((?:avoid: (?P<avoid>.*?))?(?:; )?(?:not when: .*)?\))?$"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadLesson:
+    """A lesson as the agent reads it in the block."""
+
+    request: str
+    use: str
+    avoid: tuple[str, ...]
+
+
+def read_lessons(context: str) -> list[ReadLesson]:
+    """Return what the block says, line by line; a line that says nothing about tools is passed over."""
+    lessons = []
+    for line in context.splitlines():
+        if match := _LINE.match(line):
+            avoided = (match["avoid"] or "").removeprefix(AVOID)
+            names = tuple(name for name in avoided.split(BETWEEN) if name)
+            lessons.append(ReadLesson(request=match["request"], use=match["use"] or "", avoid=names))
+    return lessons
+
+
+class ToolAgent:
+    """Ranks the tools for a request. `tools` maps names to descriptions; it never sees which one is right."""
+
+    def __init__(self, embedder: Embedder, tools: dict[str, str]) -> None:
+        self._embedder = embedder
+        self._names = list(tools)
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._tools: Vectors = np.stack([embedder.embed([text])[0] for text in tools.values()])
+
+    def choose(self, request: str, *, context: str = "", tries: int = 1) -> list[str]:
+        """Return the tools to try, best first."""
+        vector = self._embedder.embed([request])[0]
+        scores = self._tools @ vector
+        lessons = [(lesson, self._likeness(lesson, vector)) for lesson in read_lessons(context)]
+        for lesson, likeness in lessons:
+            for name in lesson.avoid:
+                if (place := self._places.get(name)) is not None:
+                    scores[place] = min(scores[place], 1 - likeness)
+        for lesson, likeness in lessons:
+            if (place := self._places.get(lesson.use)) is not None:
+                scores[place] = max(scores[place], likeness)
+        best = np.argsort(-scores, kind="stable")[:tries]
+        return [self._names[place] for place in best]
+
+    def _likeness(self, lesson: ReadLesson, vector: Vectors) -> float:
+        return float(self._embedder.embed([lesson.request])[0] @ vector)

@@ -1,0 +1,67 @@
+"""MetaTool's requests: which of 199 tools serves a request."""
+
+import json
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "metatool"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A request and the one tool that serves it. Only the environment reads `tool`."""
+
+    id: str
+    text: str
+    tool: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolData:
+    """`tools` maps names to descriptions. No request is in both `experience` and `tests`."""
+
+    tools: dict[str, str]
+    experience: tuple[Request, ...]
+    tests: tuple[Request, ...]
+
+
+@lru_cache(maxsize=1)
+def load() -> ToolData:
+    """Read the bundled data; the requests for one tool are the ones with a single right answer."""
+    tools = {row["_id"]: f"{row['title']}: {row['text']}" for row in _read("corpus.jsonl")}
+    rows = (FOLDER / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    truth = {query: tool for query, tool, _ in (row.split("\t") for row in rows) if query.startswith("s-")}
+    tests = tuple(
+        Request(id=row["_id"], text=row["text"], tool=truth[row["_id"]])
+        for row in _read("queries.jsonl")
+        if row["_id"] in truth
+    )
+    asked = {request.text for request in tests}
+    experience = tuple(
+        Request(id=row["id"], text=row["request"], tool=row["tool"])
+        for row in _read("experience.jsonl")
+        if row["request"] not in asked
+    )
+    return ToolData(tools=tools, experience=experience, tests=tests)
+
+
+def sample(requests: tuple[Request, ...], limit: int | None, *, seed: str) -> tuple[Request, ...]:
+    """Return at most `limit` requests, drawn by seed and kept in their order."""
+    if limit is None or limit >= len(requests):
+        return requests
+    drawn = set(random.Random(seed).sample(range(len(requests)), limit))  # noqa: S311 - repeatable by design
+    return tuple(request for index, request in enumerate(requests) if index in drawn)
+
+
+def shuffle(requests: tuple[Request, ...], *, seed: str) -> tuple[Request, ...]:
+    """Return the requests in the order of a seed."""
+    order = list(requests)
+    random.Random(seed).shuffle(order)  # noqa: S311 - repeatable by design
+    return tuple(order)
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,53 @@
+"""The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
+
+from evaluation.suites.toolchoice.agent import AVOID, BETWEEN, TRIGGER, USE
+from memory.values import Citation, Episode, LessonText
+from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+
+ACCEPTED, REJECTED = "accepted", "rejected"
+MAX_REQUEST_CHARACTERS = 250
+
+
+class ToolChoiceReflector:
+    """Proposes one lesson a run: what was accepted, and what was rejected before it."""
+
+    name = "toolchoice"
+    version = "1"
+
+    def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
+        accepted, rejected = "", []
+        for step in episode.steps:
+            if step.action is None:
+                continue
+            tool = str(step.action.arguments.get("tool", ""))
+            if step.observation == ACCEPTED:
+                accepted = tool
+            else:
+                rejected.append(tool)
+        if not accepted and not rejected:
+            return ReflectionResult(skip_reason="The run tried no tool.")
+        text = write_lesson(episode.task, use=accepted, avoid=rejected, task_id=episode.task_id)
+        last = len(episode.steps)
+        return ReflectionResult(
+            lessons=(ProposedLesson(text=text, citations=(Citation(first_step=1, last_step=last),)),)
+        )
+
+
+def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "") -> LessonText:
+    """Put a lesson into words that the agent reads back from its prompt."""
+    polarity = "works" if use and not avoid else "mixed" if use else "avoid"
+    return LessonText(
+        trigger=f"{TRIGGER}{' '.join(request.split())[:MAX_REQUEST_CHARACTERS]}",
+        guideline=f"{USE}{use}." if use else "Ask for another tool than the ones to avoid.",
+        avoid=BETWEEN.join(f"{AVOID}{name}" if place == 0 else name for place, name in enumerate(avoid)),
+        polarity=polarity,
+        scope="project",
+        task_id=task_id,
+        tags=(get_tag(use),) if use else (),
+        source_task=request,
+    )
+
+
+def get_tag(tool: str) -> str:
+    """Return the tag of the lessons that say to use a tool."""
+    return f"tool:{tool.lower()}"
