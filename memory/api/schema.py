@@ -184,7 +184,7 @@ def add_shared_parts(result: Json, generator: Any, request: Any, public: bool) -
         for operation in path.values():
             for answer in operation["responses"].values():
                 if "$ref" not in answer:
-                    answer["description"] = answer["description"] or "Done."
+                    answer["description"] = answer["description"] or "Success."
                     answer.setdefault("headers", {})["X-Request-ID"] = {"$ref": "#/components/headers/XRequestID"}
     components["responses"] = {f"Error{status}": _error_response(status) for status in ERRORS}
     result["paths"] |= _health_paths()

@@ -20,6 +20,7 @@ from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
+from memory.api.serializers.reuse import read_body, represent, represent_all
 from memory.api.views.trajectories import get_trajectory, record_from
 from memory.models import ApiKey, Project, Trajectory
 from reflection.api.filters import ReflectionFilter
@@ -60,9 +61,8 @@ class ReflectView(ApiView):
         ],
     )
     def post(self, request: Request) -> Response:
-        serializer = ReflectInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        trajectory = self._get_or_record(serializer.validated_data)
+        values = read_body(ReflectInputSerializer, request.data)
+        trajectory = self._get_or_record(values)
         reflection = enqueue_reflection(
             trajectory,
             by=self.actor,
@@ -70,7 +70,7 @@ class ReflectView(ApiView):
             traceparent=structlog.contextvars.get_contextvars().get("traceparent", ""),
         )
         location = reverse("reflection_api:reflection", args=[reflection.pk])
-        response = Response(ReflectionSerializer(reflection).data, status=202, headers={"Location": location})
+        response = Response(represent(ReflectionSerializer, reflection), status=202, headers={"Location": location})
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
@@ -82,7 +82,7 @@ class ReflectView(ApiView):
         reflection = wait_for_reflection(self.project, UUID(response.data["id"]), seconds=seconds)  # type: ignore[attr-defined]
         finished = reflection.status not in Reflection.LIVE
         headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
-        return Response(ReflectionSerializer(reflection).data, status=200 if finished else 202, headers=headers)
+        return Response(represent(ReflectionSerializer, reflection), status=200 if finished else 202, headers=headers)
 
     def _get_or_record(self, values: dict[str, Any]) -> Trajectory:
         if "trajectory_id" in values:
@@ -114,7 +114,7 @@ class ReflectionListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_shown(self.project)))
-        return self.get_paginated_response(ReflectionSerializer(page, many=True).data)
+        return self.get_paginated_response(represent_all(ReflectionSerializer, page))
 
 
 class ReflectionView(ApiView):
@@ -128,7 +128,7 @@ class ReflectionView(ApiView):
         responses=ReflectionSerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        return Response(ReflectionSerializer(get_object_or_404(_shown(self.project), pk=id)).data)
+        return Response(represent(ReflectionSerializer, get_object_or_404(_shown(self.project), pk=id)))
 
 
 def read_wait(request: Request) -> int:

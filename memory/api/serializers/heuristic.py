@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from memory.api.serializers.fields import Choice, Flag, Id, Name, Number, OptionalText, StrictSerializer, Tags, Text
+from memory.api.serializers.reuse import represent
 from memory.models import Evidence, Heuristic, HeuristicFeedback, HeuristicRevision
 from memory.values import LessonText
 
@@ -197,7 +198,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     @extend_schema_field(ServedRevisionSerializer(allow_null=True))
     def get_served_revision(self, heuristic: Heuristic) -> dict[str, Any] | None:
         served = heuristic.served_revisions  # type: ignore[attr-defined]
-        return dict(ServedRevisionSerializer(served[0]).data) if served else None
+        return represent(ServedRevisionSerializer, served[0]) if served else None
 
 
 class PageSerializer(serializers.Serializer[Any]):

@@ -27,6 +27,7 @@ from memory.api.serializers.heuristic import (
     lesson_from,
 )
 from memory.api.serializers.retrieval import LessonsForTask, RetrieveQuery
+from memory.api.serializers.reuse import read_body, represent, represent_all
 from memory.api.views.retrieval import RETRIEVE_PARAMS, answer_body, answer_query
 from memory.errors import ChangedMeanwhile
 from memory.models import ApiKey, Heuristic, HeuristicRevision, Project
@@ -76,7 +77,7 @@ class HeuristicListView(ApiView):
         if self.asks_for_lessons(request):
             return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
         page = self.paginate_queryset(self.filter_queryset(shown_heuristics(self.project)))
-        return self.get_paginated_response(HeuristicSerializer(page, many=True).data)
+        return self.get_paginated_response(represent_all(HeuristicSerializer, page))
 
     def answer_with_lessons(self, query: RetrieveQuery) -> Response:
         body = dict(answer_body(answer_query(self, query)))
@@ -94,9 +95,7 @@ class HeuristicListView(ApiView):
         parameters=[LOCATION, ETAG],
     )
     def post(self, request: Request) -> Response:
-        serializer = HeuristicInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        values = serializer.validated_data
+        values = read_body(HeuristicInputSerializer, request.data)
         heuristic = propose_heuristic(
             self.project,
             text=lesson_from(values),
@@ -134,9 +133,7 @@ class HeuristicView(ApiView):
         parameters=[ETAG, IF_MATCH],
     )
     def patch(self, request: Request, id: UUID) -> Response:
-        serializer = HeuristicPatchSerializer(data=request.data, partial=True)
-        serializer.is_valid(raise_exception=True)
-        values = serializer.validated_data
+        values = read_body(HeuristicPatchSerializer, request.data, partial=True)
         heuristic = get_heuristic(self, id)
         current = heuristic.current_revision
         assert current is not None, "every heuristic has a revision"
@@ -175,7 +172,7 @@ def get_heuristic(view: ApiView, id: UUID) -> Heuristic:
 def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dict[str, Any] | None = None) -> Response:
     """Answer with a heuristic as it is now, with its evidence and an ETag of its newest wording."""
     heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence"), pk=id)
-    body = HeuristicDetailSerializer(heuristic).data
+    body = represent(HeuristicDetailSerializer, heuristic)
     etag = {"ETag": f'"{body["content_sha256"]}"'}
     response = Response(body, status=status, headers=etag | (headers or {}))
     response.resource_id = heuristic.pk  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from memory.api.serializers.heuristic import (
     HeuristicDetailSerializer,
     WithdrawalSerializer,
 )
+from memory.api.serializers.reuse import read_body, represent
 from memory.api.views.heuristics import answer_heuristic, get_heuristic
 from memory.models import ApiKey, Project, Retrieval, Trajectory
 from memory.services.record_feedback import record_feedback
@@ -37,10 +38,9 @@ class DecisionView(ApiView):
     decide: Any
 
     def post(self, request: Request, id: UUID) -> Response:
-        serializer = self.serializer_class(data=request.data)
-        serializer.is_valid(raise_exception=True)
+        values = read_body(self.serializer_class, request.data)
         decide = type(self).decide
-        decide(get_heuristic(self, id), by=self.actor, request_id=self.request_id, **serializer.validated_data)
+        decide(get_heuristic(self, id), by=self.actor, request_id=self.request_id, **values)
         return answer_heuristic(self, id)
 
 
@@ -118,9 +118,7 @@ class FeedbackView(ApiView):
         responses={201: FeedbackSerializer},
     )
     def post(self, request: Request, id: UUID) -> Response:
-        serializer = FeedbackInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        values = serializer.validated_data
+        values = read_body(FeedbackInputSerializer, request.data)
         trajectory_id, retrieval_id = values.get("trajectory_id"), values.get("retrieval_id")
         feedback = record_feedback(
             get_heuristic(self, id),
@@ -132,7 +130,7 @@ class FeedbackView(ApiView):
             helpful=values.get("helpful"),
             comment=values.get("comment", ""),
         )
-        response = Response(FeedbackSerializer(feedback).data, status=201)
+        response = Response(represent(FeedbackSerializer, feedback), status=201)
         response.resource_id = trajectory_id or id  # type: ignore[attr-defined]
         return response
 

@@ -15,6 +15,7 @@ from memory.api.base import ApiView
 from memory.api.filters import TrajectoryFilter
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
+from memory.api.serializers.reuse import read_body, represent, represent_all
 from memory.api.serializers.trajectory import (
     OutcomeInputSerializer,
     TrajectoryInputSerializer,
@@ -47,7 +48,7 @@ class TrajectoryListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(_listed(self)))
-        return self.get_paginated_response(TrajectoryItemSerializer(page, many=True).data)
+        return self.get_paginated_response(represent_all(TrajectoryItemSerializer, page))
 
     @describe(
         "recordTrajectory",
@@ -64,10 +65,9 @@ class TrajectoryListView(ApiView):
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
-        serializer = TrajectoryInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        recorded = record_from(self, serializer.validated_data)
-        body = TrajectorySerializer(recorded.trajectory).data
+        values = read_body(TrajectoryInputSerializer, request.data)
+        recorded = record_from(self, values)
+        body = represent(TrajectorySerializer, recorded.trajectory)
         location = reverse("api:trajectory", args=[recorded.trajectory.pk])
         response = Response(body, status=201 if recorded.created else 200, headers={"Location": location})
         response.resource_id = recorded.trajectory.pk  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class TrajectoryView(ApiView):
         responses=TrajectorySerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        return Response(TrajectorySerializer(get_trajectory(self, id)).data)
+        return Response(represent(TrajectorySerializer, get_trajectory(self, id)))
 
     @describe(
         "eraseTrajectory",
@@ -112,9 +112,7 @@ class TrajectoryOutcomeView(ApiView):
         responses=TrajectorySerializer,
     )
     def post(self, request: Request, id: UUID) -> Response:
-        serializer = OutcomeInputSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        values = serializer.validated_data
+        values = read_body(OutcomeInputSerializer, request.data)
         trajectory = report_outcome(
             get_trajectory(self, id),
             outcome=values["outcome"],
@@ -123,7 +121,7 @@ class TrajectoryOutcomeView(ApiView):
             by=self.actor,
             reflect=values["reflect"],
         )
-        response = Response(TrajectorySerializer(trajectory).data)
+        response = Response(represent(TrajectorySerializer, trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
