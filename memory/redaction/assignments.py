@@ -11,8 +11,24 @@ _STRONG = ("passw", "passphrase", "pwd")
 _WEAK = ("secret", "token", "credential", "key")
 # "key" alone says nothing: "keyboard", "primary key"
 _KEYS = ("api", "access", "private", "secret", "auth", "account", "encryption", "signing", "shared", "master")
+# What a secret is called, where it lies, how long it lasts: token_id, secret_name
+_NOT_ITSELF = (
+    "id",
+    "ids",
+    "name",
+    "type",
+    "count",
+    "limit",
+    "path",
+    "file",
+    "url",
+    "uri",
+    "length",
+    "expires",
+    "expiry",
+)
 _ASSIGNED = re.compile(
-    r"[\w-]{0,24}"  # the rest of the name
+    r"(?P<rest>[\w-]{0,24})"  # of the name
     r"(?:\\?[\"'`])?[ \t]{0,3}(?P<separator>:=|=>|==|=|:|[ \t](?:is|was)[ \t](?=\S))[ \t]{0,3}"
     r"(?:(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n\x1e]){1,512})(?P=quote)"
     r"|(?P<open>\\?[\"'`])?(?P<bare>[^\s\"'`\\,;&<>(){}\[\]|]{4,128}))"
@@ -38,7 +54,7 @@ _NOT_A_SECRET = frozenset(
     changed unchanged expired unknown default example placeholder""".split()  # noqa: SIM905
 )
 _CODE = re.compile(
-    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|xxx|\.\.\.", re.IGNORECASE
+    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|[x*.-]+$|\.\.\.", re.IGNORECASE
 )
 
 
@@ -87,6 +103,8 @@ def find_assignments(text: str, lower: str) -> Iterator[Span]:
             if needle == "key" and not lower[max(0, place - 12) : place].rstrip("-_ ").endswith(_KEYS):
                 continue
             if not (match := _ASSIGNED.match(text, place + len(needle))):
+                continue
+            if not strong and match["rest"].lower().endswith(_NOT_ITSELF):
                 continue
             group = "quoted" if match["quoted"] is not None else "bare"
             stated = bool(match["quote"] or match["open"]) or "=" in match["separator"]

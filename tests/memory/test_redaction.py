@@ -81,6 +81,8 @@ def test_public_trajectories_keep_their_ids_and_prices() -> None:
         "api_key: <your key here>",
         "total_tokens=1234567890, token_count: 812",
         "next_page_token is empty",
+        "token_id=550e8400-e29b-41d4-a716-446655440000",
+        "secret_name: prod-db-7f3a9c21",
         "token: the",
         "a cookie: chocolate chip",
         "basic economy tickets cannot be changed",
