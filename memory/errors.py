@@ -63,6 +63,18 @@ class NotServable(LessonMemoryError):
     code = "not_servable"
 
 
+class CannotMerge(LessonMemoryError):
+    """The two heuristics cannot become one: the same, of two projects, or the other is not in use."""
+
+    code = "cannot_merge"
+
+
+class TooLateToUndo(LessonMemoryError):
+    """A decision can be taken back by the person who took it, for a few seconds, while nothing followed it."""
+
+    code = "too_late_to_undo"
+
+
 class EmbedderError(LessonMemoryError):
     """The embedder gave no vector; retrieval goes on with full text."""
 

@@ -17,6 +17,7 @@ class ReviewDecision(models.TextChoices):
     RETIRE = "retire"
     QUARANTINE = "quarantine"
     MERGE = "merge"
+    UNDO = "undo"
 
 
 class Review(models.Model):

@@ -60,6 +60,13 @@ def revise_heuristic(
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if _clean(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
+    return repropose_heuristic(heuristic, text=text, by=by)
+
+
+@transaction.atomic
+def repropose_heuristic(heuristic: Heuristic, *, text: LessonText, by: Actor) -> Heuristic:
+    """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
+    heuristic = lock_heuristic(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by)
     return heuristic
@@ -83,6 +90,7 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
         ],
         ignore_conflicts=True,
     )
+    transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)  # the run's task is searched too
     return count_support(heuristic)
 
 
@@ -133,6 +141,7 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: LessonText, by: Ac
     revision.refresh_from_db(fields=["content_sha256"])  # a trigger computes it
     heuristic.current_revision = revision
     heuristic.status = Heuristic.Status.PROPOSED
+    heuristic.superseded_by = None
     heuristic.updated_at = timezone.now()
-    heuristic.save(update_fields=["current_revision", "status", "updated_at"])
+    heuristic.save(update_fields=["current_revision", "status", "superseded_by", "updated_at"])
     transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)

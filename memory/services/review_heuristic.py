@@ -1,10 +1,13 @@
 """The reviewers' decisions. Each is one function, checks the state it decides on, and leaves a Review."""
 
+from functools import partial
+
 from django.db import transaction
 from django.utils import timezone
 
 from memory.errors import AlreadyDecided, NotServable
 from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import get_current_revision, lock_heuristic, revise_heuristic
 from memory.values import Actor, LessonText
 
@@ -37,8 +40,9 @@ def approve_heuristic(
     HeuristicRevision.objects.filter(pk=revision.pk).update(
         approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
     )
-    _set_status(heuristic, _Status.APPROVED)
-    _record(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
+    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    set_status(heuristic, _Status.APPROVED)
+    record_review(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
     return heuristic
 
 
@@ -60,7 +64,7 @@ def edit_and_approve_heuristic(
     """
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
     revision = get_current_revision(revised, content_sha256=None)
-    _record(revised, revision, _Decision.EDIT, by, reason, seconds_on_screen, request_id)
+    record_review(revised, revision, _Decision.EDIT, by, reason, seconds_on_screen, request_id)
     return approve_heuristic(
         revised,
         by=by,
@@ -91,23 +95,37 @@ def reject_heuristic(
     served = heuristic.revisions.filter(served=True).first()
     if served is not None:
         heuristic.current_revision = served
-    _set_status(heuristic, _Status.APPROVED if served else _Status.REJECTED)
-    _record(heuristic, revision, _Decision.REJECT, by, reason, seconds_on_screen, request_id)
+    set_status(heuristic, _Status.APPROVED if served else _Status.REJECTED)
+    record_review(heuristic, revision, _Decision.REJECT, by, reason, seconds_on_screen, request_id)
     return heuristic
 
 
 @transaction.atomic
-def retire_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = "") -> Heuristic:
+def retire_heuristic(
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
     """Stop serving a heuristic because it has had its day.
 
     Raises:
         NotServable: it is not being served.
     """
-    return _withdraw(heuristic, _Status.RETIRED, _Decision.RETIRE, by, reason, request_id)
+    return _withdraw(heuristic, _Status.RETIRED, _Decision.RETIRE, by, reason, seconds_on_screen, request_id)
 
 
 @transaction.atomic
-def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", request_id: str = "") -> Heuristic:
+def quarantine_heuristic(
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
     """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
 
     Raises:
@@ -116,21 +134,30 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, reason: str = "", r
     heuristic = lock_heuristic(heuristic)
     if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
         revision = get_current_revision(heuristic, content_sha256=None)
-        _set_status(heuristic, _Status.QUARANTINED)
-        _record(heuristic, revision, _Decision.QUARANTINE, by, reason, None, request_id)
+        set_status(heuristic, _Status.QUARANTINED)
+        record_review(heuristic, revision, _Decision.QUARANTINE, by, reason, seconds_on_screen, request_id)
         return heuristic
-    return _withdraw(heuristic, _Status.QUARANTINED, _Decision.QUARANTINE, by, reason, request_id)
+    return _withdraw(heuristic, _Status.QUARANTINED, _Decision.QUARANTINE, by, reason, seconds_on_screen, request_id)
 
 
-def _withdraw(heuristic: Heuristic, status: str, decision: str, by: Actor, reason: str, request_id: str) -> Heuristic:
+def _withdraw(
+    heuristic: Heuristic,
+    status: str,
+    decision: str,
+    by: Actor,
+    reason: str,
+    seconds_on_screen: float | None,
+    request_id: str,
+) -> Heuristic:
     heuristic = lock_heuristic(heuristic)
     served = heuristic.revisions.filter(served=True).first()
     if served is None:
         raise NotServable(f"This heuristic is {heuristic.status} and is not being served, so nothing was changed.")
     HeuristicRevision.objects.filter(pk=served.pk).update(served=False)
+    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     heuristic.current_revision = served
-    _set_status(heuristic, status)
-    _record(heuristic, served, decision, by, reason, None, request_id)
+    set_status(heuristic, status)
+    record_review(heuristic, served, decision, by, reason, seconds_on_screen, request_id)
     return heuristic
 
 
@@ -141,13 +168,14 @@ def _lock_proposed(heuristic: Heuristic) -> Heuristic:
     return heuristic
 
 
-def _set_status(heuristic: Heuristic, status: str) -> None:
+def set_status(heuristic: Heuristic, status: str) -> None:
+    """Move a locked heuristic to another place in its life."""
     heuristic.status = status
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["status", "current_revision", "updated_at"])
 
 
-def _record(
+def record_review(
     heuristic: Heuristic,
     revision: HeuristicRevision,
     decision: str,
@@ -156,6 +184,7 @@ def _record(
     seconds_on_screen: float | None,
     request_id: str,
 ) -> None:
+    """Append one decision on one exact text."""
     Review.objects.create(
         project_id=heuristic.project_id,
         heuristic=heuristic,

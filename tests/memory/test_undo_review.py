@@ -1,0 +1,136 @@
+"""Taking a decision back."""
+
+from datetime import timedelta
+
+import pytest
+
+from memory.errors import TooLateToUndo
+from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.propose_heuristic import propose_heuristic, revise_heuristic
+from memory.services.review_heuristic import (
+    approve_heuristic,
+    edit_and_approve_heuristic,
+    quarantine_heuristic,
+    reject_heuristic,
+    retire_heuristic,
+)
+from memory.services.undo_review import is_undoable, undo_review
+from memory.values import Actor, LessonText
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+
+ANA = Actor(label="user:ana")
+LESSON = LessonText(trigger="a booking is basic economy", guideline="cancel and book again")
+OTHER = LessonText(trigger="a booking is basic economy", guideline="offer to cancel within a day")
+
+
+def proposed() -> Heuristic:
+    return propose_heuristic(make_project(), text=LESSON, by=Actor(label="key:agent"))
+
+
+def undo(heuristic: Heuristic, *, by: Actor = ANA) -> Heuristic:
+    undo_review(Review.objects.filter(heuristic=heuristic)[0], by=by)
+    return Heuristic.objects.with_text().get(pk=heuristic.pk)
+
+
+def served(heuristic: Heuristic) -> list[int]:
+    return list(HeuristicRevision.objects.filter(heuristic=heuristic, served=True).values_list("number", flat=True))
+
+
+def test_undone_approval_is_proposed_again_and_not_served() -> None:
+    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+
+    assert (heuristic.status, served(heuristic)) == ("proposed", [])
+    assert heuristic.current_revision.as_text() == LESSON
+
+
+def test_undo_is_a_decision_of_its_own() -> None:
+    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+
+    decisions = list(Review.objects.filter(heuristic=heuristic).values_list("decision", "reason"))
+    assert decisions == [("undo", "Undid: approve."), ("approve", "")]
+
+
+def test_approval_after_an_undo_is_a_fresh_one() -> None:
+    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+
+    approve_heuristic(heuristic, by=Actor(label="user:ben"))
+
+    revision = HeuristicRevision.objects.get(heuristic=heuristic, served=True)
+    assert (revision.number, revision.approved_by) == (2, "user:ben")
+
+
+def test_undone_approval_of_a_new_wording_serves_the_earlier_one_again() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    approve_heuristic(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
+
+    assert served(undo(heuristic)) == [1]
+
+
+def test_two_undone_approvals_still_serve_the_earlier_wording() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    approve_heuristic(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
+    approve_heuristic(undo(heuristic), by=ANA)
+
+    assert served(undo(heuristic)) == [1]
+
+
+def test_undone_edit_brings_back_the_words_before_it() -> None:
+    heuristic = undo(edit_and_approve_heuristic(proposed(), text=OTHER, by=ANA))
+
+    assert (heuristic.status, heuristic.current_revision.as_text()) == ("proposed", LESSON)
+
+
+def test_undone_rejection_is_proposed_again() -> None:
+    heuristic = undo(reject_heuristic(proposed(), by=ANA, reason="too general"))
+
+    assert (heuristic.status, heuristic.current_revision.number) == ("proposed", 1)
+
+
+def test_undone_quarantine_of_a_proposal_is_proposed_again() -> None:
+    assert undo(quarantine_heuristic(proposed(), by=ANA, reason="odd")).status == "proposed"
+
+
+def test_undone_retirement_is_served_again() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = undo(retire_heuristic(heuristic, by=ANA, reason="old"))
+
+    assert (heuristic.status, served(heuristic)) == ("approved", [1])
+
+
+def test_undone_retirement_keeps_the_wording_that_was_waiting() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    revise_heuristic(heuristic, text=OTHER, by=ANA)
+    heuristic = undo(retire_heuristic(heuristic, by=ANA, reason="old"))
+
+    assert (heuristic.status, heuristic.current_revision.number, served(heuristic)) == ("proposed", 2, [1])
+
+
+def test_undo_by_another_person_is_refused() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+
+    with pytest.raises(TooLateToUndo, match="Only the person who decided"):
+        undo(heuristic, by=Actor(label="user:ben"))
+
+    assert served(heuristic) == [1]
+
+
+def test_undo_of_what_was_followed_by_another_decision_is_refused() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    approval = Review.objects.get(heuristic=heuristic)
+    retire_heuristic(heuristic, by=ANA, reason="old")
+
+    with pytest.raises(TooLateToUndo, match="Something else was decided"):
+        undo_review(approval, by=ANA)
+
+
+def test_undo_after_the_time_is_refused() -> None:
+    heuristic = approve_heuristic(proposed(), by=ANA)
+    approval = Review.objects.get(heuristic=heuristic)
+    approval.created_at -= timedelta(seconds=16)  # the row itself cannot be changed
+
+    with pytest.raises(TooLateToUndo, match="for 10 seconds"):
+        undo_review(approval, by=ANA)
+
+    assert not is_undoable(approval)
