@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,11 @@ class WorkerStack(Stack):
         overridden = ["--", f"worker.soft_shutdown_timeout={soft_shutdown_seconds}"]
         self._start(name, "celery", "-A", "erl_site", "worker", *pool, "-n", f"{name}@{self.port}", *overridden)
         self._wait(name, lambda: self._worker_answers(name))
+
+    def kill(self, name: str) -> None:
+        """Kill a worker and its children with -9, where a test has left any."""
+        with suppress(ProcessLookupError):
+            super().kill(name)
 
     def _worker_answers(self, name: str) -> bool:
         return WorkerHeartbeat.objects.filter(pk=f"{name}@{self.port}/{self.processes[name].pid}").exists()
