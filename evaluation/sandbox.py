@@ -37,8 +37,8 @@ def create_sandbox() -> str:
                 pass  # somebody else was first
             except psycopg.Error as error:
                 raise SandboxUnavailable(
-                    f"Evaluations run in a database of their own, {name}, which does not exist and could not be created "
-                    f"({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE {name} "
+                    f"Evaluations run in a database of their own, {name}, which does not exist and could not be "
+                    f"created ({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE {name} "
                     f"OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
                 ) from error
             # Nothing in it has to survive a crash, so nothing waits for the disk.

@@ -18,6 +18,7 @@ from evaluation.suites.base import About, Options, Progress, UnitResult
 from evaluation.suites.toolchoice.data import FOLDER as METATOOL
 from evaluation.suites.toolchoice.summary import percentiles
 from memory.models import Project
+from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import propose_heuristic
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import LessonText
@@ -78,6 +79,7 @@ class RetrievalSuite:
             known[_ingest(project, document)] = document_id
             ingest_ms.append((time.perf_counter() - started) * 1000)
             progress(f"{Path(unit).name}, indexing", number, len(folder.corpus))
+        count_terms(project.pk)
         arms: dict[str, Any] = {}
         timing: dict[str, Any] = {"ingest_ms": percentiles(ingest_ms), "retrieve_ms": {}}
         for name in options.arms or ARMS:

@@ -10,7 +10,8 @@ from evaluation.arms import EVALUATION
 from evaluation.suites.toolchoice.agent import ToolAgent
 from evaluation.suites.toolchoice.data import Request
 from evaluation.suites.toolchoice.reflector import ACCEPTED, REJECTED, ToolChoiceReflector, write_lesson
-from memory.models import Heuristic, Project, Retrieval
+from memory.models import Heuristic, Project
+from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import propose_heuristic
 from memory.services.record_trajectory import record_trajectory
 from memory.services.retrieve import retrieve
@@ -94,6 +95,7 @@ def approve_all(project: Project, learned: Learned) -> None:
         approve_heuristic(heuristic, by=EVALUATION, reason="Approved unread, in an evaluation's sandbox.")
         learned.approve_ms.append(_since(started))
         learned.approved += 1
+    count_terms(project.pk)  # the sweeper does it in a running system
 
 
 def propose_wrong(project: Project, tools: list[str], *, seed: str) -> list[Heuristic]:
@@ -116,6 +118,7 @@ def replace_with(project: Project, wrong: list[Heuristic]) -> None:
         retire_heuristic(heuristic, by=EVALUATION)
     for heuristic in wrong:
         approve_heuristic(heuristic, by=EVALUATION, reason="Approved to measure the harm it does.")
+    count_terms(project.pk)
 
 
 def deal_out(project: Project, source: Project, *, seed: str) -> None:
@@ -131,6 +134,7 @@ def deal_out(project: Project, source: Project, *, seed: str) -> None:
         dealt = write_lesson(text.source_task, use=use, avoid=[])
         heuristic = propose_heuristic(project, text=dealt, by=EVALUATION)
         approve_heuristic(heuristic, by=EVALUATION, reason="A negative control.")
+    count_terms(project.pk)
 
 
 def _try_tools(request: Request, tools: list[str], *, judge: Judge) -> dict[str, Any]:
@@ -175,8 +179,3 @@ def _learn_from(project: Project, data: dict[str, Any], learned: Learned) -> Non
 
 def _since(started: float) -> float:
     return (time.perf_counter() - started) * 1000
-
-
-def count_retrievals(project: Project) -> int:
-    """Return how many answers the product has written down."""
-    return Retrieval.objects.filter(project=project).count()

@@ -90,8 +90,8 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
             {
                 "name": "unapproved lessons change nothing",
                 "passed": same,
-                "says": f"With wrong lessons proposed and not approved, every answer is {SAME if same else 'NOT ' + SAME}"
-                f" to {main}'s.",
+                "says": "With wrong lessons proposed and not approved, every answer is "
+                f"{SAME if same else 'NOT ' + SAME} to {main}'s.",
             }
         )
     if "poison-approved" in by_name:
@@ -109,8 +109,8 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
             {
                 "name": "chance does not help",
                 "passed": random["uplift"]["high"] < by_name[main]["uplift"]["low"],
-                "says": f"Lessons drawn at random change the success by {random['uplift']['mean']:+.3f}, retrieved ones by "
-                f"{by_name[main]['uplift']['mean']:+.3f}.",
+                "says": f"Lessons drawn at random change the success by {random['uplift']['mean']:+.3f}, retrieved "
+                f"ones by {by_name[main]['uplift']['mean']:+.3f}.",
             }
         )
     return checks

@@ -1,0 +1,168 @@
+"""Say whether memory helps."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from evaluation.comparing import Verdict, check_limit, compare, hold_against_baseline, show
+from evaluation.errors import EvaluationError
+from evaluation.models import EvaluationRun
+from evaluation.report import write_html, write_json, write_junit, write_text
+from evaluation.runner import create_run, execute_run, find_unfinished
+from evaluation.suites.base import Options
+from evaluation.suites.registry import DEFAULT, SUITES
+
+BELOW = 2  # exit code: the run is fine, its figures are not
+
+
+class Command(BaseCommand):
+    help = (
+        "Measure whether lessons help, offline and without a key: an agent learns from real requests through this "
+        "product and is tested on new ones (toolchoice), recorded runs are counted again (replay), the search is judged "
+        "by known answers (retrieval). Everything runs in a database of its own; live data is never read or changed. "
+        "Exit code 2 says that a figure is below --fail-under or the --baseline."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--suite", nargs="+", choices=list(SUITES), default=list(DEFAULT), help="default: %(default)s"
+        )
+        parser.add_argument(
+            "--arms", nargs="+", default=[], metavar="ARM", help="for example none random:5 hybrid:5 all"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="the first seed, default 0")
+        parser.add_argument("--seeds", type=int, default=1, metavar="K", help="so many seeds, default 1")
+        parser.add_argument("--limit", type=int, metavar="N", help="test on N tasks of a suite at most")
+        parser.add_argument("--experience", type=int, metavar="N", help="learn from N earlier tasks at most")
+        parser.add_argument("--k", type=int, default=5, help="lessons an arm retrieves, default 5")
+        parser.add_argument("--budget-tokens", type=int, default=4000, metavar="N", help="of the block, default 4000")
+        parser.add_argument(
+            "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or of such"
+        )
+        parser.add_argument(
+            "--json", type=Path, metavar="FILE", help="write the report for machines; - is the terminal"
+        )
+        parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page to read and send")
+        parser.add_argument("--junit", type=Path, metavar="FILE", help="write checks and limits for CI")
+        parser.add_argument("--fail-under", action="append", default=[], metavar="METRIC:VALUE", help="as uplift:0.05")
+        parser.add_argument("--baseline", type=Path, metavar="FILE", help="a --json report that must not be undercut")
+        parser.add_argument("--compare", nargs=2, metavar=("RUN_A", "RUN_B"), help="ids or --json files; runs nothing")
+        parser.add_argument("--resume", action="store_true", help="go on with the newest run that was stopped")
+        parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            if options["compare"]:
+                self._compare(*options["compare"])
+                return
+            baseline = _read_report(options["baseline"]) if options["baseline"] else None
+            results = self._run(options)
+            verdicts = [verdict for limit in options["fail_under"] for verdict in check_limit(results, limit)]
+            verdicts += hold_against_baseline(results, baseline) if baseline else []
+        except EvaluationError as error:
+            raise CommandError(str(error)) from error
+        self._report(results, verdicts, options)
+        if not all(verdict.passed for verdict in verdicts):
+            sys.exit(BELOW)
+
+    def _run(self, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("seeds", "limit", "experience", "k", "budget_tokens"):
+            if options[name] is not None and options[name] < 1:
+                raise CommandError(f"--{name.replace('_', '-')} must be 1 or more.")
+        wanted = Options(
+            suites=tuple(dict.fromkeys(options["suite"])),
+            arms=tuple(options["arms"]),
+            seed=options["seed"],
+            seeds=options["seeds"],
+            limit=options["limit"],
+            experience=options["experience"],
+            k=options["k"],
+            budget_tokens=options["budget_tokens"],
+            data=str(options["data"].resolve()) if options["data"] else "",
+        )
+        run = (find_unfinished(wanted) if options["resume"] else None) or create_run(wanted, by="command:evaluate")
+        with _Bar(quiet=options["quiet"]) as bar:
+            return execute_run(run, watch=bar.show).results
+
+    def _report(self, results: dict[str, Any], verdicts: list[Verdict], options: dict[str, Any]) -> None:
+        to_terminal = options["json"] is not None and str(options["json"]) == "-"
+        if to_terminal:
+            self.stdout.write(write_json(results), ending="")
+        else:
+            self.stdout.write(write_text(results))
+        written = {"json": write_json, "html": write_html, "junit": lambda found: write_junit(found, verdicts)}
+        for name, write in written.items():
+            path = options[name]
+            if path is not None and not (name == "json" and to_terminal):
+                path.write_text(write(results), encoding="utf-8")
+                self.stderr.write(f"Written: {path}")
+        for verdict in verdicts:
+            self.stderr.write(f"{'holds' if verdict.passed else 'BELOW'}: {verdict.says}")
+
+    def _compare(self, first: str, second: str) -> None:
+        rows = compare(_find_report(second), _find_report(first))
+        if not rows:
+            raise EvaluationError("The two runs have no arm on the same tasks in common.")
+        width = max(len(f"{row['suite']}/{row['arm']}") for row in rows)
+        self.stdout.write(f"{'second minus first':<{width}}  paired, 95 %")
+        for row in rows:
+            self.stdout.write(f"{row['suite'] + '/' + row['arm']:<{width}}  {show(row['difference'])}")
+
+
+class _Bar:
+    """One progress bar after another on standard error, one for each thing that is done."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._what = ""
+        self._bar: tqdm[Any] | None = None
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        if what != self._what:
+            self._close()
+            self._what = what
+            self._bar = tqdm(total=total, desc=what, disable=self._quiet, leave=False, file=sys.stderr)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        report["suites"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(f"{path} is no report of evaluate --json: {error}.") from error
+    return report
+
+
+def _find_report(name: str) -> dict[str, Any]:
+    """Return the report of a file or of a stored run."""
+    if Path(name).is_file():
+        return _read_report(Path(name))
+    try:
+        run = EvaluationRun.objects.get(pk=UUID(name))
+    except (ValueError, EvaluationRun.DoesNotExist):
+        raise EvaluationError(
+            f"There is no run and no file {name!r}. The admin lists the runs with their ids."
+        ) from None
+    if run.status != EvaluationRun.Status.FINISHED:
+        raise EvaluationError(f"The run {name} is {run.status}, so it has no figures.")
+    results: dict[str, Any] = run.results
+    return results

@@ -1,0 +1,56 @@
+"""Evaluations that were run."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.ids import uuid7
+from memory.models import Project
+
+
+class EvaluationRunStatus(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class EvaluationRun(models.Model):
+    """One evaluation: what was asked for, with which versions, and what came of it.
+
+    `units` are the finished parts, kept as they come, so that a killed run goes on where it stopped. `results` is the
+    report, empty until the end. `project` is set where an API client asked for it.
+    """
+
+    Status = EvaluationRunStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    status = models.TextField(choices=Status.choices, default=Status.RUNNING)
+    suites = ArrayField(models.TextField())
+    configuration = models.JSONField(default=dict)
+    versions = models.JSONField(default=dict)
+    units = models.JSONField(default=dict)
+    results = models.JSONField(default=dict)
+    failure = models.TextField(blank=True, default="")
+    requested_by = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    finished_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=EvaluationRunStatus.values), name="evaluation_run_status_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["finished", "failed"], finished_at__isnull=False)
+                | Q(status__in=["queued", "running"], finished_at__isnull=True),
+                name="evaluation_run_end_has_time",
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "-created_at", "-id"], name="evaluation_run_recent")]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.suites)}: {self.status}"
