@@ -14,14 +14,14 @@ CHOICES = ("minilm", "http", "none")
 
 @lru_cache(maxsize=1)
 def get_embedder() -> Embedder | None:
-    """Return this process's embedder, or None where ERL_EMBEDDER=none; the model is loaded at its first text.
+    """Return the embedder the settings ask for, or None where ERL_EMBEDDER=none; loaded at its first text.
 
     Raises:
         ValueError: ERL_EMBEDDER names none that exists.
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
-            return MiniLM()
+            return _get_minilm()
         case "http":
             return HttpEmbedder(
                 base_url=settings.ERL_EMBEDDER_BASE_URL,
@@ -34,5 +34,28 @@ def get_embedder() -> Embedder | None:
     raise ValueError(f"ERL_EMBEDDER is {settings.ERL_EMBEDDER!r}: set it to one of {', '.join(CHOICES)}.")
 
 
-# A model loaded before a fork is not to be relied on in the child (threads do not survive it).
-os.register_at_fork(after_in_child=get_embedder.cache_clear)
+def find_embedder(model_id: str) -> Embedder | None:
+    """Return the embedder that makes vectors of a model, if this process can have it.
+
+    The bundled one always can be had, so that a change to another answers with it until the new vectors are made.
+    """
+    embedder = get_embedder()
+    if embedder is None:
+        return None
+    if embedder.model_id == model_id:
+        return embedder
+    return _get_minilm() if model_id == MiniLM.model_id else None
+
+
+@lru_cache(maxsize=1)
+def _get_minilm() -> MiniLM:
+    return MiniLM()
+
+
+def forget_embedders() -> None:
+    """Read the settings anew at the next text. A model loaded before a fork is not to be relied on in the child."""
+    get_embedder.cache_clear()
+    _get_minilm.cache_clear()
+
+
+os.register_at_fork(after_in_child=forget_embedders)

@@ -32,13 +32,14 @@ _COLUMNS = """
     r.scope, r.task_id, r.tags, h.support
 """
 
-# `query` is evaluated once. A vector of another model than the active one is not compared: the dimensions may differ.
+# `query` is evaluated once. A vector of another model than the searched one is not compared: it may be longer.
 _SEARCH = """
 WITH query AS MATERIALIZED (
     SELECT m.id AS model,
            CASE WHEN m.id = %(model)s THEN %(vector)b::halfvec END AS vector,
            memory_query_vector(%(project)s, %(text)s) AS terms
-    FROM memory_embeddingmodel m WHERE m.active
+    FROM memory_embeddingmodel m
+    WHERE CASE WHEN %(searched)s::text IS NULL THEN m.active ELSE m.id = %(searched)s END
 ), texts AS (
     SELECT v.revision_id, v.kind, v.trajectory_id,
            -(v.vector <#> (SELECT vector FROM query)) AS meaning,
@@ -129,18 +130,21 @@ def find_candidates(
     filters: Filters,
     meaning_weight: float,
     limit: int,
+    searched_model_id: str | None = None,
 ) -> list[Candidate]:
     """Return the `limit` lessons likest to a task, best first.
 
     Args:
         vector: of the task, by the model `model_id`; None compares words only.
         meaning_weight: 0 to 1; the rest is the weight of words.
+        searched_model_id: whose vectors to search; None takes the active model.
     """
     parameters = {
         "project": project_id,
         "text": text,
         "vector": vector,
         "model": model_id,
+        "searched": searched_model_id,
         "weight": meaning_weight,
         "noise": NOISE * meaning_weight,
         "limit": limit,

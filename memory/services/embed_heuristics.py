@@ -10,9 +10,8 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from pgvector import HalfVector
 
-from memory.embeddings.base import Embedder
 from memory.embeddings.composite import embed_composites
-from memory.embeddings.registry import get_embedder
+from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.models import EmbeddingModel, Evidence, HeuristicEmbedding, HeuristicRevision
 
@@ -54,12 +53,10 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
     answer, texts are found by their words, and `find_heuristics_without_vectors` names their heuristics for later.
 
     Args:
-        model: whose vectors to make; None takes the active one. It must be the present embedder's or have none.
+        model: whose vectors to make; None takes the active one.
     """
-    embedder = get_embedder()
-    model = model or get_active_model(embedder)
-    if embedder is not None and embedder.model_id != model.pk:
-        embedder = None  # `manage.py reembed` changes the model; until then new texts are found by words
+    model = model or get_active_model()
+    embedder = find_embedder(model.pk)  # where there is none of this model, texts are found by their words
     missing = _find_missing(list(heuristic_ids), model, with_vectors=embedder is not None)
     if not missing:
         return 0
@@ -81,29 +78,38 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
 
 def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:
     """Return heuristics of which a current or served revision is not fully searchable, oldest first."""
-    embedder = get_embedder()
-    model = model or get_active_model(embedder)
-    complete = Q(terms__isnull=False)
-    if embedder is not None and embedder.model_id == model.pk:
-        complete &= Q(vector__isnull=False)
-    texts = HeuristicEmbedding.objects.filter(revision=OuterRef("pk"), embedding_model=model)
-    lacking = _relevant_revisions().filter(
-        ~Exists(texts.filter(complete, kind=_Kind.LESSON)) | Exists(texts.exclude(complete))
-    )
+    lacking = _revisions_lacking(model or get_active_model())
     found = lacking.order_by("created_at").values_list("heuristic_id", flat=True)
     return list(dict.fromkeys(found[:limit]))
 
 
-def get_active_model(embedder: Embedder | None) -> EmbeddingModel:
-    """Return the model whose vectors are searched. The first embedder ever becomes it, and one that follows none."""
+def count_heuristics_without_vectors(model: EmbeddingModel) -> int:
+    """Return how many heuristics `find_heuristics_without_vectors` would find in all."""
+    return _revisions_lacking(model).values("heuristic_id").distinct().count()
+
+
+def delete_other_models(kept: EmbeddingModel) -> int:
+    """Delete the texts of every model but one; return how many there were."""
+    deleted, _ = HeuristicEmbedding.objects.exclude(embedding_model=kept).delete()
+    return deleted
+
+
+def get_active_model() -> EmbeddingModel:
+    """Return the model whose vectors are searched. Where nothing was embedded yet, it is the settings' embedder's."""
     active = EmbeddingModel.objects.filter(active=True).first()
-    if active is not None and (active.pk != NO_MODEL or embedder is None):
-        return active
-    name, dimensions = (embedder.model_id, embedder.dimensions) if embedder else (NO_MODEL, 0)
-    model, _ = EmbeddingModel.objects.get_or_create(pk=name, defaults={"dimensions": dimensions})
-    if active is not None and HeuristicEmbedding.objects.filter(embedding_model=active).exists():
+    if active is not None and (
+        active.pk != NO_MODEL or HeuristicEmbedding.objects.filter(embedding_model=active).exists()
+    ):
         return active  # `manage.py reembed` makes the vectors first
-    return activate_model(model)
+    wanted = get_wanted_model()
+    return active if active is not None and active.pk == wanted.pk else activate_model(wanted)
+
+
+def get_wanted_model() -> EmbeddingModel:
+    """Return the model of the settings' embedder, which is not searched before it is active."""
+    embedder = get_embedder()
+    name, dimensions = (embedder.model_id, embedder.dimensions) if embedder else (NO_MODEL, 0)
+    return EmbeddingModel.objects.get_or_create(pk=name, defaults={"dimensions": dimensions})[0]
 
 
 @transaction.atomic
@@ -138,6 +144,16 @@ def _as_row(text: _Text, model: EmbeddingModel, vector: str | None) -> dict[str,
 
 def _relevant_revisions() -> QuerySet[HeuristicRevision]:
     return HeuristicRevision.objects.filter(Q(served=True) | Q(pk=F("heuristic__current_revision")))
+
+
+def _revisions_lacking(model: EmbeddingModel) -> QuerySet[HeuristicRevision]:
+    complete = Q(terms__isnull=False)
+    if find_embedder(model.pk) is not None:
+        complete &= Q(vector__isnull=False)
+    texts = HeuristicEmbedding.objects.filter(revision=OuterRef("pk"), embedding_model=model)
+    return _relevant_revisions().filter(
+        ~Exists(texts.filter(complete, kind=_Kind.LESSON)) | Exists(texts.exclude(complete))
+    )
 
 
 def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vectors: bool) -> list[_Text]:

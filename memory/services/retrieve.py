@@ -9,17 +9,16 @@ from django.conf import settings
 from django.utils import timezone
 from psycopg.types.json import Jsonb
 
-from memory.embeddings.cache import task_vectors
-from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.ids import uuid7
 from memory.models import Project, Retrieval
 from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.candidates import MEANING_WEIGHT, draw_candidates, find_candidates
+from memory.retrieval.candidates import MEANING_WEIGHT, Candidate, draw_candidates, find_candidates
 from memory.retrieval.context import build_context
-from memory.retrieval.database import QueryVector, execute_prepared
+from memory.retrieval.database import execute_prepared
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
+from memory.retrieval.task_vector import active_model, embed_task
 from memory.values import Actor
 
 log = structlog.get_logger(__name__)
@@ -27,7 +26,6 @@ log = structlog.get_logger(__name__)
 _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
 CANDIDATES = 60
-DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
 _MEANING_WEIGHTS: dict[str, float] = {_Mode.HYBRID: MEANING_WEIGHT, _Mode.EMBEDDING: 1.0, _Mode.LEXICAL: 0.0}
 
 _LOG = """
@@ -133,39 +131,32 @@ def _choose(
     if mode == _Mode.ERL:
         mode = _Mode.HYBRID
         missing.append("language model")
-    query: QueryVector | None = None
-    model_id = ""
-    if mode != _Mode.LEXICAL:
-        try:
-            model_id, query = _embed(task)
-        except EmbedderError as error:
-            log.warning("task_not_embedded", reason=str(error))
-            mode = _Mode.LEXICAL
-            missing.append("embedder")
-    search = partial(
-        find_candidates,
-        project.pk,
-        text=task,
-        vector=query,
-        model_id=model_id,
-        filters=filters,
-        limit=max(CANDIDATES, 2 * top_k),
-    )
-    found = search(meaning_weight=_MEANING_WEIGHTS[mode])
-    if query is not None and found and all(candidate.meaning is None for candidate in found):
-        # The lessons' vectors are of another model (see `manage.py reembed`) or not made yet.
-        mode = _Mode.LEXICAL
-        missing.append("vectors")
-        found = search(meaning_weight=_MEANING_WEIGHTS[mode])
+    found, mode, without = _search(project, task=task, mode=mode, filters=filters, limit=max(CANDIDATES, 2 * top_k))
+    missing += without
     return rank(found, task_id=task_id, top_k=top_k, mode=mode), len(found), mode, ", ".join(missing)
 
 
-def _embed(task: str) -> tuple[str, QueryVector]:
-    embedder = get_embedder()
-    if embedder is None:
-        raise EmbedderError("No embedder is configured.", transient=False)
-    vector = task_vectors.embed(embedder, task, timeout_seconds=DEADLINE_SECONDS)
-    return embedder.model_id, QueryVector(vector)
+def _search(
+    project: Project, *, task: str, mode: str, filters: Filters, limit: int
+) -> tuple[list[Candidate], str, list[str]]:
+    """Return the candidates, the mode they were found in and what was missing."""
+    search = partial(find_candidates, project.pk, text=task, filters=filters, limit=limit)
+    missing = "embedder"
+    for _ in range(2 if mode != _Mode.LEXICAL else 0):
+        try:
+            model_id, vector = embed_task(task)
+        except EmbedderError as error:
+            log.warning("task_not_embedded", reason=str(error))
+            break
+        found = search(vector=vector, model_id=model_id, meaning_weight=_MEANING_WEIGHTS[mode])
+        if not found or any(candidate.meaning is not None for candidate in found):
+            return found, mode, []
+        # Another model became active a moment ago, or the vectors are not made yet.
+        missing = "vectors"
+        active_model.forget()
+    degraded = [missing] if mode != _Mode.LEXICAL else []
+    weight = _MEANING_WEIGHTS[_Mode.LEXICAL]
+    return search(vector=None, model_id="", meaning_weight=weight), _Mode.LEXICAL, degraded
 
 
 def _as_item(place: Ranked) -> dict[str, Any]:

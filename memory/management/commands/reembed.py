@@ -1,0 +1,64 @@
+"""Change the model that vectors come from."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from tqdm import tqdm
+
+from memory.embeddings.registry import find_embedder
+from memory.errors import EmbedderError
+from memory.services.embed_heuristics import (
+    activate_model,
+    count_heuristics_without_vectors,
+    delete_other_models,
+    get_active_model,
+    get_wanted_model,
+)
+from memory.services.reembed_heuristics import compare_rankings, make_vectors
+
+
+class Command(BaseCommand):
+    help = (
+        "Make vectors by the embedder of the settings (ERL_EMBEDDER), compare its rankings with those of the present "
+        "model on recorded tasks, and search them from then on. Until the last step the present model answers. "
+        "The command may be stopped and run again."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--compare", type=int, default=50, help="How many recorded tasks to compare. Default: 50.")
+        parser.add_argument("--no-activate", action="store_true", help="Stop before the change.")
+        parser.add_argument(
+            "--delete-old", action="store_true", help="Delete the vectors of every model but the active one afterwards."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        active, wanted = get_active_model(), get_wanted_model()
+        try:
+            with tqdm(total=count_heuristics_without_vectors(wanted), desc="heuristics", disable=None) as bar:
+                for done in make_vectors(wanted):
+                    bar.update(done)
+            self._compare(active.pk, wanted.pk, limit=options["compare"])
+        except EmbedderError as error:
+            raise CommandError(f"{error} The model was not changed.") from error
+        if active.pk == wanted.pk:
+            self.stdout.write(f"All heuristics have their vectors of {active}, which is searched.")
+        elif options["no_activate"]:
+            self.stdout.write(f"{active} is still searched. Run this again without --no-activate to search {wanted}.")
+        else:
+            activate_model(wanted)
+            self.stdout.write(
+                f"{wanted} is searched from now on. To go back, set ERL_EMBEDDER back and run this again."
+            )
+        if options["delete_old"]:
+            deleted = delete_other_models(get_active_model())
+            self.stdout.write(f"Deleted {deleted} texts of other models.")
+
+    def _compare(self, active_id: str, wanted_id: str, *, limit: int) -> None:
+        old, new = find_embedder(active_id), find_embedder(wanted_id)
+        if active_id == wanted_id or old is None or new is None:
+            return
+        comparison = compare_rankings(old, new, limit=limit)
+        self.stdout.write(
+            f"On {comparison.tasks} recorded tasks the two models have {comparison.overlap:.0%} of their first ten "
+            "lessons in common."
+        )
