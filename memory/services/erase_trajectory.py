@@ -27,6 +27,8 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     """
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL erl.erasing = 'on'")
+    # Waits for a reflection that is writing lessons of this run, and keeps a later one from it: none may stay behind.
+    list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
     touched = list(
         Heuristic.objects.select_for_update().filter(
             pk__in=trajectory.evidence.values("heuristic_id"), project_id=trajectory.project_id

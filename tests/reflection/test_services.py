@@ -32,6 +32,7 @@ from tests.reflection.scripted import (
     make_lesson,
     propose,
 )
+from tests.reflection.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -316,6 +317,47 @@ def test_run_erased_meanwhile_leaves_nothing() -> None:
     assert attempt.outcome == Outcome.LOST
     assert not Heuristic.objects.exists()
     assert not ModelCall.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_erased_while_its_lessons_are_written_takes_them_along() -> None:
+    reflection = make_reflection()
+    plan = propose(make_lesson())
+
+    def reflect() -> None:
+        try:
+            run_reflection(reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=plan))
+        finally:
+            connection.close()
+
+    def erase() -> None:
+        try:
+            erase_trajectory(Trajectory.objects.get(pk=reflection.trajectory_id), by=BY)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=reflect), threading.Thread(target=erase)]
+    with connection.cursor() as cursor:
+        key = f"reflection.proposals:{reflection.project_id}"
+        cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])  # stops it in the middle of writing
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            wait_until(lambda number=number: _waiting_sessions() == number)
+        cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [key])
+    for thread in threads:
+        thread.join(timeout=30)
+
+    assert not Trajectory.objects.exists()
+    assert not Heuristic.objects.exists()
+
+
+def _waiting_sessions() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE NOT granted AND datname = current_database()"
+        )
+        return int(cursor.fetchone()[0])
 
 
 def test_outcome_reported_meanwhile_is_reflected_on_again() -> None:
