@@ -48,6 +48,8 @@ class ErrorCode(TextChoices):
     ALREADY_DECIDED = "already_decided", "The decision was already taken"
     NOT_SERVABLE = "not_servable", "The heuristic is not served"
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
+    CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
+    TOO_LATE_TO_UNDO = "too_late_to_undo", "It is too late to undo this"
     UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is not known"
     FEEDBACK_WITHOUT_RUN = "feedback_without_run", "The feedback names no run"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", "The idempotency key was used for another request"
@@ -77,6 +79,8 @@ STATUS: dict[str, int] = {
     ErrorCode.ALREADY_DECIDED: 409,
     ErrorCode.NOT_SERVABLE: 409,
     ErrorCode.NOTHING_CHANGED: 409,
+    ErrorCode.CANNOT_MERGE: 409,
+    ErrorCode.TOO_LATE_TO_UNDO: 409,
     ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
     ErrorCode.IDEMPOTENCY_IN_PROGRESS: 409,
     ErrorCode.ERASED: 410,
