@@ -1,0 +1,6 @@
+"""The product's settings without what stands around a view."""
+
+from erl_site.settings import *  # noqa: F403
+
+MIDDLEWARE: list[str] = []
+ROOT_URLCONF = "tests.bench.serving.anchor"

@@ -1,0 +1,216 @@
+"""The servers of the benchmark and the loads put on them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from erl_site.embedded import postgres
+from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS
+from tests.bench.serving.corpus import Corpus
+from tests.bench.serving.floor import measure_floor
+from tests.bench.serving.processes import children, read_cpu_seconds, read_memory_mb
+from tests.stack import ROOT, free_port
+
+KNOWN_TASKS = 40
+MOST_PER_SECOND = 500  # distinct bodies prepared for each second
+OPEN_LOOP_CONNECTIONS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """What is asked of which server; `known` asks a few tasks over and over, which the server has met before."""
+
+    name: str
+    server: str
+    path: str
+    known: bool = False
+    runs: bool = False
+
+
+ANCHORS = (
+    Call(name="A uncached", server="anchor", path="/uncached"),
+    Call(name="A cached", server="anchor", path="/cached", known=True),
+)
+CALLS = (
+    Call(name="POST /retrieve uncached", server="product", path="/api/v1/retrieve"),
+    Call(name="POST /retrieve cached", server="product", path="/api/v1/retrieve", known=True),
+    Call(name="POST /trajectories", server="product", path="/api/v1/trajectories", runs=True),
+)
+_MODULES = {"product": "erl_site.wsgi", "anchor": "tests.bench.serving.anchor:application"}
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """One filled project, two web servers on it, and the figures taken from them."""
+
+    home: Path
+    project: UUID
+    token: str
+    seconds: float
+    rounds: int
+    _servers: dict[str, tuple[subprocess.Popen[bytes], int]] = field(default_factory=dict)
+    _seeds: Any = field(default_factory=lambda: count(100))
+
+    def start(self) -> None:
+        for name in _MODULES:
+            self._start(name)
+
+    def stop(self) -> None:
+        for process, _ in self._servers.values():
+            process.terminate()
+        for process, _ in self._servers.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def measure(self, *, rate: float, only: list[str] | None) -> dict[str, Any]:
+        """Let all calls take turns, in every mode; CPU is that of the web processes and of PostgreSQL."""
+        modes: list[tuple[str, int, float]] = [("1 client", 1, 0.0), ("8 clients", 8, 0.0)]
+        if rate:
+            modes.append((f"{rate:g}/s", OPEN_LOOP_CONNECTIONS, rate))
+        calls = [call for call in (*ANCHORS, *CALLS) if not only or call.name in only]
+        parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        floors = []
+        for _ in range(self.rounds):
+            floors.append(self._measure_floor())
+            for mode, clients, each_second in modes:
+                for call in calls:
+                    part = self._measure(call, clients=clients, rate=each_second)
+                    parts.setdefault((call.name, mode), []).append(part)
+        memory = {name: read_memory_mb(self._workers(name)) for name in self._servers}
+        return {
+            "load_average": os.getloadavg(),
+            "floor": _merge(floors) | {"embedding_p50_ms": _quantile(_all(floors, "embedding_ms"), 0.5)},
+            "rows": [{"call": call, "mode": mode, **_merge(found)} for (call, mode), found in parts.items()],
+            "worker_rss_mb": {name: round(sizes[0]) for name, sizes in memory.items()},
+            "worker_pss_mb": {name: round(sizes[1]) for name, sizes in memory.items()},
+        }
+
+    def _measure_floor(self) -> dict[str, Any]:
+        seconds = self.seconds / self.rounds
+        tasks = self._write(lambda corpus: corpus.write_task(), int(seconds * MOST_PER_SECOND))
+        return measure_floor(self._database_url(), self.project, tasks, seconds=seconds)
+
+    def _measure(self, call: Call, *, clients: int, rate: float) -> dict[str, Any]:
+        seconds = self.seconds / self.rounds
+        process, port = self._servers[call.server]
+        most = int(seconds * (rate or MOST_PER_SECOND)) + 1
+        if call.runs:
+            bodies = self._write(lambda corpus: json.dumps(corpus.write_run()), most)
+        else:
+            number = KNOWN_TASKS if call.known else most
+            bodies = self._write(lambda corpus: json.dumps({"task": corpus.write_task()}), number)
+        warm_up = bodies if call.known else bodies[:5]
+        job = {
+            "port": port,
+            "path": call.path,
+            "headers": {"Authorization": f"Bearer {self.token}"},
+            "bodies": bodies if call.known else bodies[5:],
+            "warm_up": warm_up[:KNOWN_TASKS],
+            "clients": clients,
+            "rate": rate,
+            "seconds": seconds,
+            "cycle": call.known,
+            "key": f"bench-{next(self._seeds)}" if call.runs else "",
+        }
+        command = [sys.executable, "-m", "tests.bench.serving.load"]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
+            assert load.stdin is not None
+            assert load.stdout is not None
+            load.stdin.write(json.dumps(job) + "\n")
+            load.stdin.flush()
+            if load.stdout.readline() != "ready\n":
+                raise SystemExit(f"The load for {call.name} did not get ready.")
+            before = self._read_cpu(process.pid)
+            load.stdin.write("go\n")
+            load.stdin.flush()
+            result: dict[str, Any] = json.loads(load.stdout.readline())
+            after = self._read_cpu(process.pid)
+        faults = {status: n for status, n in result["statuses"].items() if status not in ("200", "201")}
+        if faults:
+            print(f"{call.name}: {faults}", file=sys.stderr)
+        requests = len(result["latencies_ms"])
+        used = [(new - old) * 1000 / requests for new, old in zip(after, before, strict=True)]
+        return result | {"web_ms": used[0], "postgres_ms": used[1], "cpu_ms": sum(used)}
+
+    def _read_cpu(self, web: int) -> tuple[float, float]:
+        postmaster = int((self.home / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
+        return read_cpu_seconds(children(web)), read_cpu_seconds(children(postmaster))
+
+    def _write(self, write: Callable[[Corpus], str], number: int) -> list[str]:
+        corpus = Corpus(seed=next(self._seeds))
+        return [write(corpus) for _ in range(number)]
+
+    def _database_url(self) -> str:
+        return postgres.ensure(self.home / "postgres")
+
+    def _workers(self, name: str) -> list[int]:
+        return children(self._servers[name][0].pid)[1:]
+
+    def _start(self, name: str) -> None:
+        port = free_port()
+        options = ["--config=python:erl_site.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        size = ["--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        environment = {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
+        with (self.home / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gunicorn", _MODULES[name], *options, *size],
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=log,
+            )
+        self._servers[name] = process, port
+        end = time.monotonic() + 60
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"{name} does not answer:\n{(self.home / f'{name}.log').read_text()[-3000:]}")
+            time.sleep(0.2)
+
+
+def _answers(port: int) -> bool:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+    except OSError:
+        return False
+    return True
+
+
+def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put the rounds together: latencies as one sample, CPU as the mean by request."""
+    latencies = _all(parts, "latencies_ms")
+    merged: dict[str, Any] = {"requests": len(latencies)}
+    for name, share in (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99)):
+        merged[name] = _quantile(latencies, share)
+    for name in ("web_ms", "postgres_ms", "cpu_ms"):
+        if name in parts[0]:
+            total = sum(part[name] * len(part["latencies_ms"]) for part in parts)
+            merged[name] = round(total / len(latencies), 3)
+    if "seconds" in parts[0]:
+        merged["per_second"] = round(len(latencies) / sum(part["seconds"] for part in parts), 1)
+        merged["statuses"] = {}
+        for part in parts:
+            for status, number in part["statuses"].items():
+                merged["statuses"][status] = merged["statuses"].get(status, 0) + number
+    return merged
+
+
+def _all(parts: list[dict[str, Any]], name: str) -> list[float]:
+    return [value for part in parts for value in part[name]]
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 2)
