@@ -56,7 +56,7 @@ class SweeperStep(bootsteps.StartStopStep):
 class Sweeper:
     """The thread and what it remembers."""
 
-    def __init__(self, *, worker: str, concurrency: int) -> None:
+    def __init__(self, *, worker: str, concurrency: int, started_at: float | None = None) -> None:
         self.worker = worker
         self._concurrency = concurrency
         self._bell = Doorbell(longest_pause_seconds=FIRST_PAUSE_SECONDS)
@@ -66,6 +66,7 @@ class Sweeper:
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
         self._nudged_at: dict[Overdue, float] = {}
         self._broker_answered_at = 0.0
+        self._started_at = time.monotonic() if started_at is None else started_at
         self._stalled_since: float | None = None
         self._drain: subprocess.Popen[bytes] | None = None
 
@@ -79,7 +80,11 @@ class Sweeper:
             self._thread.join(timeout=5)
         if self._drain is not None and self._drain.poll() is None:
             self._drain.terminate()
-            self._drain.wait(timeout=10)
+            try:
+                self._drain.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._drain.kill()
+                self._drain.wait()
 
     def terminate(self) -> None:
         """End at once: what this worker's processes hold goes back, and they are fenced out of it."""
@@ -132,29 +137,31 @@ class Sweeper:
 
     def _help_if_stalled(self, now: float) -> None:
         stall_seconds = settings.ERL_REFLECTION_STALL_SECONDS
-        if not self._is_stalled(stall_seconds):
+        # A worker that has just started finds what waited for it, and has to be given its messages first.
+        if now - self._started_at < stall_seconds or len(state.active_requests) >= self._concurrency:
+            return
+        if Reflection.objects.oldest_due_age_seconds() <= stall_seconds:
+            return
+        since = Now() - timedelta(seconds=stall_seconds)
+        if WorkerHeartbeat.objects.filter(pk=self.worker, last_claim_at__gte=since).exists():
             self._stalled_since = None
             return
+        self._help(now)
         if self._stalled_since is None:
             self._stalled_since = now
-        if self._drain is None or self._drain.poll() is not None:
-            log.warning("worker_stalled", worker=self.worker, action="runs overdue reflections in its own process")
-            self._drain = self.start_drain()
         broker_works = now - self._broker_answered_at < 2 * NUDGE_AGAIN_SECONDS
         if broker_works and now - self._stalled_since > 3 * stall_seconds:
-            # The broker takes messages and none arrives here: only a new connection helps.
+            # The broker takes messages and none has arrived here since: only a new connection helps.
             log.error("worker_stalled", worker=self.worker, action="ends, to be started anew")
             self._stalled_since = now
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _is_stalled(self, stall_seconds: float) -> bool:
-        """Tell whether this worker has a free place, work waits for long, and no message reached it meanwhile."""
-        if len(state.active_requests) >= self._concurrency:
-            return False
-        if Reflection.objects.oldest_due_age_seconds() <= stall_seconds:
-            return False
-        since = Now() - timedelta(seconds=stall_seconds)
-        return not WorkerHeartbeat.objects.filter(pk=self.worker, last_claim_at__gte=since).exists()
+    def _help(self, now: float) -> None:
+        """Find out whether the broker takes messages, and do meanwhile what nobody else does."""
+        self._nudge(find_overdue_reflections(limit=1), now=now)
+        if self._drain is None or self._drain.poll() is not None:
+            log.warning("worker_stalled", worker=self.worker, action="runs overdue reflections in its own process")
+            self._drain = self.start_drain()
 
     def start_drain(self) -> subprocess.Popen[bytes]:
         """Work on some reflections in a process of their own, apart from whatever is wrong in this one."""

@@ -1,6 +1,8 @@
 """The thread in every worker that finds what the broker forgot."""
 
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -134,7 +136,7 @@ class _Stalled(Sweeper):
 
 @pytest.fixture
 def sweeper(queue: "redis.Redis") -> Iterator[_Stalled]:
-    sweeper = _Stalled(worker="w/1", concurrency=1)
+    sweeper = _Stalled(worker="w/1", concurrency=1, started_at=time.monotonic() - 60)
     yield sweeper
     sweeper.stop()
 
@@ -146,6 +148,15 @@ def test_idle_worker_helps_itself_when_work_waits_too_long(sweeper: _Stalled) ->
     sweeper.tick()
 
     assert sweeper.drains == 1
+
+
+def test_worker_that_has_just_started_waits_for_its_messages(queue: "redis.Redis") -> None:
+    make_overdue(3600)
+    sweeper = _Stalled(worker="w/1", concurrency=1)
+
+    sweeper.tick()
+
+    assert sweeper.drains == 0
 
 
 def test_worker_that_gets_messages_does_not_help_itself(sweeper: _Stalled) -> None:
@@ -174,6 +185,21 @@ def test_work_that_waits_for_less_is_left_to_the_workers(sweeper: _Stalled) -> N
     sweeper.tick()
 
     assert sweeper.drains == 0
+
+
+def test_worker_that_stays_without_messages_ends_to_be_started_anew(sweeper: _Stalled, settings: Any) -> None:
+    settings.ERL_REFLECTION_STALL_SECONDS = 0.05
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
+    make_overdue(31)
+
+    sweeper.tick()
+    sent_at_first = len(signals)
+    time.sleep(0.2)
+    sweeper.tick()
+    signal.signal(signal.SIGTERM, before)
+
+    assert (sent_at_first, signals) == (0, [signal.SIGTERM])
 
 
 def test_terminated_worker_gives_back_what_it_held(queue: "redis.Redis") -> None:
