@@ -66,13 +66,13 @@ class NotServable(LessonMemoryError):
 class CannotMerge(LessonMemoryError):
     """The two heuristics cannot become one: the same, of two projects, or the other is not in use."""
 
-    code = "cannot_merge"
+    code = "invalid_request"
 
 
 class TooLateToUndo(LessonMemoryError):
     """A decision can be taken back by the person who took it, for a few seconds, while nothing followed it."""
 
-    code = "too_late_to_undo"
+    code = "conflict"
 
 
 class EmbedderError(LessonMemoryError):

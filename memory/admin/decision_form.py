@@ -1,11 +1,16 @@
 """The form with which a reviewer decides."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
 from django import forms
+from django.core import signing
 
+from memory.errors import CannotMerge, LessonMemoryError
 from memory.models import Heuristic, HeuristicRevision
+from memory.services.merge_heuristics import merge_heuristics
+from memory.services.propose_heuristic import restore_revision
 from memory.services.review_heuristic import (
     approve_heuristic,
     edit_and_approve_heuristic,
@@ -13,69 +18,148 @@ from memory.services.review_heuristic import (
     reject_heuristic,
     retire_heuristic,
 )
-from memory.values import Actor
+from memory.values import Actor, LessonText
+from memory.word_diff import DiffPart, diff_lessons
 
+# In the order of the keys 1 to 7.
+REASONS = [
+    ("Too general to act on", "Too general"),
+    ("Holds for this one case only", "One case only"),
+    ("Wrong", "Wrong"),
+    ("The cited steps do not prove it", "Not proven"),
+    ("Agents do it anyway", "Obvious"),
+    ("Harmful or against policy", "Harmful"),
+    ("Not clear what to do", "Unclear"),
+]
+
+_DECISIONS = ("approve", "preview", "edit", "reject", "retire", "quarantine", "merge", "duplicate", "restore")
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
+_MAX_SECONDS = 3600  # whoever comes back after an hour did not read for an hour
 
 
 class DecisionForm(forms.Form):
     """One decision on the text the reviewer saw, known by its hash."""
 
-    decision = forms.ChoiceField(
-        choices=[(name, name) for name in ("approve", "edit", "reject", "retire", "quarantine")]
-    )
+    decision = forms.ChoiceField(choices=[(name, name) for name in _DECISIONS])
     content_sha256 = forms.CharField(max_length=64, widget=forms.HiddenInput)
-    reason = forms.CharField(required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2}))
-    trigger = forms.CharField(required=False, max_length=300, widget=forms.Textarea(attrs={"rows": 3}))
-    guideline = forms.CharField(required=False, max_length=600, widget=forms.Textarea(attrs={"rows": 5}))
+    opened = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput)
+    into = forms.UUIDField(required=False, widget=forms.HiddenInput)
+    into_sha256 = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    number = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
+    reason = forms.CharField(
+        required=False, max_length=2000, label="Reason in your words", widget=forms.Textarea(attrs={"rows": 2})
+    )
+    trigger = forms.CharField(required=False, max_length=300, label="When", widget=forms.Textarea(attrs={"rows": 3}))
+    guideline = forms.CharField(
+        required=False, max_length=600, label="Do (guideline)", widget=forms.Textarea(attrs={"rows": 5})
+    )
     avoid = forms.CharField(required=False, max_length=600, widget=forms.Textarea(attrs={"rows": 2}))
     not_when = forms.CharField(required=False, max_length=300, widget=forms.Textarea(attrs={"rows": 2}))
-    rationale = forms.CharField(required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 3}))
+    rationale = forms.CharField(
+        required=False, max_length=4000, label="Because", widget=forms.Textarea(attrs={"rows": 3})
+    )
 
     def __init__(self, *args: Any, heuristic: Heuristic, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heuristic = heuristic
+        self.difference: list[DiffPart] = []  # what an edit would change, once it was asked for
 
     @classmethod
     def for_revision(cls, heuristic: Heuristic, revision: HeuristicRevision) -> "DecisionForm":
         """The form as it is first shown: the present wording, ready to be edited."""
         initial = {name: getattr(revision, name) for name in _TEXTS}
-        return cls(heuristic=heuristic, initial=initial | {"content_sha256": revision.content_sha256})
+        initial |= {"content_sha256": revision.content_sha256, "opened": signing.dumps(time.time(), salt="desk")}
+        return cls(heuristic=heuristic, initial=initial)
+
+    @property
+    def edits(self) -> list[forms.BoundField]:
+        """The fields of the wording."""
+        return [self[name] for name in _TEXTS]
+
+    @property
+    def is_editing(self) -> bool:
+        """Whether the wording was being edited when the form came back."""
+        return bool(self.difference) or any(name in self.errors for name in _TEXTS)
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
-        if data.get("decision") in _NEEDS_REASON and not data.get("reason"):
-            self.add_error("reason", "Say why in a few words; the reason stays with the decision.")
-        if data.get("decision") == "edit":
+        data["reason"] = ": ".join(part for part in (data.get("reason_code"), data.get("reason")) if part)
+        if data.get("decision") in _NEEDS_REASON and not data["reason"]:
+            self.add_error("reason", "Say why in a few words or choose a reason; it stays with the decision.")
+        if data.get("decision") in ("edit", "preview"):
             for name in ("trigger", "guideline"):
                 if name not in self.errors and not data.get(name):
                     self.add_error(name, "This may not be empty.")
         return data
 
+    def show_difference(self) -> None:
+        """Compare the edited wording with the present one, for the page to show before it is saved."""
+        revision = self.heuristic.current_revision
+        assert revision is not None
+        self.difference = diff_lessons(revision.as_text(), self._edited(revision))
+
     def carry_out(self, *, by: Actor) -> str:
         """Call the service the decision stands for; return a sentence about what happened."""
         data = self.cleaned_data
-        seen, reason = data["content_sha256"], data["reason"]
+        seen: dict[str, Any] = {"content_sha256": data["content_sha256"]}
+        about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": self._seconds_on_screen()}
         match data["decision"]:
             case "approve":
-                approve_heuristic(self.heuristic, by=by, content_sha256=seen, reason=reason)
+                approve_heuristic(self.heuristic, **seen, **about)
                 return "Approved. Agents get this heuristic from now on."
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
-                # Browsers send line ends as CR LF.
-                texts = {name: data[name].replace("\r\n", "\n") for name in _TEXTS}
-                edit_and_approve_heuristic(
-                    self.heuristic, text=replace(revision.as_text(), **texts), by=by, content_sha256=seen, reason=reason
-                )
+                edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **seen, **about)
                 return "Edited and approved. Agents get your wording from now on."
             case "reject":
-                reject_heuristic(self.heuristic, by=by, content_sha256=seen, reason=reason)
+                reject_heuristic(self.heuristic, **seen, **about)
                 return "Rejected. The heuristic stays in the records with your reason."
             case "retire":
-                retire_heuristic(self.heuristic, by=by, reason=reason)
+                retire_heuristic(self.heuristic, **about)
                 return "Retired. Agents no longer get this heuristic."
-            case _:
-                quarantine_heuristic(self.heuristic, by=by, reason=reason)
+            case "quarantine":
+                quarantine_heuristic(self.heuristic, **about)
                 return "Quarantined. Agents do not get this heuristic."
+            case "restore":
+                revision = self.heuristic.revisions.filter(number=data["number"]).first()
+                if revision is None:
+                    raise LessonMemoryError(f"There is no revision {data['number']}. Reload the page and choose again.")
+                restore_revision(self.heuristic, revision=revision, by=by)
+                return f"The words of revision {revision.number} are proposed again. Decide on them like on any other."
+            case _:
+                return self._merge(about)
+
+    def _merge(self, about: dict[str, Any]) -> str:
+        data = self.cleaned_data
+        into = Heuristic.objects.filter(project=self.heuristic.project_id, pk=data["into"]).first()
+        if into is None:
+            raise CannotMerge("The other heuristic does not exist any more. Reload the page and choose another.")
+        takes_over = data["decision"] == "merge"
+        about["reason"] = about["reason"] or ("Merged, with these words" if takes_over else "Duplicate")
+        merge_heuristics(
+            self.heuristic,
+            into=into,
+            take_wording=takes_over,
+            content_sha256=data["content_sha256"],
+            into_sha256=data["into_sha256"] or None,
+            **about,
+        )
+        if takes_over:
+            return "Merged. The other heuristic says it in these words now and has the evidence of both."
+        return "Marked as a duplicate. The other heuristic has the evidence of both."
+
+    def _edited(self, revision: HeuristicRevision) -> LessonText:
+        # Browsers send line ends as CR LF.
+        texts = {name: self.cleaned_data[name].replace("\r\n", "\n") for name in _TEXTS}
+        return replace(revision.as_text(), **texts)
+
+    def _seconds_on_screen(self) -> float | None:
+        try:
+            opened_at = float(signing.loads(self.cleaned_data["opened"], salt="desk"))
+        except (signing.BadSignature, TypeError, ValueError):
+            return None
+        seconds = round(time.time() - opened_at, 1)
+        return seconds if 0 <= seconds <= _MAX_SECONDS else None

@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Count, Max, Q
 
 from memory.admin.decision_form import DecisionForm
-from memory.models import Evidence, Heuristic, HeuristicRevision, Review, Trajectory
+from memory.admin.neighbours import find_neighbours
+from memory.admin.panels import draw_desk_panels
+from memory.admin.timeline import collect_events, count_use
+from memory.models import Evidence, Heuristic, HeuristicRevision, Trajectory
+from memory.retrieval.context import count_tokens, write_line
 
 _RUNS = 5  # runs shown; the rest are counted
+_FAMILY_RUNS = 20
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
 
 
@@ -30,24 +36,44 @@ class CitedRun:
     quotes: tuple[str, ...]  # those of the run as a whole
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where in its project's queue a proposal stands, and what is before and after it."""
+
+    number: int
+    waiting: int
+    following: UUID | None
+    preceding: UUID | None
+
+
 def desk_context(heuristic: Heuristic, *, form: DecisionForm | None, may_review: bool) -> dict[str, Any]:
     """Collect all that the desk's template needs, in a fixed number of queries."""
     revision = heuristic.current_revision
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
+    use, first_served_at = count_use(heuristic)
+    line = _agent_line(revision)
+    waiting = heuristic.status == Heuristic.Status.PROPOSED
     return {
         "heuristic": heuristic,
         "revision": revision,
         "served": served,
+        "agent_line": line,
+        "tokens": count_tokens(line + "\n"),
         "runs": runs,
         "runs_not_shown": max(0, heuristic.support - len(runs)),
-        "reviews": list(Review.objects.filter(heuristic=heuristic)[:20]),
+        "family": _recent_outcomes(heuristic, revision),
+        "neighbours": find_neighbours(revision),
+        "panels": draw_desk_panels(heuristic),
+        "use": use,
+        "events": collect_events(heuristic, first_served_at),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "may_review": may_review,
-        "waiting": heuristic.status == Heuristic.Status.PROPOSED,
+        "waiting": waiting,
         "is_served": revision.served or served is not None,
-        "title": "Review" if heuristic.status == Heuristic.Status.PROPOSED else "Heuristic",
+        "place": _find_place(heuristic),
+        "title": "Review" if waiting else "Heuristic",
     }
 
 
@@ -56,6 +82,31 @@ def next_proposed(heuristic: Heuristic) -> Heuristic | None:
     queue = Heuristic.objects.proposed().filter(project=heuristic.project_id).exclude(pk=heuristic.pk)
     older = queue.filter(created_at__lte=heuristic.created_at).order_by("-created_at", "-id").first()
     return older or queue.order_by("-created_at", "-id").first()
+
+
+def _find_place(heuristic: Heuristic) -> Place:
+    queue = Heuristic.objects.proposed().filter(project=heuristic.project_id)
+    newer = Q(created_at__gt=heuristic.created_at)
+    counted = queue.aggregate(waiting=Count("id"), newer=Count("id", filter=newer))
+    others = queue.exclude(pk=heuristic.pk).values_list("pk", flat=True)
+    return Place(
+        number=counted["newer"] + 1,
+        waiting=counted["waiting"],
+        following=others.filter(created_at__lte=heuristic.created_at).order_by("-created_at", "-id").first(),
+        preceding=others.filter(newer).order_by("created_at", "id").first(),
+    )
+
+
+def _agent_line(revision: HeuristicRevision) -> str:
+    """Return the lesson as it stands in an agent's prompt."""
+    words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
+    return write_line({"id": revision.heuristic_id, **words}, number=1)
+
+
+def _recent_outcomes(heuristic: Heuristic, revision: HeuristicRevision) -> list[Any]:
+    """Return how the newest runs of the lesson's task family ended: what it would have been served for."""
+    runs = Trajectory.objects.filter(project=heuristic.project_id, task_id=revision.task_id)
+    return list(runs.values("pk", "outcome", "task", "created_at")[:_FAMILY_RUNS])
 
 
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:

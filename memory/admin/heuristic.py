@@ -1,19 +1,23 @@
 """The review queue: lessons waiting for a decision, each with what it is drawn from."""
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
 from django.utils.text import Truncator
 
 from memory.admin.decision_form import DecisionForm
 from memory.admin.desk import desk_context, next_proposed
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.undo import remember_decision, undo_context
 from memory.errors import LessonMemoryError
-from memory.models import Heuristic
+from memory.models import Heuristic, Review
+from memory.services.undo_review import undo_review
 from memory.values import Actor
 from memory.visible_text import show_hidden
 
@@ -29,7 +33,7 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
-        return Heuristic.objects.with_text()
+        return Heuristic.objects.select_related("current_revision", "superseded_by__current_revision")
 
     @admin.display(description="when …", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
@@ -47,6 +51,13 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
     def has_review_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.review_heuristic")
 
+    def get_urls(self) -> list[URLPattern]:
+        undo = path("<uuid:review_id>/undo/", self.admin_site.admin_view(self.undo_view), name="memory_heuristic_undo")
+        return [undo, *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {**undo_context(request), **(extra_context or {})})
+
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -58,16 +69,39 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
             form = DecisionForm(request.POST, heuristic=heuristic)
             if answer := self._decide(request, heuristic, form):
                 return answer
+        if not self.has_view_permission(request, heuristic):
+            raise PermissionDenied
         may_review = self.has_review_permission(request)
-        context = desk_context(heuristic, form=form, may_review=may_review)
+        context = desk_context(heuristic, form=form, may_review=may_review) | undo_context(request)
         request.method = "GET"  # the parent view draws the page; saving is not its business
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
-    def _decide(self, request: HttpRequest, heuristic: Heuristic, form: DecisionForm) -> HttpResponse | None:
-        """Carry out the decision and go to the next proposal; return None where the page has to be shown again."""
+    def undo_view(self, request: HttpRequest, review_id: UUID) -> HttpResponse:
+        """Take back a decision and show the heuristic again."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._require_review_permission(request)
+        assert request.user.is_authenticated
+        review = get_object_or_404(Review.objects.select_related("heuristic", "revision"), pk=review_id)
+        try:
+            undo_review(review, by=Actor.person(request.user))
+        except LessonMemoryError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, "Undone. It waits for a decision again; the records keep both.")
+        return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
+
+    def _require_review_permission(self, request: HttpRequest) -> None:
         if not self.has_review_permission(request):
             raise PermissionDenied("You need the permission “review heuristics” to decide on this page.")
+
+    def _decide(self, request: HttpRequest, heuristic: Heuristic, form: DecisionForm) -> HttpResponse | None:
+        """Carry out the decision and go to the next proposal; return None where the page has to be shown again."""
+        self._require_review_permission(request)
         if not form.is_valid():
+            return None
+        if form.cleaned_data["decision"] == "preview":
+            form.show_difference()
             return None
         assert request.user.is_authenticated
         try:
@@ -76,6 +110,9 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
             messages.error(request, str(refusal))
             return HttpResponseRedirect(request.path)
         messages.success(request, done)
+        if form.cleaned_data["decision"] == "restore":
+            return HttpResponseRedirect(request.path)
+        remember_decision(request, heuristic)
         following = next_proposed(heuristic)
         if following is None:
             messages.info(request, "Nothing else is waiting for review in this project.")

@@ -73,6 +73,19 @@ def repropose_heuristic(heuristic: Heuristic, *, text: LessonText, by: Actor) ->
 
 
 @transaction.atomic
+def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: Actor) -> Heuristic:
+    """Propose again what a heuristic said before. What is served now stays served until that is decided.
+
+    Raises:
+        NothingChanged: the heuristic is in use and says just that.
+    """
+    heuristic = lock_heuristic(heuristic)
+    if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
+        return revise_heuristic(heuristic, text=revision.as_text(), by=by)
+    return repropose_heuristic(heuristic, text=revision.as_text(), by=by)
+
+
+@transaction.atomic
 def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
     """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs."""
     heuristic = lock_heuristic(heuristic)

@@ -162,3 +162,60 @@ def test_trajectory_is_readable_and_links_to_what_was_learnt(desk: Page, live_se
     expect(desk.locator("#step-2")).to_contain_text("cancel_reservation")
     desk.get_by_role("link", name="a refund is asked for").click()
     expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")
+
+
+def test_keys_reject_with_a_reason_and_open_the_next(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(project=project, trigger="the older one")
+    heuristic = make_heuristic(project=project, trigger="the newer one")
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.keyboard.press("r")
+    expect(desk.get_by_role("status")).to_contain_text("Reject: press 1 to 7")
+    desk.keyboard.press("3")
+
+    expect(desk.locator(".lesson")).to_contain_text("the older one")
+    review = Review.objects.get(heuristic=heuristic)
+    assert (review.decision, review.reason) == ("reject", "Wrong")
+    assert review.seconds_on_screen is not None
+
+
+def test_keys_approve_and_undo(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(project=project)
+    heuristic = make_heuristic(project=project)
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.keyboard.press("a")
+    expect(desk.locator(".undo")).to_contain_text("Approve")
+    desk.keyboard.press("u")
+
+    expect(desk.locator(".messagelist")).to_contain_text("Undone")
+    assert not HeuristicRevision.objects.filter(served=True).exists()
+
+
+def test_keys_walk_the_queue_and_edit(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(project=project, trigger="the older one", guideline="Check the fare class first.")
+    open_heuristic(desk, live_server, make_heuristic(project=project))
+
+    desk.keyboard.press("j")
+    expect(desk.locator(".lesson")).to_contain_text("the older one")
+    desk.keyboard.press("e")
+    expect(desk.get_by_label("Guideline")).to_be_focused()
+    desk.keyboard.type("a")  # is text here, not a decision
+    desk.keyboard.press("Control+Enter")
+
+    expect(desk.locator(".edit .diff ins")).to_have_count(1)
+    assert not Review.objects.exists()
+
+
+def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) -> None:
+    open_heuristic(desk, live_server, make_heuristic(project=project))
+
+    desk.keyboard.press("?")
+    desk.get_by_label("Use these keys").uncheck()
+    desk.get_by_role("button", name="Close").click()
+    desk.keyboard.press("a")
+    desk.reload()
+
+    expect(desk.locator(".has-keys")).to_have_count(0)
+    assert not Review.objects.exists()
+    desk.evaluate("localStorage.clear()")

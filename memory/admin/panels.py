@@ -1,0 +1,68 @@
+"""What other apps show on the review desk and on the home page: they know memory, memory does not know them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from memory.models import Heuristic
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """A part of a page: a template and what it is drawn from."""
+
+    template: str
+    context: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One number on the home page. `link` is a path of the admin to the list behind it."""
+
+    label: str
+    value: str
+    link: str = ""
+    note: str = ""
+    alarming: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class _Registry:
+    desk: list[Callable[[Heuristic], Panel]] = field(default_factory=list)
+    figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
+    flagged: list[Callable[[Iterable[UUID]], set[UUID]]] = field(default_factory=list)
+
+
+_registry = _Registry()
+
+
+def add_desk_panel(make: Callable[[Heuristic], Panel]) -> None:
+    """Show one more panel for every heuristic. It may cost a fixed number of queries."""
+    _registry.desk.append(make)
+
+
+def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
+    """Show more numbers on the home page; `make` is given the person who looks."""
+    _registry.figures.append(make)
+
+
+def add_flags(find: Callable[[Iterable[UUID]], set[UUID]]) -> None:
+    """Name, of the heuristics given by id, those that a check flagged."""
+    _registry.flagged.append(find)
+
+
+def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
+    """Return what the other apps show for a heuristic."""
+    return [make(heuristic) for make in _registry.desk]
+
+
+def collect_figures(user: Any) -> list[Figure]:
+    """Return the numbers of the other apps."""
+    return [figure for make in _registry.figures for figure in make(user)]
+
+
+def find_flagged(heuristic_ids: Iterable[UUID]) -> set[UUID]:
+    """Return which of these heuristics a check of another app flagged."""
+    ids = list(heuristic_ids)
+    return {found for find in _registry.flagged for found in find(ids)}

@@ -1,0 +1,92 @@
+"""The life of a heuristic, from the proposal to its last use."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Max, Min, Q
+
+from memory.models import Heuristic, HeuristicRevision, Retrieval, Review, Trajectory
+from memory.word_diff import DiffPart, diff_lessons
+
+_REVIEWS = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One thing that happened to a heuristic."""
+
+    at: datetime
+    kind: str
+    title: str
+    by: str = ""
+    reason: str = ""
+    seconds: float | None = None
+    revision: HeuristicRevision | None = None
+    diff: tuple[DiffPart, ...] = ()
+    into: Heuristic | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """How often a lesson was given to an agent, and how the runs that were given it ended."""
+
+    times: int
+    last_at: datetime | None
+    successes: int
+    failures: int
+
+
+def collect_events(heuristic: Heuristic, first_served_at: datetime | None) -> list[Event]:
+    """Return what happened to a heuristic, newest first. Two queries."""
+    revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
+    events = []
+    for before, revision in zip([None, *revisions], revisions, strict=False):
+        diff = diff_lessons(before.as_text(), revision.as_text()) if before else []
+        events.append(
+            Event(
+                at=revision.created_at,
+                kind="written",
+                title="Proposed" if before is None else f"Revision {revision.number} written",
+                by=revision.created_by,
+                revision=revision,
+                diff=tuple(diff),
+            )
+        )
+    events.extend(
+        Event(
+            at=review.created_at,
+            kind=review.decision,
+            title=_TITLES[review.decision],
+            by=review.reviewer,
+            reason=review.reason,
+            seconds=review.seconds_on_screen,
+            into=heuristic.superseded_by if review.decision == Review.Decision.MERGE else None,
+        )
+        for review in Review.objects.filter(heuristic=heuristic)[:_REVIEWS]
+    )
+    if first_served_at is not None:
+        events.append(Event(at=first_served_at, kind="served", title="First given to an agent"))
+    return sorted(events, key=lambda event: event.at, reverse=True)
+
+
+def count_use(heuristic: Heuristic) -> tuple[Use, datetime | None]:
+    """Return how a heuristic was used, and since when. Two queries."""
+    carried = Retrieval.objects.filter(project=heuristic.project_id, heuristic_ids__contains=[heuristic.pk])
+    answers = carried.aggregate(times=Count("id"), first=Min("created_at"), last=Max("created_at"))
+    runs = Trajectory.objects.filter(retrieval__heuristic_ids__contains=[heuristic.pk]).aggregate(
+        successes=Count("id", filter=Q(outcome=Trajectory.Outcome.SUCCESS)),
+        failures=Count("id", filter=Q(outcome=Trajectory.Outcome.FAILURE)),
+    )
+    use = Use(times=answers["times"], last_at=answers["last"], successes=runs["successes"], failures=runs["failures"])
+    return use, answers["first"]
+
+
+_TITLES: dict[str, str] = {
+    Review.Decision.APPROVE: "Approved",
+    Review.Decision.EDIT: "Edited",
+    Review.Decision.REJECT: "Rejected",
+    Review.Decision.RETIRE: "Retired",
+    Review.Decision.QUARANTINE: "Quarantined",
+    Review.Decision.MERGE: "Merged",
+    Review.Decision.UNDO: "Decision undone",
+}
