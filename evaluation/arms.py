@@ -51,6 +51,9 @@ _CONTROLS = (
     ),
     Arm(name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30 % of cases"),
     Arm(name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves guided"),
+    Arm(
+        name="flipped", mode="hybrid", store="flipped", about="learnt with accepted and rejected swapped: must not help"
+    ),
     Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions dealt out to other lessons: must not help"),
 )
 _ABOUT = {

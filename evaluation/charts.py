@@ -16,7 +16,7 @@ def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     low, high = low - room, high + room
 
     def x(value: float) -> float:
-        return round(LABELS + (value - low) / (high - low) * (WIDTH - LABELS - 70), 1)
+        return float(round(LABELS + (value - low) / (high - low) * (WIDTH - LABELS - 70), 1))
 
     bars = []
     for place, row in enumerate(rows):
@@ -51,10 +51,10 @@ def draw_curve(points: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     low, high = low - room, high + room
 
     def x(value: float) -> float:
-        return round(MARGIN + value / last * (WIDTH - 2 * MARGIN), 1)
+        return float(round(MARGIN + value / last * (WIDTH - 2 * MARGIN), 1))
 
     def y(value: float) -> float:
-        return round(16 + (high - value) / (high - low) * (CURVE_HEIGHT - MARGIN - 16), 1)
+        return float(round(16 + (high - value) / (high - low) * (CURVE_HEIGHT - MARGIN - 16), 1))
 
     dots = [
         {

@@ -74,7 +74,7 @@ def check_limit(results: dict[str, Any], limit: str) -> list[Verdict]:
     for suite in results["suites"]:
         for row in suite["arms"]:
             asked = (
-                [suite["name"], row["arm"]] == place[:1] + ["/".join(place[1:])]
+                [suite["name"], row["arm"]] == [*place[:1], "/".join(place[1:])]
                 if place
                 else row["arm"] == suite.get("main")
             )
@@ -85,8 +85,8 @@ def check_limit(results: dict[str, Any], limit: str) -> list[Verdict]:
                 )
     if not verdicts:
         raise EvaluationError(
-            f"--fail-under {limit!r}: no arm has it. Metrics: success, uplift, success_low, uplift_low; as metric:value "
-            "for each suite's main arm, or suite/arm/metric:value."
+            f"--fail-under {limit!r}: no arm has it. Metrics: success, uplift, success_low, uplift_low; as "
+            "metric:value for each suite's main arm, or suite/arm/metric:value."
         )
     return verdicts
 

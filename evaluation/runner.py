@@ -49,9 +49,9 @@ def create_run(
 
 
 def find_unfinished(options: Options) -> EvaluationRun | None:
-    """Return the newest run with these options and the present versions that was stopped before its end."""
+    """Return the newest run with these options and the present versions that did not come to its end."""
     runs = EvaluationRun.objects.filter(
-        status=EvaluationRun.Status.RUNNING,
+        status__in=[EvaluationRun.Status.RUNNING, EvaluationRun.Status.FAILED],
         configuration=options.as_json(),
         versions=find_versions(),
         created_at__gte=timezone.now() - RESUMABLE_FOR,
@@ -67,6 +67,8 @@ def execute_run(run: EvaluationRun, *, watch: Watch = lambda what, done, total: 
     """
     options = Options.from_json(run.configuration)
     started = time.perf_counter()
+    run.status, run.failure, run.finished_at = EvaluationRun.Status.RUNNING, "", None
+    run.save(update_fields=["status", "failure", "finished_at"])
     try:
         todo = _find_todo(run, options)
         for event in _run_child(options, todo) if todo else ():
@@ -129,7 +131,8 @@ def _run_child(options: Options, todo: list[list[str]]) -> Iterator[dict[str, An
         text=True,
         encoding="utf-8",
     )
-    assert child.stdin is not None and child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
     try:
         with child.stdin:
             json.dump({"options": options.as_json(), "todo": todo}, child.stdin)

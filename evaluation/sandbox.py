@@ -9,6 +9,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from psycopg import sql
 
 from evaluation.errors import EvaluationError, SandboxUnavailable
@@ -38,8 +39,8 @@ def create_sandbox() -> str:
             except psycopg.Error as error:
                 raise SandboxUnavailable(
                     f"Evaluations run in a database of their own, {name}, which does not exist and could not be "
-                    f"created ({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE {name} "
-                    f"OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
+                    f"created ({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE "
+                    f"{name} OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
                 ) from error
             # Nothing in it has to survive a crash, so nothing waits for the disk.
             raw.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
@@ -77,7 +78,9 @@ def hold_sandbox(lock: int) -> None:
 def prepare_sandbox() -> None:
     """Bring the sandbox's tables up to date."""
     _ensure_sandbox()
-    call_command("migrate", verbosity=0, interactive=False)
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", verbosity=0, interactive=False)
 
 
 def empty_sandbox() -> None:

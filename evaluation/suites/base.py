@@ -28,7 +28,10 @@ class Options:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Options":
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()})
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()
+        }
+        return cls(**values)
 
     @property
     def data_folder(self) -> Path | None:

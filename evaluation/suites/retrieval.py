@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from memory.values import LessonText
 DEPTH = 20
 INDEXED = ("title", "text")
 ARMS = ("random:20", "lexical:20", "embedding:20", "hybrid:20")
-METRICS = {
+METRICS: dict[str, Callable[[Sequence[str], Mapping[str, float]], float]] = {
     "recall@1": partial(recall_at, k=1),
     "recall@5": partial(recall_at, k=5),
     "recall@10": partial(recall_at, k=10),

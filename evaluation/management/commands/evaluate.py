@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,8 +25,9 @@ BELOW = 2  # exit code: the run is fine, its figures are not
 class Command(BaseCommand):
     help = (
         "Measure whether lessons help, offline and without a key: an agent learns from real requests through this "
-        "product and is tested on new ones (toolchoice), recorded runs are counted again (replay), the search is judged "
-        "by known answers (retrieval). Everything runs in a database of its own; live data is never read or changed. "
+        "product and is tested on new ones (toolchoice), recorded runs are counted again (replay), the search is "
+        "judged by known answers (retrieval). Everything runs in a database of its own; live data is neither read "
+        "nor changed. "
         "Exit code 2 says that a figure is below --fail-under or the --baseline."
     )
 
@@ -88,7 +90,8 @@ class Command(BaseCommand):
         )
         run = (find_unfinished(wanted) if options["resume"] else None) or create_run(wanted, by="command:evaluate")
         with _Bar(quiet=options["quiet"]) as bar:
-            return execute_run(run, watch=bar.show).results
+            results: dict[str, Any] = execute_run(run, watch=bar.show).results
+        return results
 
     def _report(self, results: dict[str, Any], verdicts: list[Verdict], options: dict[str, Any]) -> None:
         to_terminal = options["json"] is not None and str(options["json"]) == "-"
@@ -96,7 +99,11 @@ class Command(BaseCommand):
             self.stdout.write(write_json(results), ending="")
         else:
             self.stdout.write(write_text(results))
-        written = {"json": write_json, "html": write_html, "junit": lambda found: write_junit(found, verdicts)}
+        written: dict[str, Callable[[dict[str, Any]], str]] = {
+            "json": write_json,
+            "html": write_html,
+            "junit": lambda found: write_junit(found, verdicts),
+        }
         for name, write in written.items():
             path = options[name]
             if path is not None and not (name == "json" and to_terminal):
@@ -130,10 +137,12 @@ class _Bar:
         self._close()
 
     def show(self, what: str, done: int, total: int) -> None:
+        if self._quiet:
+            return
         if what != self._what:
             self._close()
             self._what = what
-            self._bar = tqdm(total=total, desc=what, disable=self._quiet, leave=False, file=sys.stderr)
+            self._bar = tqdm(total=total, desc=what, leave=False, file=sys.stderr)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
 

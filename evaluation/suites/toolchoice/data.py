@@ -1,5 +1,6 @@
 """MetaTool's requests: which of 199 tools serves a request."""
 
+import hashlib
 import json
 import random
 from dataclasses import dataclass
@@ -48,12 +49,16 @@ def load() -> ToolData:
     return ToolData(tools=tools, experience=experience, tests=tests)
 
 
-def sample(requests: tuple[Request, ...], limit: int | None, *, seed: str) -> tuple[Request, ...]:
-    """Return at most `limit` requests, drawn by seed and kept in their order."""
+def sample(requests: tuple[Request, ...], limit: int | None) -> tuple[Request, ...]:
+    """Return at most `limit` requests, tool by tool, so that a few earlier tasks still bear on a few new ones.
+
+    The order of the tools is fixed by a hash of their names and the same for earlier and new requests.
+    """
     if limit is None or limit >= len(requests):
         return requests
-    drawn = set(random.Random(seed).sample(range(len(requests)), limit))  # noqa: S311 - repeatable by design
-    return tuple(request for index, request in enumerate(requests) if index in drawn)
+    chosen = sorted(requests, key=lambda request: hashlib.sha256(request.tool.encode()).digest())[:limit]
+    kept = set(chosen)
+    return tuple(request for request in requests if request in kept)
 
 
 def shuffle(requests: tuple[Request, ...], *, seed: str) -> tuple[Request, ...]:

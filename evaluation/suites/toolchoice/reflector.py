@@ -1,6 +1,6 @@
 """The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
 
-from evaluation.suites.toolchoice.agent import AVOID, BETWEEN, TRIGGER, USE
+from evaluation.suites.toolchoice.agent import AVOID, BETWEEN, NONE, TRIGGER, USE
 from memory.values import Citation, Episode, LessonText
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 
@@ -38,7 +38,7 @@ def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "")
     polarity = "works" if use and not avoid else "mixed" if use else "avoid"
     return LessonText(
         trigger=f"{TRIGGER}{' '.join(request.split())[:MAX_REQUEST_CHARACTERS]}",
-        guideline=f"{USE}{use}." if use else "Ask for another tool than the ones to avoid.",
+        guideline=f"{USE}{use}." if use else NONE,
         avoid=BETWEEN.join(f"{AVOID}{name}" if place == 0 else name for place, name in enumerate(avoid)),
         polarity=polarity,
         scope="project",

@@ -13,6 +13,7 @@ from evaluation.suites.toolchoice.learning import (
     approve_all,
     deal_out,
     err_sometimes,
+    flip_all,
     learn,
     propose_wrong,
     replace_with,
@@ -28,7 +29,7 @@ DEFAULT_ARMS = (
     "hybrid:{k}:successes", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
 # In this order, since the later ones change what is in the store
-STORES = ("clean", "shuffled", "noreward", "iterative", "poison-unapproved", "poison-approved")
+STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
 
 
 class ToolChoice:
@@ -69,13 +70,13 @@ class ToolChoice:
             progress=progress,
             agent=ToolAgent(embedder, data.tools),
             tools=list(data.tools),
-            experience=shuffle(sample(data.experience, options.experience, seed="experience"), seed=unit),
-            tests=sample(data.tests, options.limit, seed="tests"),
+            experience=shuffle(sample(data.experience, options.experience), seed=unit),
+            tests=sample(data.tests, options.limit),
         )
         return run.run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        tests = sample(load().tests, options.limit, seed="tests")
+        tests = sample(load().tests, options.limit)
         return summarise_units(self.about, units, self.arms(options), [request.id for request in tests], options)
 
 
@@ -144,9 +145,10 @@ class _Run:
                 project = self._make_project(store)
                 deal_out(project, self.project, seed=self.unit)
                 return project
-            case "noreward":
+            case "noreward" | "flipped":
                 project = self._make_project(store)
-                learn(project, self.agent, self.experience, Learned(), judge=err_sometimes)
+                judge = err_sometimes if store == "noreward" else flip_all
+                learn(project, self.agent, self.experience, Learned(), judge=judge)
                 approve_all(project, Learned())
                 return project
             case "iterative":

@@ -1,0 +1,97 @@
+"""The command from start to report, small, in its own process and database."""
+
+import json
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from evaluation.models import EvaluationRun
+from tests.evaluation.conftest import ARMS, SMALL, Evaluated, evaluate
+
+
+def uplift(evaluated: Evaluated, arm: str) -> dict[str, float]:
+    [suite] = evaluated.report["suites"]
+    found: dict[str, float] = next(row["uplift"] for row in suite["arms"] if row["arm"] == arm)
+    return found
+
+
+def without_timing(report: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in report.items() if name != "timing"}, sort_keys=True)
+
+
+def test_retrieved_lessons_help(evaluated: Evaluated) -> None:
+    assert uplift(evaluated, "hybrid:5")["low"] > 0
+
+
+def test_shuffled_lessons_lose_the_uplift(evaluated: Evaluated) -> None:
+    assert uplift(evaluated, "shuffled")["mean"] < uplift(evaluated, "hybrid:5")["mean"] / 3
+
+
+def test_flipped_outcomes_lose_the_uplift(evaluated: Evaluated) -> None:
+    assert uplift(evaluated, "flipped")["mean"] < uplift(evaluated, "hybrid:5")["mean"] / 3
+
+
+def test_unapproved_wrong_lessons_change_nothing(evaluated: Evaluated) -> None:
+    [suite] = evaluated.report["suites"]
+
+    assert suite["per_task"]["poison-unapproved"] == suite["per_task"]["hybrid:5"]
+    assert {check["name"]: check["passed"] for check in suite["checks"]}["unapproved lessons change nothing"]
+
+
+def test_approved_wrong_lessons_do_harm(evaluated: Evaluated) -> None:
+    assert uplift(evaluated, "poison-approved")["high"] < 0
+
+
+def test_every_run_was_recorded_reflected_on_and_approved(evaluated: Evaluated) -> None:
+    learned = evaluated.report["suites"][0]["learned"]["seed-0"]
+
+    assert learned["runs"] == 32
+    assert learned["proposed"] + learned["supported"] == 32
+    assert learned["approved"] == learned["proposed"]
+
+
+def test_live_tables_are_as_before(evaluated: Evaluated) -> None:
+    assert evaluated.after == evaluated.before
+
+
+def test_second_run_writes_the_same_but_for_timing(evaluated: Evaluated, db: None) -> None:
+    again = evaluate("--suite", "toolchoice", "--arms", *ARMS, *SMALL, "--json", "-")
+
+    assert without_timing(json.loads(again)) == without_timing(evaluated.report)
+
+
+def test_run_is_stored_with_what_it_depends_on(evaluated: Evaluated) -> None:
+    run = evaluated.stored
+
+    assert run.status == EvaluationRun.Status.FINISHED
+    assert run.results == evaluated.report
+    assert {"git_revision", "embedder", "index", "prompts", "data"} <= run.versions.keys()
+    assert (run.configuration["limit"], run.configuration["seed"]) == (48, 0)
+
+
+def test_terminal_says_what_it_can_and_cannot_prove(evaluated: Evaluated) -> None:
+    assert "it cannot prove how much a language model gains" in evaluated.text
+    assert "With 48 tasks, differences below about ±12.7 points do not show" in evaluated.text
+
+
+def test_page_needs_nothing_else(evaluated: Evaluated) -> None:
+    assert evaluated.html.count("<svg") == 2
+    assert not re.search(r"<script|<link|<img|@import|url\(|\ssrc=", evaluated.html)
+    assert "prefers-color-scheme: dark" in evaluated.html
+
+
+def test_junit_has_a_case_for_each_check(evaluated: Evaluated) -> None:
+    cases = ElementTree.fromstring(evaluated.junit.encode()).iter("testcase")  # noqa: S314 - our own
+
+    assert {"harm is seen", "chance does not help"} <= {case.get("name") for case in cases}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_falling_below_a_limit_ends_with_exit_code_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        evaluate("--suite", "replay", "--quiet", "--fail-under", "replay/mbpp-py/reflection/uplift:0")
+
+    assert ended.value.code == 2
+    assert EvaluationRun.objects.get().status == EvaluationRun.Status.FINISHED
