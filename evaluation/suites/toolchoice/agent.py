@@ -19,7 +19,8 @@ NONE = "Ask for another tool than the ones to avoid."
 
 _LINE = re.compile(
     rf"^\d+\. \[H-[0-9a-f]{{8}}\] When {re.escape(TRIGGER)}(?P<request>.*?): "
-    rf"(?:{re.escape(USE)}(?P<use>\S+)\.|{re.escape(NONE)})(?: \((?:avoid: (?P<avoid>.*?))?(?:; )?(?:not when: .*)?\))?$"
+    rf"(?:{re.escape(USE)}(?P<use>\S+)\.|{re.escape(NONE)})"
+    r"(?: \((?:avoid: (?P<avoid>.*?))?(?:; )?(?:not when: .*)?\))?$"
 )
 
 
