@@ -1,8 +1,8 @@
 """Which lessons come into question for a task: one SQL round trip over what is served, and nothing else.
 
-Every served text of a project is compared with the task, in meaning and in words, and the likenesses of a lesson's
-texts are put together in the same statement (docs/retrieval.md derives the formula). A lesson's own text is there
-once; the tasks it was learnt from vote with the squares of what they have above noise, three of them at most.
+Every served text of a project is compared with the task, in meaning and in words. The lessons with the nearest texts
+are then scored by all of their texts (docs/retrieval.md derives the formula): the lesson's own text counts once, and
+the tasks it was learnt from vote with the squares of what they have above noise, three of them at most.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ _COLUMNS = """
     r.scope, r.task_id, r.tags, h.support
 """
 
-# `query` is evaluated once. A vector of another model than the searched one is not compared: it may be longer.
+# `query` and `texts` are evaluated once: folded into what follows, a distance would be computed five times. A vector of
+# another model than the searched one is not compared: it may be longer.
 _SEARCH = """
 WITH query AS MATERIALIZED (
     SELECT m.id AS model,
@@ -40,16 +41,23 @@ WITH query AS MATERIALIZED (
            memory_query_vector(%(project)s, %(text)s) AS terms
     FROM memory_embeddingmodel m
     WHERE CASE WHEN %(searched)s::text IS NULL THEN m.active ELSE m.id = %(searched)s END
-), texts AS (
+), nearest AS (
+    SELECT v.revision_id
+    FROM memory_heuristicembedding v {filtered}
+    WHERE v.project_id = %(project)s AND v.served AND v.embedding_model_id = (SELECT model FROM query)
+    GROUP BY v.revision_id
+    ORDER BY min(%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
+               + (1 - %(weight)s) * coalesce(v.terms <#> (SELECT terms FROM query), 0)), v.revision_id
+    LIMIT %(limit)s
+), texts AS MATERIALIZED (
     SELECT v.revision_id, v.kind, v.trajectory_id,
            -(v.vector <#> (SELECT vector FROM query)) AS meaning,
            -(v.terms <#> (SELECT terms FROM query)) AS words
-    FROM memory_heuristicembedding v {filtered}
-    WHERE v.project_id = %(project)s AND v.served AND v.embedding_model_id = (SELECT model FROM query)
+    FROM nearest
+    JOIN memory_heuristicembedding v USING (revision_id)
+    WHERE v.embedding_model_id = (SELECT model FROM query)
 ), likenesses AS (
-    SELECT revision_id, kind, trajectory_id, meaning, words,
-           %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) AS likeness
-    FROM texts
+    SELECT *, %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) AS likeness FROM texts
 ), lessons AS (
     SELECT revision_id,
            max(likeness) FILTER (WHERE kind = 'lesson') AS own,
@@ -63,7 +71,7 @@ WITH query AS MATERIALIZED (
         ({own_vote} * greatest(own - %(noise)s, 0)) ^ 2 + greatest(tasks[1] - %(noise)s, 0) ^ 2
         + greatest(tasks[2] - %(noise)s, 0) ^ 2 + greatest(tasks[3] - %(noise)s, 0) ^ 2
     ) AS score
-    FROM lessons ORDER BY score DESC, revision_id LIMIT %(limit)s
+    FROM lessons
 )
 SELECT {columns}, s.own, s.meaning, s.words, s.tasks[1], s.score, left(coalesce(t.task, r.source_task), 300), v.vector
 FROM scored s

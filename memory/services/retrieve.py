@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
-CANDIDATES = 60
+CANDIDATES = 50
 _MEANING_WEIGHTS: dict[str, float] = {_Mode.HYBRID: MEANING_WEIGHT, _Mode.EMBEDDING: 1.0, _Mode.LEXICAL: 0.0}
 
 _LOG = """

@@ -13,6 +13,7 @@ import argparse
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections import defaultdict
@@ -24,6 +25,7 @@ from typing import Any
 
 import tests.servers
 
+os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
 import django  # isort: skip
 
 django.setup()

@@ -1,0 +1,237 @@
+"""Embedders: the bundled model, a service over HTTP, long texts, the cache."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory.embeddings import minilm
+from memory.embeddings.cache import TaskVectorCache
+from memory.embeddings.composite import embed_composites, split_text
+from memory.embeddings.http import HttpEmbedder
+from memory.embeddings.minilm import MiniLM
+from memory.embeddings.registry import find_embedder, forget_embedders, get_embedder
+from memory.errors import EmbedderError
+
+BUNDLED = MiniLM()
+FLIGHT = "How do I cancel my flight?"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    forget_embedders()
+    yield
+    forget_embedders()
+
+
+class Service:
+    """An embedding service on loopback that answers what the test tells it to."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.answer: Any = None
+        self.delay_seconds = 0.0
+        self.requests: list[dict[str, Any]] = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                service.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
+                if service.delay_seconds:
+                    service.stopped.wait(service.delay_seconds)
+                content = json.dumps(service.answer if service.answer is not None else vectors(body["input"])).encode()
+                self.send_response(service.status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.stopped = Event()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def embedder(self, dimensions: int = 2) -> HttpEmbedder:
+        url = f"http://127.0.0.1:{self.server.server_port}/v1/"
+        return HttpEmbedder(base_url=url, api_key="secret", model="some-model", dimensions=dimensions)
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def vectors(texts: list[str]) -> dict[str, Any]:
+    """Answer the length of each text and 1, in reverse order."""
+    rows = [{"index": index, "embedding": [len(text), 1]} for index, text in enumerate(texts)]
+    return {"data": rows[::-1]}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service()
+    yield service
+    service.stop()
+
+
+def test_minilm_gives_unit_vectors() -> None:
+    lengths = np.linalg.norm(BUNDLED.embed([FLIGHT, "x", ""]), axis=1)
+    assert np.allclose(lengths, 1, atol=1e-5)
+
+
+def test_minilm_puts_a_paraphrase_nearer_than_another_subject() -> None:
+    flight, paraphrase, cake = BUNDLED.embed([FLIGHT, "I want to undo an airline booking", "How do I bake a cake?"])
+    assert flight @ paraphrase > flight @ cake + 0.2
+
+
+def test_minilm_gives_a_text_the_same_vector_alone_and_beside_a_longer_one() -> None:
+    alone = BUNDLED.embed([FLIGHT])[0]
+    beside = BUNDLED.embed([FLIGHT, FLIGHT * 20])[0]
+    assert np.allclose(alone, beside, atol=1e-5)
+
+
+def test_minilm_does_not_pad_short_texts() -> None:
+    assert len(BUNDLED._load().tokenizer.encode("hello").ids) == 3
+
+
+def test_minilm_cuts_long_texts_at_what_it_was_trained_for() -> None:
+    assert len(BUNDLED._load().tokenizer.encode("word " * 1000).ids) == minilm.MAX_TOKENS
+
+
+def test_minilm_refuses_files_that_are_not_the_pinned_ones(tmp_path: Path) -> None:
+    other = tmp_path / "model.onnx"
+    other.write_bytes(b"something else")
+    with pytest.raises(EmbedderError, match="not the one"):
+        minilm.read_pinned(other, minilm.MODEL_SHA256)
+
+
+def test_minilm_says_which_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderError, match=r"model\.onnx cannot be read"):
+        minilm.read_pinned(tmp_path / "model.onnx", minilm.MODEL_SHA256)
+
+
+def test_http_embedder_puts_answers_in_the_order_of_the_texts(service: Service) -> None:
+    found = service.embedder().embed(["a", "abc"])
+    assert np.allclose(found, [[1 / 2**0.5, 1 / 2**0.5], [3 / 10**0.5, 1 / 10**0.5]])
+
+
+def test_http_embedder_sends_model_and_key(service: Service) -> None:
+    service.embedder().embed(["a"])
+    request = service.requests[0]
+    assert (request["path"], request["model"], request["key"]) == ("/v1/embeddings", "some-model", "Bearer secret")
+
+
+def test_http_embedder_splits_many_texts(service: Service) -> None:
+    service.embedder().embed(["a"] * 65)
+    assert [len(request["input"]) for request in service.requests] == [64, 1]
+
+
+@pytest.mark.parametrize(("status", "transient"), [(500, True), (429, True), (401, False)])
+def test_http_embedder_says_whether_a_refusal_may_pass(service: Service, status: int, transient: bool) -> None:
+    service.status = status
+    with pytest.raises(EmbedderError) as raised:
+        service.embedder().embed(["a"])
+    assert raised.value.transient is transient
+
+
+def test_http_embedder_refuses_vectors_of_another_length(service: Service) -> None:
+    with pytest.raises(EmbedderError, match="ERL_EMBEDDER_DIMENSIONS"):
+        service.embedder(dimensions=3).embed(["a"])
+
+
+def test_http_embedder_refuses_an_answer_without_vectors(service: Service) -> None:
+    service.answer = {"error": "no"}
+    with pytest.raises(EmbedderError, match="did not answer 1 vectors"):
+        service.embedder().embed(["a"])
+
+
+def test_http_embedder_gives_up_at_its_deadline(service: Service) -> None:
+    service.delay_seconds = 5
+    with pytest.raises(EmbedderError, match="Timeout"):
+        service.embedder().embed(["a"], timeout_seconds=0.05)
+
+
+def test_split_text_cuts_at_sentences() -> None:
+    assert split_text("One two. Three four. Five.", characters=20) == ["One two. Three four.", "Five."]
+
+
+def test_split_text_cuts_a_long_sentence_at_a_space() -> None:
+    assert split_text("aaaa bbbb cccc", characters=10) == ["aaaa bbbb", "cccc"]
+
+
+def test_split_text_loses_no_word() -> None:
+    text = "word1 word2. " * 50 + "x" * 300 + "\n\nlast"
+    assert "".join(split_text(text, characters=50)).replace(" ", "") == text.replace(" ", "").replace("\n", "")
+
+
+def test_composite_of_one_short_text_is_its_vector() -> None:
+    assert np.allclose(embed_composites(BUNDLED, [[FLIGHT]]), BUNDLED.embed([FLIGHT]), atol=1e-6)
+
+
+def test_composite_hears_the_short_section_beside_the_long_one() -> None:
+    title, text = "Weather forecast", "The page lists opening hours, prices and how to come by train or by car. " * 3
+    query = BUNDLED.embed(["Will it rain tomorrow?"])[0]
+    with_title, without = embed_composites(BUNDLED, [[title, text], [text]])
+    assert query @ with_title > query @ without + 0.05
+
+
+def test_composite_takes_names_apart() -> None:
+    joined, apart = embed_composites(
+        BUNDLED, [["HousePurchasingTool create_qr_code"], ["House Purchasing Tool create qr code"]]
+    )
+    assert np.allclose(joined, apart, atol=1e-6)
+
+
+def test_composite_of_nothing_is_a_zero_vector() -> None:
+    assert not embed_composites(BUNDLED, [[""]]).any()
+
+
+def test_cache_asks_the_embedder_once_for_a_task(service: Service) -> None:
+    cache, embedder = TaskVectorCache(), service.embedder()
+    assert np.array_equal(cache.embed(embedder, "a"), cache.embed(embedder, "a"))
+    assert len(service.requests) == 1
+
+
+def test_cache_forgets_the_least_recently_used_task(service: Service) -> None:
+    cache, embedder = TaskVectorCache(capacity=2), service.embedder()
+    for task in ("a", "b", "a", "c", "a", "b"):
+        cache.embed(embedder, task)
+    assert [request["input"] for request in service.requests] == [["a"], ["b"], ["c"], ["b"]]
+
+
+def test_cache_keeps_models_apart(service: Service) -> None:
+    cache = TaskVectorCache()
+    cache.embed(service.embedder(), "a")
+    assert cache.embed(BUNDLED, "a").shape == (384,)
+
+
+def test_registry_gives_none_where_none_is_wanted(settings: Any) -> None:
+    settings.ERL_EMBEDDER = "none"
+    assert get_embedder() is None
+
+
+def test_registry_refuses_an_unknown_embedder(settings: Any) -> None:
+    settings.ERL_EMBEDDER = "magic"
+    with pytest.raises(ValueError, match="set it to one of minilm, http, none"):
+        get_embedder()
+
+
+def test_registry_still_has_the_bundled_model_after_a_change_to_another(settings: Any) -> None:
+    settings.ERL_EMBEDDER = "http"
+    settings.ERL_EMBEDDER_MODEL = "some-model"
+    found = find_embedder(MiniLM.model_id)
+    assert found is not None
+    assert found.model_id == MiniLM.model_id
+
+
+def test_registry_has_no_embedder_for_an_unknown_model() -> None:
+    assert find_embedder("some-model@2") is None
