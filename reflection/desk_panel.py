@@ -1,11 +1,17 @@
-"""What the reflector's checks and its cost add to the review desk."""
+"""What reflections add to the review desk and to the home page: checks, costs, failures."""
 
 from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from memory.admin.panels import Panel
+from django.db.models import Count, Q, Sum
+from django.urls import reverse
+from django.utils import timezone
+
+from memory.admin.panels import Figure, Panel
 from memory.models import Heuristic
-from reflection.models import Proposal
+from reflection.models import DailySpend, Proposal, Reflection
 
 
 def draw_checks(heuristic: Heuristic) -> Panel:
@@ -25,3 +31,29 @@ def find_flagged(heuristic_ids: Iterable[UUID]) -> set[UUID]:
     """Return which of these heuristics have a finding."""
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
     return set(flagged.values_list("heuristic_id", flat=True))
+
+
+def count_reflections(user: Any) -> Iterable[Figure]:
+    """Return how many reflections failed and wait, and what the models cost."""
+    if user.has_perm("reflection.view_reflection"):
+        counted = Reflection.objects.aggregate(
+            dead=Count("id", filter=Q(status=Reflection.Status.DEAD)),
+            live=Count("id", filter=Q(status__in=Reflection.LIVE)),
+        )
+        link = reverse("admin:reflection_reflection_changelist")
+        yield Figure(
+            label="reflections failed",
+            value=str(counted["dead"]),
+            link=f"{link}?status__exact=dead",
+            note=f"{counted['live']} still to do" if counted["live"] else "",
+            alarming=counted["dead"] > 0,
+        )
+    if user.has_perm("reflection.view_dailyspend"):
+        since = timezone.now().date() - timedelta(days=6)
+        spent = DailySpend.objects.filter(day__gte=since).aggregate(cost=Sum("cost_usd"), calls=Sum("calls"))
+        yield Figure(
+            label="model cost, 7 days",
+            value=f"${spent['cost'] or 0:.2f}",
+            link=reverse("admin:reflection_dailyspend_changelist") + f"?day__gte={since}",
+            note=f"{spent['calls'] or 0} calls",
+        )
