@@ -301,6 +301,27 @@ def test_worker_that_lost_its_claim_writes_nothing() -> None:
     assert Reflection.objects.get(pk=reflection.pk).status == Status.DONE
 
 
+def test_the_same_worker_would_write_twice_without_the_fence() -> None:
+    """The negative control of the test above: only the number of the attempt keeps the first worker out."""
+    reflection = make_reflection()
+
+    def let_another_take_over_and_forget_its_number() -> None:
+        Reflection.objects.filter(pk=reflection.pk).update(lease_until=Now() - timedelta(seconds=1))
+        run(propose(make_lesson()), reflection)
+        Proposal.objects.update(ordinal=9)
+        Reflection.objects.update(status=Status.RUNNING, attempts=1, lease_until=Now())
+
+    reflector = ScriptedReflector(plan=ask_then(propose(make_lesson(guideline="Another lesson of the first worker."))))
+    run_reflection(
+        reflection.pk,
+        owner="first",
+        make_reflector=reflector,
+        ask_model=ScriptedModel(before=let_another_take_over_and_forget_its_number),
+    )
+
+    assert Proposal.objects.count() == 2
+
+
 def test_run_erased_meanwhile_leaves_nothing() -> None:
     reflection = make_reflection()
 

@@ -20,6 +20,30 @@ def _rules(settings: Any) -> None:
     settings.ERL_REFLECTOR = "rules"
 
 
+def test_time_limits_are_in_the_order_the_queue_relies_on(settings: Any) -> None:
+    limits = [
+        settings.ERL_REFLECTION_LEASE_SECONDS,
+        settings.CELERY_TASK_SOFT_TIME_LIMIT,
+        settings.CELERY_TASK_TIME_LIMIT,
+        settings.CELERY_BROKER_TRANSPORT_OPTIONS["visibility_timeout"],
+    ]
+
+    assert limits == sorted(set(limits))
+
+
+def test_messages_are_acknowledged_late_one_at_a_time_and_leave_no_result(settings: Any) -> None:
+    assert settings.CELERY_TASK_ACKS_LATE
+    assert settings.CELERY_TASK_REJECT_ON_WORKER_LOST
+    assert settings.CELERY_WORKER_PREFETCH_MULTIPLIER == 1
+    assert settings.CELERY_TASK_IGNORE_RESULT
+    assert settings.CELERY_ACCEPT_CONTENT == ["json"]
+    assert not hasattr(settings, "CELERY_RESULT_BACKEND")
+
+
+def test_broker_that_goes_away_does_not_cancel_reflections(settings: Any) -> None:
+    assert settings.CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS is False
+
+
 def test_reflect_runs_the_reflection_it_names() -> None:
     reflection = make_reflection()
     other = make_reflection()
