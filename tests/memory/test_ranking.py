@@ -1,0 +1,136 @@
+"""From candidates to an answer."""
+
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from memory.retrieval.candidates import Candidate
+from memory.retrieval.ranking import FLOORS, rank, rank_as_drawn
+
+
+def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
+    fields: dict[str, Any] = {
+        "heuristic_id": UUID(int=number),
+        "number": 1,
+        "content_sha256": "0" * 64,
+        "trigger": "t",
+        "guideline": "g",
+        "avoid": "",
+        "not_when": "",
+        "rationale": "",
+        "polarity": "mixed",
+        "scope": "task_family",
+        "task_id": "",
+        "tags": [],
+        "support": 0,
+        "own": 0.4,
+        "meaning": 0.5,
+        "words": 0.3,
+        "task": None,
+        "score": 1.0,
+        "matched_task": "",
+        "vector": None,
+    }
+    return Candidate(**fields | overrides)
+
+
+def as_sent(*values: float) -> bytes:
+    half = np.array(values, ">f2")
+    return len(half).to_bytes(2, "big") + b"\0\0" + half.tobytes()
+
+
+def order(*candidates: Candidate, **options: Any) -> list[int]:
+    return [place.candidate.heuristic_id.int for place in rank(candidates, **{"top_k": 9, "mode": "hybrid"} | options)]
+
+
+def test_rank_puts_the_higher_score_first() -> None:
+    assert order(make_candidate(1, score=0.5), make_candidate(2, score=0.6)) == [2, 1]
+
+
+def test_rank_breaks_ties_the_same_way_every_time() -> None:
+    assert order(make_candidate(2), make_candidate(1)) == order(make_candidate(1), make_candidate(2)) == [1, 2]
+
+
+def test_rank_prefers_the_family_among_near_equals() -> None:
+    candidates = (make_candidate(1, task_id="other", score=1.05), make_candidate(2, task_id="mine"))
+    assert order(*candidates, task_id="mine") == [2, 1]
+
+
+def test_rank_lets_another_family_win_where_it_fits_much_better() -> None:
+    candidates = (make_candidate(1, task_id="other", score=2), make_candidate(2, task_id="mine"))
+    assert order(*candidates, task_id="mine") == [1, 2]
+
+
+def test_rank_does_not_hold_another_family_against_a_project_wide_lesson() -> None:
+    candidates = (make_candidate(1, task_id="other"), make_candidate(2, task_id="other", scope="project", score=0.99))
+    assert order(*candidates, task_id="mine") == [2, 1]
+
+
+def test_rank_never_moves_a_lesson_far_by_its_support() -> None:
+    assert order(make_candidate(1, support=1_000_000), make_candidate(2, score=1.03)) == [2, 1]
+
+
+def test_rank_passes_over_a_lesson_that_repeats_a_better_one() -> None:
+    repeats = [make_candidate(number, vector=as_sent(1, 0), score=1 / number) for number in (1, 2)]
+    assert order(*repeats, make_candidate(3, vector=as_sent(0, 1), score=0.1)) == [1, 3]
+
+
+def test_rank_keeps_a_lesson_that_is_only_alike() -> None:
+    assert order(make_candidate(1, vector=as_sent(1, 0)), make_candidate(2, vector=as_sent(0.96, 0.28))) == [1, 2]
+
+
+def test_rank_returns_at_most_top_k() -> None:
+    assert order(*(make_candidate(number) for number in range(1, 5)), top_k=2) == [1, 2]
+
+
+def test_rank_leaves_out_what_is_not_like_the_task_at_all() -> None:
+    assert order(make_candidate(1), make_candidate(2, own=0.01)) == [1]
+
+
+@pytest.mark.parametrize("mode", FLOORS)
+def test_rank_lets_nothing_fit_where_the_best_is_not_like_the_task(mode: str) -> None:
+    floor = FLOORS[mode]
+    candidate = make_candidate(own=(floor.best + floor.injected) / 2)
+    (place,) = rank([candidate], top_k=5, mode=mode)
+    assert place.fits is False
+
+
+@pytest.mark.parametrize("mode", FLOORS)
+def test_rank_lets_a_weak_lesson_fit_beside_none_but_not_below_the_floor(mode: str) -> None:
+    floor = FLOORS[mode]
+    best, good, weak = (
+        make_candidate(number, own=own)
+        for number, own in ((1, floor.best), (2, floor.injected), (3, (floor.injected + floor.listed) / 2))
+    )
+    assert [place.fits for place in rank([best, good, weak], top_k=5, mode=mode)] == [True, True, False]
+
+
+def test_rank_of_nothing_is_nothing() -> None:
+    assert rank([], top_k=5, mode="hybrid") == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ({"task": 0.9}, "It was learnt from a task like this one."),
+        ({"words": 0.9}, "It uses the words of the task."),
+        ({}, "What it says is close in meaning to the task."),
+    ],
+)
+def test_rank_says_why(overrides: dict[str, float], reason: str) -> None:
+    (place,) = rank([make_candidate(**overrides)], top_k=1, mode="hybrid")
+    assert place.reason == reason
+
+
+def test_rank_gives_the_component_scores_there_are() -> None:
+    (place,) = rank([make_candidate(meaning=None, words=0.25)], top_k=1, mode="hybrid")
+    assert place.scores == {"score": 1.0, "words": 0.25}
+
+
+def test_drawn_lessons_keep_their_order() -> None:
+    assert [place.candidate.heuristic_id.int for place in rank_as_drawn([make_candidate(2), make_candidate(1)])] == [
+        2,
+        1,
+    ]
