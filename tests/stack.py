@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from redis.exceptions import ConnectionError as RedisConnectionError
+
 ROOT = Path(__file__).resolve().parent.parent
 _stacks: list["Stack"] = []
 
@@ -131,5 +133,5 @@ class Stack:
 
         try:
             return bool(app.control.ping(destination=[f"{name}@{self.port}"], timeout=0.5))
-        except OSError:
+        except (OSError, RedisConnectionError):  # the broker was killed or comes back just now
             return False

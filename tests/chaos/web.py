@@ -22,7 +22,8 @@ class ChaosWeb(Stack):
 
     def start_web(self) -> None:
         place = ["--bind", f"127.0.0.1:{self.port}", "--worker-class", "gthread", "--workers", "2", "--threads", "4"]
-        self._start("web", "gunicorn", "tests.chaos.wsgi", *place, "--preload", "--no-control-socket")
+        options = ["--config=python:erl_site.gunicorn_config", "--preload", "--no-control-socket"]
+        self._start("web", "gunicorn", "tests.chaos.wsgi", *options, *place)
         self._wait("web", self._web_answers)
 
     def kill_workers(self) -> int:

@@ -115,11 +115,12 @@ def test_request_id_goes_from_the_web_server_to_the_worker(stack: Stack) -> None
 @pytest.mark.slow
 def test_processes_write_json_and_nothing_of_the_run(stack: Stack) -> None:
     token = make_api_key().token
+    before = {name: len(stack.log(name)) for name in ("web", "worker")}
     httpx.post(f"{stack.base_url}/api/v1/trajectories", json=RUN, headers=bearer(token), timeout=30)
     httpx.get(f"{stack.base_url}/api/v1/trajectories?task={WORDS}", headers=bearer(token), timeout=30)
     httpx.get(f"{stack.base_url}/no/such/page", timeout=30)
 
-    web, worker = stack.log("web"), stack.log("worker")
+    web, worker = (stack.log(name)[start:] for name, start in before.items())
 
     assert [line for line in web.splitlines() if not line.startswith('{"')] == []
     assert len(json_lines(web)) >= 3
