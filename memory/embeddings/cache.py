@@ -18,20 +18,25 @@ class TaskVectorCache:
         self._lock = Lock()
         self._vectors: OrderedDict[tuple[str, bytes], Vectors] = OrderedDict()
 
+    def find(self, model_id: str, task: str) -> Vectors | None:
+        """Return the vector of a task if it is known."""
+        key = _get_key(model_id, task)
+        with self._lock:
+            if (known := self._vectors.get(key)) is not None:
+                self._vectors.move_to_end(key)
+            return known
+
     def embed(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
         """Return the vector of a task, and ask the embedder only if it is not known.
 
         Raises:
             EmbedderError: as the embedder does.
         """
-        key = (embedder.model_id, hashlib.sha256(task.encode("utf-8", "replace")).digest())
-        with self._lock:
-            if (known := self._vectors.get(key)) is not None:
-                self._vectors.move_to_end(key)
-                return known
+        if (known := self.find(embedder.model_id, task)) is not None:
+            return known
         vector: Vectors = embed_composites(embedder, [[task]], timeout_seconds=timeout_seconds)[0]
         with self._lock:
-            self._vectors[key] = vector
+            self._vectors[_get_key(embedder.model_id, task)] = vector
             while len(self._vectors) > self._capacity:
                 self._vectors.popitem(last=False)
         return vector
@@ -40,6 +45,10 @@ class TaskVectorCache:
         """Forget everything."""
         with self._lock:
             self._vectors.clear()
+
+
+def _get_key(model_id: str, task: str) -> tuple[str, bytes]:
+    return model_id, hashlib.sha256(task.encode("utf-8", "replace")).digest()
 
 
 task_vectors = TaskVectorCache()

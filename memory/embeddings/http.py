@@ -1,5 +1,7 @@
 """Vectors from a service that speaks OpenAI's `POST /embeddings`."""
 
+import json
+import time
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
@@ -12,6 +14,7 @@ from memory.errors import EmbedderError
 
 BATCH_SIZE = 64
 TIMEOUT_SECONDS = 30.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class HttpEmbedder:
@@ -41,20 +44,36 @@ class HttpEmbedder:
     def _ask(self, texts: list[str], timeout_seconds: float) -> Vectors:
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
-            response = self._get_client().post(self._url, json=body, headers=self._headers, timeout=timeout_seconds)
+            status, content = self._post(body, timeout_seconds)
         except httpx.HTTPError as error:
             raise EmbedderError(f"The embedding service did not answer: {type(error).__name__}.") from error
-        if response.status_code != httpx.codes.OK:
-            transient = response.status_code in (408, 429) or response.status_code >= 500
-            raise EmbedderError(f"The embedding service answered {response.status_code}.", transient=transient)
+        if status != httpx.codes.OK:
+            transient = status in (408, 429) or status >= 500
+            raise EmbedderError(f"The embedding service answered {status}.", transient=transient)
         try:
-            return self._read(response.json(), len(texts))
+            return self._read(json.loads(content), len(texts))
         except (KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
                 f"The embedding service did not answer {len(texts)} vectors of {self.dimensions} numbers. "
                 "Check ERL_EMBEDDER_MODEL and ERL_EMBEDDER_DIMENSIONS.",
                 transient=False,
             ) from error
+
+    def _post(self, body: dict[str, Any], timeout_seconds: float) -> tuple[int, bytes]:
+        """Return status and body within the limit: httpx limits each read alone, a trickle would go on for ever."""
+        deadline = time.monotonic() + timeout_seconds
+        request = self._get_client().stream(
+            "POST", self._url, json=body, headers=self._headers, timeout=timeout_seconds
+        )
+        with request as response:
+            content = bytearray()
+            for chunk in response.iter_bytes():
+                content += chunk
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout("The answer came too slowly.")
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise httpx.ReadError("The answer is too long.")
+            return response.status_code, bytes(content)
 
     def _read(self, answer: Any, count: int) -> Vectors:
         rows = sorted(answer["data"], key=lambda row: row["index"])

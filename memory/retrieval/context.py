@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 HEADER = (
@@ -66,13 +67,17 @@ def build_context(lessons: Iterable[Mapping[str, Any]], *, budget_tokens: int) -
 
 def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
     """Write one lesson: `1. [H-1a2b3c4d] When …: do … (avoid …; not when …)`."""
+    words = _write_words(lesson["trigger"], lesson["guideline"], lesson["avoid"], lesson["not_when"])
+    return f"{number}. [{get_label(lesson['id'])}] {words}"
+
+
+@lru_cache(maxsize=2000)  # cleaning 20 lessons costs as much as all of Django around it
+def _write_words(trigger: str, guideline: str, avoid: str, not_when: str) -> str:
     limits = "; ".join(
-        f"{word} {text}"
-        for word, text in (("avoid:", clean(lesson["avoid"])), ("not when:", clean(lesson["not_when"])))
-        if text
+        f"{word} {text}" for word, text in (("avoid:", clean(avoid)), ("not when:", clean(not_when))) if text
     )
-    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(lesson["trigger"]).rstrip(".:;"), flags=re.IGNORECASE)
-    line = f"{number}. [{get_label(lesson['id'])}] When {trigger}: {clean(lesson['guideline'])}"
+    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(trigger).rstrip(".:;"), flags=re.IGNORECASE)
+    line = f"When {trigger}: {clean(guideline)}"
     return f"{line} ({limits})" if limits else line
 
 

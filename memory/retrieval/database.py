@@ -45,7 +45,7 @@ def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[A
         _register(raw)
         with psycopg.Cursor(raw) as cursor:
             cursor.execute(statement, parameters, prepare=True, binary=True)
-            return cursor.fetchall() if cursor.description else []
+            return [] if cursor.rownumber is None else cursor.fetchall()  # `description` describes every column
 
 
 def _register(raw: psycopg.Connection[Any]) -> None:

@@ -96,16 +96,20 @@ def _boost(candidate: Candidate, task_id: str) -> float:
 
 def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
     """Take the first `top_k`, passing over those that say what a better one said."""
+    vectors = [read_vector(candidate.vector) for candidate in candidates if candidate.vector is not None]
+    likeness = np.array(vectors) @ np.array(vectors).T if vectors else np.empty((0, 0), np.float32)
+    repeats = (likeness >= NEAR_REPEAT).tolist()  # one product of all is faster than many small ones
     chosen: list[Candidate] = []
-    taken = np.empty((0, 0), np.float32)
+    taken: list[int] = []
+    place = -1
     for candidate in candidates:
         if len(chosen) == top_k:
             break
         if candidate.vector is not None:
-            vector = read_vector(candidate.vector)
-            if taken.size and float((taken @ vector).max()) >= NEAR_REPEAT:
+            place += 1
+            if any(repeats[place][other] for other in taken):
                 continue
-            taken = np.vstack([taken, vector]) if taken.size else vector[None]
+            taken.append(place)
         chosen.append(candidate)
     return chosen
 

@@ -3,6 +3,7 @@
 import time
 from threading import Lock
 
+from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.cache import task_vectors
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
@@ -34,7 +35,34 @@ class ActiveModel:
         self._known_until = 0.0
 
 
+class Breaker:
+    """Stops asking an embedder that does not answer, so that not every task waits for its deadline (A16)."""
+
+    def __init__(self, *, failures: int = 3, rest_seconds: float = 5.0) -> None:
+        self._allowed = failures
+        self._rest_seconds = rest_seconds
+        self._failures = 0
+        self._resting_until = 0.0
+
+    def check(self) -> None:
+        """Refuse while the embedder rests.
+
+        Raises:
+            EmbedderError: it failed several times a moment ago.
+        """
+        if time.monotonic() < self._resting_until:
+            raise EmbedderError("The embedder did not answer a moment ago and is not asked again yet.")
+
+    def note(self, *, answered: bool) -> None:
+        """Count an answer or a failure. After a rest one failure is enough for the next."""
+        self._failures = 0 if answered else self._failures + 1
+        if self._failures >= self._allowed:
+            self._failures = self._allowed - 1
+            self._resting_until = time.monotonic() + self._rest_seconds
+
+
 active_model = ActiveModel()
+breaker = Breaker()
 
 
 def embed_task(task: str) -> tuple[str, QueryVector]:
@@ -47,4 +75,16 @@ def embed_task(task: str) -> tuple[str, QueryVector]:
     embedder = find_embedder(model_id) if model_id else get_embedder()
     if embedder is None:
         raise EmbedderError("There is no embedder for the vectors that are searched.", transient=False)
-    return embedder.model_id, QueryVector(task_vectors.embed(embedder, task, timeout_seconds=DEADLINE_SECONDS))
+    known = task_vectors.find(embedder.model_id, task)
+    return embedder.model_id, QueryVector(known if known is not None else _ask(embedder, task))
+
+
+def _ask(embedder: Embedder, task: str) -> Vectors:
+    breaker.check()
+    try:
+        vector = task_vectors.embed(embedder, task, timeout_seconds=DEADLINE_SECONDS)
+    except EmbedderError:
+        breaker.note(answered=False)
+        raise
+    breaker.note(answered=True)
+    return vector

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -17,6 +18,7 @@ from memory.embeddings.http import HttpEmbedder
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import find_embedder, forget_embedders, get_embedder
 from memory.errors import EmbedderError
+from memory.retrieval.task_vector import Breaker
 
 BUNDLED = MiniLM()
 FLIGHT = "How do I cancel my flight?"
@@ -36,6 +38,7 @@ class Service:
         self.status = 200
         self.answer: Any = None
         self.delay_seconds = 0.0
+        self.trickle_seconds = 0.0
         self.requests: list[dict[str, Any]] = []
         service = self
 
@@ -49,6 +52,13 @@ class Service:
                 self.send_response(service.status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
+                if service.trickle_seconds:
+                    for byte in content:
+                        if service.stopped.wait(service.trickle_seconds):
+                            return
+                        with suppress(OSError):
+                            self.wfile.write(bytes([byte]))
+                    return
                 self.wfile.write(content)
 
             def log_message(self, *args: Any) -> None:
@@ -158,6 +168,36 @@ def test_http_embedder_gives_up_at_its_deadline(service: Service) -> None:
     service.delay_seconds = 5
     with pytest.raises(EmbedderError, match="Timeout"):
         service.embedder().embed(["a"], timeout_seconds=0.05)
+
+
+def test_http_embedder_gives_up_on_a_trickle(service: Service) -> None:
+    service.trickle_seconds = 0.05
+    with pytest.raises(EmbedderError, match="Timeout"):
+        service.embedder().embed(["a"], timeout_seconds=0.2)
+
+
+def test_breaker_stops_asking_after_repeated_failures() -> None:
+    breaker = Breaker(failures=2)
+    breaker.note(answered=False)
+    breaker.check()
+    breaker.note(answered=False)
+    with pytest.raises(EmbedderError, match="not asked again yet"):
+        breaker.check()
+
+
+def test_breaker_asks_again_after_its_rest() -> None:
+    breaker = Breaker(failures=1, rest_seconds=0)
+    breaker.note(answered=False)
+    breaker.check()
+    assert breaker._failures == 0
+
+
+def test_breaker_forgets_failures_after_an_answer() -> None:
+    breaker = Breaker(failures=2)
+    for answered in (False, True, False):
+        breaker.note(answered=answered)
+    breaker.check()
+    assert breaker._failures == 1
 
 
 def test_split_text_cuts_at_sentences() -> None:
