@@ -54,7 +54,8 @@ _NOT_A_SECRET = frozenset(
     changed unchanged expired unknown default example placeholder""".split()  # noqa: SIM905
 )
 _CODE = re.compile(
-    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|[x*.-]+$|\.\.\.", re.IGNORECASE
+    r"[$%{<\[(*]|https?://|os\.|env\.|self\.|process\.|settings\.|config\.|getenv|getpass|[x*.-]+$|\.\.\.",
+    re.IGNORECASE,
 )
 
 
