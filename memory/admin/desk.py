@@ -104,8 +104,10 @@ def _agent_line(revision: HeuristicRevision) -> str:
 
 
 def _recent_outcomes(heuristic: Heuristic, revision: HeuristicRevision) -> list[Any]:
-    """Return how the newest runs of the lesson's task family ended: what it would have been served for."""
-    runs = Trajectory.objects.filter(project=heuristic.project_id, task_id=revision.task_id)
+    """Return how the newest runs that it is meant for ended: those of its task family, or all of the project."""
+    runs = Trajectory.objects.filter(project=heuristic.project_id)
+    if revision.task_id:
+        runs = runs.filter(task_id=revision.task_id)
     return list(runs.values("pk", "outcome", "task", "created_at")[:_FAMILY_RUNS])
 
 

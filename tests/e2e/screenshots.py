@@ -49,6 +49,8 @@ def main() -> int:
             desk = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/trajectory/")
             trajectory = first_link(page, "th.field-task_line a")
+            page.goto(f"{root}/admin/memory/heuristic/?status__exact=approved")
+            history = first_link(page, "th.field-trigger_line a")
             pages = {
                 "home": "/admin/",
                 "queue": "/admin/memory/heuristic/?status__exact=proposed",
@@ -60,6 +62,21 @@ def main() -> int:
                 page.goto(root + path)
                 page.screenshot(path=options.out / f"{name}-{look}.png")
                 print(options.out / f"{name}-{look}.png")
+            page.goto(root + desk)
+            page.keyboard.press("e")
+            page.keyboard.press("Control+End")
+            page.keyboard.type(" Say so to the customer.")
+            page.keyboard.press("Control+Enter")
+            page.locator(".edit .diff").scroll_into_view_if_needed()
+            page.screenshot(path=options.out / f"diff-{look}.png")
+            page.goto(root + history)
+            page.locator("#use-heading").scroll_into_view_if_needed()
+            page.mouse.wheel(0, 2000)
+            page.wait_for_timeout(300)
+            page.screenshot(path=options.out / f"timeline-{look}.png")
+            page.goto(root + desk)
+            page.keyboard.press("?")
+            page.screenshot(path=options.out / f"keyboard-{look}.png")
     return 0
 
 
