@@ -69,10 +69,20 @@ class Jobs:
         ]
 
     def start_broker(self) -> None:
+        """Bring the broker back, whatever was done to it."""
+        pid = valkey.process_id(BROKER)
+        if pid is not None:
+            kill(pid, signal.SIGCONT)
         valkey.ensure(BROKER, durable=False)
 
     def stop_broker(self) -> None:
         valkey.stop(BROKER)
+
+    def freeze_broker(self) -> None:
+        """Leave the broker's connections open and without an answer."""
+        pid = valkey.process_id(BROKER)
+        assert pid is not None
+        kill(pid, signal.SIGSTOP)
 
     def broker_client(self) -> redis.Redis:
         return redis.Redis(unix_socket_path=str(valkey.socket_path(BROKER)))
@@ -166,5 +176,5 @@ def assert_each_has_one_effect(count: int) -> None:
     assert ModelCall.objects.count() == count
 
 
-def wait_for_all(*, seconds: float = 60.0) -> None:
+def wait_for_all(*, seconds: float = 120.0) -> None:
     wait_until(all_finished, seconds=seconds, every_seconds=0.1)

@@ -1,6 +1,7 @@
 """The broker goes away, forgets and comes back: work is only later (reliability B1, B7, B12; F7)."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,10 +33,13 @@ def record_runs(client: Client, count: int) -> list[int]:
     ]
 
 
-def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(client: Client) -> None:
+@pytest.mark.parametrize("lose", [Jobs.stop_broker, Jobs.freeze_broker], ids=["stopped", "frozen"])
+def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(
+    lose: Callable[[Jobs], None], client: Client
+) -> None:
     with jobs(behaviour=slowly(0)) as made:
         made.stack.start_worker()
-        made.stop_broker()
+        lose(made)
         failures = doorbell.failures
 
         statuses = record_runs(client, RUNS)
@@ -49,10 +53,11 @@ def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(cli
         assert_each_has_one_effect(RUNS)
 
 
-def test_worker_without_a_broker_works_all_the_same() -> None:
+@pytest.mark.parametrize("lose", [Jobs.stop_broker, Jobs.freeze_broker], ids=["stopped", "frozen"])
+def test_worker_without_a_broker_works_all_the_same(lose: Callable[[Jobs], None]) -> None:
     with jobs(environment={"ERL_REFLECTION_STALL_SECONDS": "2"}, behaviour=slowly(0)) as made:
         made.stack.start_worker()
-        made.stop_broker()
+        lose(made)
 
         made.enqueue(RUNS)
         wait_for_all()
@@ -82,6 +87,20 @@ def test_forgotten_messages_are_sent_again() -> None:
         wait_for_all()
 
         assert_each_has_one_effect(RUNS)
+
+
+def test_flushed_broker_goes_on_taking_messages() -> None:
+    with jobs(behaviour=slowly(0)) as made:
+        made.stack.start_worker()
+        made.enqueue(1)
+        wait_for_all()
+        made.flush_broker()  # takes along what the queue is bound to
+
+        made.enqueue(RUNS)
+        wait_for_all()
+
+        assert_each_has_one_effect(1 + RUNS)
+        assert all(owner.startswith("worker@") for owner in Reflection.objects.values_list("lease_owner", flat=True))
 
 
 def test_running_reflection_survives_its_broker() -> None:
