@@ -1,6 +1,20 @@
 """Gunicorn's own messages in the shape of all other logs: `gunicorn --config python:erl_site.gunicorn_config`."""
 
+from typing import Any
+
+from gunicorn.glogging import Logger
+
 from erl_site.log_config import logging_config
+
+
+class EventLogger(Logger):  # type: ignore[misc]
+    """Gunicorn's logger without access lines: `request_finished` says the same, with the request id."""
+
+    def access(self, *arguments: Any) -> None:
+        """Write nothing, and do not spend a twentieth of a request on the line that would not be written."""
+
+
+logger_class = EventLogger
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise
 logconfig_dict["loggers"] |= {

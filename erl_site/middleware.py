@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable
 
 import structlog
-from django.http import HttpRequest, HttpResponse
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from memory.ids import uuid7
 
@@ -39,6 +42,20 @@ class RequestIdMiddleware:
         response["X-Request-ID"] = request_id
         _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
         return response  # the variables stay bound: Django still logs what it answered
+
+
+class PolicyMiddleware(CSPMiddleware):
+    """Content security policy. Answers of the API carry the same one, written once and not for each of them."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._policy = build_policy()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.path_info.startswith("/api/v1/"):
+            response.headers.setdefault(HEADER, self._policy)
+            return response
+        return super().process_response(request, response)
 
 
 def child_trace(traceparent: str) -> str:
