@@ -56,9 +56,7 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--heuristics", nargs="+", type=int, default=[1000], help="Approved lessons; several sizes.")
-    parser.add_argument(
-        "--rate", type=float, default=20.0, help="Requests per second of the open loop; 0 leaves it out."
-    )
+    parser.add_argument("--rate", type=float, default=20.0, help="Requests per second of the open loop, or 0.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each figure is measured, all rounds.")
     parser.add_argument("--rounds", type=int, default=2, help="How often the calls take turns.")
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])

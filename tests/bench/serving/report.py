@@ -65,15 +65,14 @@ def draw_plot(results: Sequence[dict[str, Any]], path: Path) -> None:
         return HEIGHT - BOTTOM - (log10(milliseconds) - low) / (high - low) * (HEIGHT - BOTTOM - 20)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="11" role="img" aria-label="Latency against the number of approved lessons">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        "<style>text { font: 11px sans-serif }</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
     ]
     for tick in ticks:
         parts.append(f'<path d="M{LEFT} {y(tick):.1f}H{WIDTH - 190}" stroke="#dddddd"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g} ms</text>')
-    for size in sizes:
-        parts.append(f'<text x="{x(size):.1f}" y="{HEIGHT - 20}" text-anchor="middle">{size:,}</text>')
+    parts += [f'<text x="{x(size):.1f}" y="{HEIGHT - 20}" text-anchor="middle">{size:,}</text>' for size in sizes]
     parts.append(f'<text x="{LEFT}" y="{HEIGHT - 5}">approved lessons; p50, one client</text>')
     for place, (name, line) in enumerate(series.items()):
         colour = COLOURS[place % len(COLOURS)]
