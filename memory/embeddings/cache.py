@@ -8,6 +8,7 @@ from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.composite import embed_composites
 
 CAPACITY = 1000  # of 1.5 kB each
+MAX_TASK_PARTS = 4  # of 500 characters: more cost 20 ms each and find no more (docs/retrieval.md)
 
 
 class TaskVectorCache:
@@ -34,7 +35,9 @@ class TaskVectorCache:
         """
         if (known := self.find(embedder.model_id, task)) is not None:
             return known
-        vector: Vectors = embed_composites(embedder, [[task]], timeout_seconds=timeout_seconds)[0]
+        vector: Vectors = embed_composites(
+            embedder, [[task]], max_parts=MAX_TASK_PARTS, timeout_seconds=timeout_seconds
+        )[0]
         with self._lock:
             self._vectors[_get_key(embedder.model_id, task)] = vector
             while len(self._vectors) > self._capacity:

@@ -28,13 +28,18 @@ def split_text(text: str, *, characters: int = PART_CHARACTERS) -> list[str]:
 
 
 def embed_composites(
-    embedder: Embedder, texts: Sequence[Sequence[str]], *, timeout_seconds: float | None = None
+    embedder: Embedder,
+    texts: Sequence[Sequence[str]],
+    *,
+    max_parts: int = MAX_PARTS,
+    timeout_seconds: float | None = None,
 ) -> Vectors:
     """Return one unit vector for each text, which is given as its sections.
 
     A section is cut into parts, and the parts' vectors are added, each with the square root of its length: a title
     counts beside the text under it without outweighing it, and a long text is compared as a whole with one product.
-    Names are taken apart first (AbleStyle, create_qr_code), which the model does not know how to read.
+    Names are taken apart first (AbleStyle, create_qr_code), which the model does not know how to read. Of a section
+    of more than `max_parts` parts as many are taken, evenly from its beginning to its end.
 
     Raises:
         EmbedderError: as the embedder does.
@@ -42,7 +47,9 @@ def embed_composites(
     parts: list[str] = []
     owners: list[int] = []
     for owner, sections in enumerate(texts):
-        of_text = [part for section in sections for part in split_text(_NAME_JOINT.sub(" ", section))[:MAX_PARTS]]
+        of_text = [
+            part for section in sections for part in _take_evenly(split_text(_NAME_JOINT.sub(" ", section)), max_parts)
+        ]
         parts += of_text
         owners += [owner] * len(of_text)
     summed = np.zeros((len(texts), embedder.dimensions), np.float32)
@@ -51,6 +58,12 @@ def embed_composites(
         weights = np.sqrt(np.array([len(part) for part in parts], np.float32))
         np.add.at(summed, owners, vectors * weights[:, None])
     return scale_to_unit(summed)
+
+
+def _take_evenly(parts: list[str], count: int) -> list[str]:
+    if len(parts) <= count:
+        return parts
+    return [parts[round(place * (len(parts) - 1) / max(count - 1, 1))] for place in range(count)]
 
 
 def _cut(sentence: str, characters: int) -> Sequence[str]:

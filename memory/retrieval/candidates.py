@@ -12,7 +12,9 @@ from uuid import UUID
 from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared
 
-MEANING_WEIGHT = 0.5  # of the cosine of vectors; the rest is the cosine of words
+# Weight of the cosine of vectors; the rest is the cosine of words. A short task has few words to share, and the one
+# vector of a long one blurs.
+SHORT_MEANING_WEIGHT, LONG_MEANING_WEIGHT, SHORT_CHARACTERS = 0.5, 0.2, 150
 NOISE = 0.2  # cosine of vectors below which a likeness says nothing
 OWN_VOTE = 1.25  # of the lesson's own text against one task it was learnt from
 VOTES = 5.0  # of the votes together against the lesson's own likeness
@@ -127,6 +129,12 @@ class Candidate:
     score: float
     matched_task: str
     vector: bytes | None
+
+
+def get_meaning_weight(task: str) -> float:
+    """Return what meaning counts for a task, 0–1; words count for the rest."""
+    share = min(1.0, SHORT_CHARACTERS / max(len(task), 1))
+    return LONG_MEANING_WEIGHT + (SHORT_MEANING_WEIGHT - LONG_MEANING_WEIGHT) * share
 
 
 def find_candidates(

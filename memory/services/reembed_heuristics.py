@@ -8,7 +8,7 @@ from memory.embeddings.cache import task_vectors
 from memory.errors import EmbedderError
 from memory.models import EmbeddingModel, Retrieval
 from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import MEANING_WEIGHT, find_candidates
+from memory.retrieval.candidates import find_candidates, get_meaning_weight
 from memory.retrieval.database import QueryVector
 from memory.services.embed_heuristics import embed_heuristics, find_heuristics_without_vectors
 
@@ -60,7 +60,7 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
                     model_id=embedder.model_id,
                     searched_model_id=embedder.model_id,
                     filters=Filters(),
-                    meaning_weight=MEANING_WEIGHT,
+                    meaning_weight=get_meaning_weight(task),
                     limit=COMPARED_DEPTH,
                 )
             }

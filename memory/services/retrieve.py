@@ -14,7 +14,7 @@ from memory.ids import uuid7
 from memory.models import Project, Retrieval
 from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.candidates import MEANING_WEIGHT, Candidate, draw_candidates, find_candidates
+from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
 from memory.retrieval.context import build_context
 from memory.retrieval.database import execute_prepared
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
@@ -26,7 +26,6 @@ log = structlog.get_logger(__name__)
 _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
 CANDIDATES = 50
-_MEANING_WEIGHTS: dict[str, float] = {_Mode.HYBRID: MEANING_WEIGHT, _Mode.EMBEDDING: 1.0, _Mode.LEXICAL: 0.0}
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
@@ -148,15 +147,18 @@ def _search(
         except EmbedderError as error:
             log.warning("task_not_embedded", reason=str(error))
             break
-        found = search(vector=vector, model_id=model_id, meaning_weight=_MEANING_WEIGHTS[mode])
+        found = search(
+            vector=vector,
+            model_id=model_id,
+            meaning_weight=1.0 if mode == _Mode.EMBEDDING else get_meaning_weight(task),
+        )
         if not found or any(candidate.meaning is not None for candidate in found):
             return found, mode, []
         # Another model became active a moment ago, or the vectors are not made yet.
         missing = "vectors"
         active_model.forget()
     degraded = [missing] if mode != _Mode.LEXICAL else []
-    weight = _MEANING_WEIGHTS[_Mode.LEXICAL]
-    return search(vector=None, model_id="", meaning_weight=weight), _Mode.LEXICAL, degraded
+    return search(vector=None, model_id="", meaning_weight=0.0), _Mode.LEXICAL, degraded
 
 
 def _as_item(place: Ranked) -> dict[str, Any]:
