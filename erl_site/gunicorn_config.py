@@ -11,7 +11,7 @@ class EventLogger(Logger):  # type: ignore[misc]
     """Gunicorn's logger without access lines: `request_finished` says the same, with the request id."""
 
     def access(self, *arguments: Any) -> None:
-        """Write nothing, and do not spend a twentieth of a request on the line that would not be written."""
+        """Write nothing: the line would be composed and then not written."""
 
 
 logger_class = EventLogger
