@@ -1,6 +1,6 @@
 """How good retrieval is on questions and answers that nobody here wrote.
 
-    uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--modes hybrid lexical] [--json FILE]
+    uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--foreign] [--modes hybrid lexical]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from memory.services.review_heuristic import approve_heuristic  # noqa: E402
 from memory.values import Actor, Citation, LessonText  # noqa: E402
 
 CUTOFF = 10
+FOREIGN_TASKS = 200
 POLICY = Actor(label="policy:benchmark")
 
 
@@ -124,44 +126,62 @@ def get_groups(query_ids: list[str]) -> dict[str, list[int]]:
     return groups
 
 
-def measure_folder(folder: Path, *, modes: list[str], experience: bool, limit: int | None) -> Iterator[dict[str, Any]]:
-    project = Project.objects.create(slug=f"bench-{len(Project.objects.all())}", name=folder.name)
-    token = create_api_key(project, client="bench", scopes=["retrieve"]).token
-    client = Client(headers={"Authorization": f"Bearer {token}"})
-    started = time.perf_counter()
-    ids = load_lessons(project, read_lines(folder / "corpus.jsonl"))
-    if experience:
-        load_experience(project, folder / "experience.jsonl", ids)
-    seconds = time.perf_counter() - started
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
-    truth = read_truth(folder / "qrels.tsv")
-    queries = [query for query in read_lines(folder / "queries.jsonl") if truth[query["_id"]]][:limit]
-    for mode in modes:
-        values, durations, empty = [], [], 0
-        for query in tqdm(queries, desc=f"{folder.name} {mode}", leave=False):
-            begun = time.perf_counter()
-            answer = ask(client, query["text"], mode=mode, top_k=CUTOFF)
-            durations.append((time.perf_counter() - begun) * 1000)
-            empty += not answer["context"]
-            values.append(get_ndcg([ids[item["id"]] for item in answer["items"]], truth[query["_id"]]))
-        scores = np.array(values)
-        for group, indexes in get_groups([query["_id"] for query in queries]).items():
-            of_group = scores[indexes]
-            low, high = get_interval(of_group)
-            yield {
-                "set": folder.name,
-                "experience": experience,
-                "mode": mode,
-                "queries": group,
-                "n": len(of_group),
-                "ndcg_at_10": round(float(of_group.mean()), 4),
-                "low": round(low, 4),
-                "high": round(high, 4),
-                "abstained": round(empty / len(queries), 4),
-                "p50_ms": round(float(np.median(durations)), 1),
-                "lessons_per_second": round(len(ids) / seconds, 1),
-            }
+class LoadedFolder:
+    """A folder whose documents are approved lessons of a project of their own, and a client that may ask it."""
+
+    def __init__(self, folder: Path, *, experience: bool) -> None:
+        self.folder = folder
+        self.experience = experience
+        project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=folder.name)
+        token = create_api_key(project, client="bench", scopes=["retrieve"]).token
+        self.client = Client(headers={"Authorization": f"Bearer {token}"})
+        self.ids = load_lessons(project, read_lines(folder / "corpus.jsonl"))
+        if experience:
+            load_experience(project, folder / "experience.jsonl", self.ids)
+        self.truth = read_truth(folder / "qrels.tsv")
+        self.queries = [query for query in read_lines(folder / "queries.jsonl") if self.truth[query["_id"]]]
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+
+
+def measure_quality(loaded: LoadedFolder, *, mode: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    """nDCG@10 of every group of queries of a folder, in one mode."""
+    queries = loaded.queries[:limit]
+    values, durations, empty = [], [], 0
+    for query in tqdm(queries, desc=f"{loaded.folder.name} {mode}", leave=False):
+        begun = time.perf_counter()
+        answer = ask(loaded.client, query["text"], mode=mode, top_k=CUTOFF)
+        durations.append((time.perf_counter() - begun) * 1000)
+        empty += not answer["context"]
+        values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
+    scores = np.array(values)
+    for group, indexes in get_groups([query["_id"] for query in queries]).items():
+        of_group = scores[indexes]
+        low, high = get_interval(of_group)
+        yield {
+            "set": loaded.folder.name,
+            "experience": loaded.experience,
+            "mode": mode,
+            "queries": group,
+            "n": len(of_group),
+            "ndcg_at_10": round(float(of_group.mean()), 4),
+            "low": round(low, 4),
+            "high": round(high, 4),
+            "empty_blocks": round(empty / len(queries), 4),
+            "p50_ms": round(float(np.median(durations)), 1),
+        }
+
+
+def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]:
+    """Share of another domain's tasks that are rightly given nothing."""
+    queries = other.queries[:FOREIGN_TASKS]
+    empty = sum(not ask(loaded.client, query["text"], mode="hybrid", top_k=CUTOFF)["context"] for query in queries)
+    return {
+        "set": loaded.folder.name,
+        "tasks_of": other.folder.name,
+        "n": len(queries),
+        "empty_blocks": round(empty / len(queries), 4),
+    }
 
 
 @contextmanager
@@ -180,20 +200,29 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
+    parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     with scratch_database():
-        for folder in options.folders:
-            for row in measure_folder(folder, modes=options.modes, experience=options.experience, limit=options.limit):
-                rows.append(row)
-                print(
-                    f"{row['set']:24} {row['mode']:10} {row['queries']:22} n={row['n']:<5} "
-                    f"nDCG@10 {row['ndcg_at_10']:.4f} ({row['low']:.4f}–{row['high']:.4f})  "
-                    f"abstained {row['abstained']:.3f}  p50 {row['p50_ms']} ms",
-                    flush=True,
-                )
+        folders = [LoadedFolder(folder, experience=options.experience) for folder in options.folders]
+        for loaded in folders:
+            for mode in options.modes:
+                for row in measure_quality(loaded, mode=mode, limit=options.limit):
+                    rows.append(row)
+                    print(
+                        f"{row['set']:24} {row['mode']:10} {row['queries']:22} n={row['n']:<5} "
+                        f"nDCG@10 {row['ndcg_at_10']:.4f} ({row['low']:.4f}–{row['high']:.4f})  "
+                        f"empty blocks {row['empty_blocks']:.3f}  p50 {row['p50_ms']} ms",
+                        flush=True,
+                    )
+        for loaded, other in permutations(folders, 2) if options.foreign else ():
+            row = measure_foreign(loaded, other)
+            rows.append(row)
+            print(
+                f"{row['set']:24} asked {row['n']} tasks of {row['tasks_of']}: empty blocks {row['empty_blocks']:.3f}"
+            )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 
