@@ -3,10 +3,12 @@
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 PREFIX = "erl-tests-"
@@ -27,12 +29,24 @@ os.environ["ERL_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must no
 
 
 def discard_home(home: Path) -> None:
-    """Stop the servers of a test home and remove it."""
-    from erl_site.embedded import postgres, valkey
-
-    postgres.discard(home / "postgres")
-    valkey.discard(home / "valkey")
+    """End every process that works on a test home, and remove it."""
+    ended = [process for process in psutil.process_iter() if _works_on(process, home)]
+    for process in ended:
+        with suppress(psutil.Error):  # PostgreSQL's way to end at once; nothing else needs to be asked
+            process.send_signal(signal.SIGQUIT if process.name() == "postgres" else signal.SIGKILL)
+    _, deaf = psutil.wait_procs(ended, timeout=10)
+    for process in deaf:
+        with suppress(psutil.Error):
+            process.kill()
     shutil.rmtree(home, ignore_errors=True)
+
+
+def _works_on(process: psutil.Process, home: Path) -> bool:
+    if process.pid == os.getpid():
+        return False
+    with suppress(psutil.Error):
+        return str(home) in " ".join(process.cmdline()) or process.environ().get("ERL_HOME", "").startswith(str(home))
+    return False
 
 
 def discard_dead_homes() -> None:

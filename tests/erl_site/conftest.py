@@ -6,6 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import HOME
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a short path, which the next run cleans up where this one is killed."""
+    with tempfile.TemporaryDirectory(prefix="p-", dir=HOME, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:

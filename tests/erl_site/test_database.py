@@ -16,9 +16,9 @@ from tests.stack import ROOT
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    postgres.discard(tmp_path / "postgres")
+def home(place: Path) -> Iterator[Path]:
+    yield place
+    postgres.discard(place / "postgres")
 
 
 def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -26,16 +26,16 @@ print(postgres.ensure(Path(sys.argv[1]), durable=False), flush=True)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(place: Path) -> Iterator[Path]:
     """A folder for a server; the server is gone afterwards."""
-    with discarded(tmp_path / "postgres") as home:
+    with discarded(place / "postgres") as home:
         yield home
 
 
 @pytest.fixture
-def long_home(tmp_path: Path) -> Iterator[Path]:
+def long_home(place: Path) -> Iterator[Path]:
     """A home whose path is too long for a socket in it."""
-    with discarded(tmp_path / ("long-" * 20) / "postgres") as home:
+    with discarded(place / ("long-" * 20) / "postgres") as home:
         yield home
 
 

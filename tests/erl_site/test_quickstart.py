@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import psycopg
 import pytest
 
 from erl_site.embedded import postgres, processes, valkey
+from tests.servers import HOME, discard_home
 from tests.stack import ROOT, free_port
 
 COUNTED = [
@@ -80,26 +81,26 @@ class Quickstart:
 
 
 @pytest.fixture
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
+def quickstart() -> Iterator[Quickstart]:
     """A home that is empty, and without servers or processes afterwards."""
-    yield from cleaned_up(Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port()))
+    yield from cleaned_up(Quickstart(home=new_home(), port=free_port()))
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
+def running() -> Iterator[Quickstart]:
     """A quickstart that runs, without sample."""
-    for quickstart in cleaned_up(Quickstart(home=tmp_path_factory.mktemp("home"), port=free_port())):
+    for quickstart in cleaned_up(Quickstart(home=new_home(), port=free_port())):
         with quickstart.started("--no-sample"):
             yield quickstart
 
 
+def new_home() -> Path:
+    return Path(tempfile.mkdtemp(prefix="q-", dir=HOME))
+
+
 def cleaned_up(quickstart: Quickstart) -> Iterator[Quickstart]:
     yield quickstart
-    for process in psutil.process_iter(["cmdline", "environ"]):
-        if (process.info["environ"] or {}).get("ERL_HOME") == str(quickstart.home):
-            process.kill()
-    postgres.discard(quickstart.home / "postgres")
-    valkey.discard(quickstart.home / "valkey")
+    discard_home(quickstart.home)
 
 
 def recorded_pids(home: Path) -> list[int]:

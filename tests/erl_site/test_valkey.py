@@ -24,9 +24,9 @@ print(valkey.ensure(Path(sys.argv[1])), flush=True)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(place: Path) -> Iterator[Path]:
     """A folder for a server; the server is gone afterwards."""
-    with discarded(tmp_path / "valkey") as home:
+    with discarded(place / "valkey") as home:
         yield home
 
 
@@ -121,8 +121,8 @@ def test_ensure_after_the_socket_was_removed_keeps_one_server(home: Path, client
     assert client.llen("erl") == 1
 
 
-def test_ensure_with_a_long_path_keeps_the_socket_elsewhere(tmp_path: Path) -> None:
-    with discarded(tmp_path / ("long-" * 20) / "valkey") as home:
+def test_ensure_with_a_long_path_keeps_the_socket_elsewhere(place: Path) -> None:
+    with discarded(place / ("long-" * 20) / "valkey") as home:
         valkey.ensure(home, durable=False)
 
         assert valkey.is_running(home)
