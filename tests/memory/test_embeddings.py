@@ -1,11 +1,7 @@
 """Embedders: the bundled model, a service over HTTP, long texts, the cache."""
 
-import json
 from collections.abc import Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -14,11 +10,11 @@ import pytest
 from memory.embeddings import minilm
 from memory.embeddings.cache import TaskVectorCache
 from memory.embeddings.composite import embed_composites, split_text
-from memory.embeddings.http import HttpEmbedder
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import find_embedder, forget_embedders, get_embedder
 from memory.errors import EmbedderError
 from memory.retrieval.task_vector import Breaker
+from tests.memory.embedding_service import EmbeddingService
 
 BUNDLED = MiniLM()
 FLIGHT = "How do I cancel my flight?"
@@ -31,64 +27,9 @@ def forget() -> Iterator[None]:
     forget_embedders()
 
 
-class Service:
-    """An embedding service on loopback that answers what the test tells it to."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.answer: Any = None
-        self.delay_seconds = 0.0
-        self.trickle_seconds = 0.0
-        self.requests: list[dict[str, Any]] = []
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                service.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
-                if service.delay_seconds:
-                    service.stopped.wait(service.delay_seconds)
-                content = json.dumps(service.answer if service.answer is not None else vectors(body["input"])).encode()
-                self.send_response(service.status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                if service.trickle_seconds:
-                    for byte in content:
-                        if service.stopped.wait(service.trickle_seconds):
-                            return
-                        with suppress(OSError):
-                            self.wfile.write(bytes([byte]))
-                    return
-                self.wfile.write(content)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.stopped = Event()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def embedder(self, dimensions: int = 2) -> HttpEmbedder:
-        url = f"http://127.0.0.1:{self.server.server_port}/v1/"
-        return HttpEmbedder(base_url=url, api_key="secret", model="some-model", dimensions=dimensions)
-
-    def stop(self) -> None:
-        self.stopped.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-def vectors(texts: list[str]) -> dict[str, Any]:
-    """Answer the length of each text and 1, in reverse order."""
-    rows = [{"index": index, "embedding": [len(text), 1]} for index, text in enumerate(texts)]
-    return {"data": rows[::-1]}
-
-
 @pytest.fixture
-def service() -> Iterator[Service]:
-    service = Service()
+def service() -> Iterator[EmbeddingService]:
+    service = EmbeddingService()
     yield service
     service.stop()
 
@@ -129,48 +70,48 @@ def test_minilm_says_which_file_is_missing(tmp_path: Path) -> None:
         minilm.read_pinned(tmp_path / "model.onnx", minilm.MODEL_SHA256)
 
 
-def test_http_embedder_puts_answers_in_the_order_of_the_texts(service: Service) -> None:
+def test_http_embedder_puts_answers_in_the_order_of_the_texts(service: EmbeddingService) -> None:
     found = service.embedder().embed(["a", "abc"])
     assert np.allclose(found, [[1 / 2**0.5, 1 / 2**0.5], [3 / 10**0.5, 1 / 10**0.5]])
 
 
-def test_http_embedder_sends_model_and_key(service: Service) -> None:
+def test_http_embedder_sends_model_and_key(service: EmbeddingService) -> None:
     service.embedder().embed(["a"])
     request = service.requests[0]
     assert (request["path"], request["model"], request["key"]) == ("/v1/embeddings", "some-model", "Bearer secret")
 
 
-def test_http_embedder_splits_many_texts(service: Service) -> None:
+def test_http_embedder_splits_many_texts(service: EmbeddingService) -> None:
     service.embedder().embed(["a"] * 65)
     assert [len(request["input"]) for request in service.requests] == [64, 1]
 
 
 @pytest.mark.parametrize(("status", "transient"), [(500, True), (429, True), (401, False)])
-def test_http_embedder_says_whether_a_refusal_may_pass(service: Service, status: int, transient: bool) -> None:
+def test_http_embedder_says_whether_a_refusal_may_pass(service: EmbeddingService, status: int, transient: bool) -> None:
     service.status = status
     with pytest.raises(EmbedderError) as raised:
         service.embedder().embed(["a"])
     assert raised.value.transient is transient
 
 
-def test_http_embedder_refuses_vectors_of_another_length(service: Service) -> None:
+def test_http_embedder_refuses_vectors_of_another_length(service: EmbeddingService) -> None:
     with pytest.raises(EmbedderError, match="ERL_EMBEDDER_DIMENSIONS"):
         service.embedder(dimensions=3).embed(["a"])
 
 
-def test_http_embedder_refuses_an_answer_without_vectors(service: Service) -> None:
+def test_http_embedder_refuses_an_answer_without_vectors(service: EmbeddingService) -> None:
     service.answer = {"error": "no"}
     with pytest.raises(EmbedderError, match="did not answer 1 vectors"):
         service.embedder().embed(["a"])
 
 
-def test_http_embedder_gives_up_at_its_deadline(service: Service) -> None:
+def test_http_embedder_gives_up_at_its_deadline(service: EmbeddingService) -> None:
     service.delay_seconds = 5
     with pytest.raises(EmbedderError, match="Timeout"):
         service.embedder().embed(["a"], timeout_seconds=0.05)
 
 
-def test_http_embedder_gives_up_on_a_trickle(service: Service) -> None:
+def test_http_embedder_gives_up_on_a_trickle(service: EmbeddingService) -> None:
     service.trickle_seconds = 0.05
     with pytest.raises(EmbedderError, match="Timeout"):
         service.embedder().embed(["a"], timeout_seconds=0.2)
@@ -235,20 +176,20 @@ def test_composite_of_nothing_is_a_zero_vector() -> None:
     assert not embed_composites(BUNDLED, [[""]]).any()
 
 
-def test_cache_asks_the_embedder_once_for_a_task(service: Service) -> None:
+def test_cache_asks_the_embedder_once_for_a_task(service: EmbeddingService) -> None:
     cache, embedder = TaskVectorCache(), service.embedder()
     assert np.array_equal(cache.embed(embedder, "a"), cache.embed(embedder, "a"))
     assert len(service.requests) == 1
 
 
-def test_cache_forgets_the_least_recently_used_task(service: Service) -> None:
+def test_cache_forgets_the_least_recently_used_task(service: EmbeddingService) -> None:
     cache, embedder = TaskVectorCache(capacity=2), service.embedder()
     for task in ("a", "b", "a", "c", "a", "b"):
         cache.embed(embedder, task)
     assert [request["input"] for request in service.requests] == [["a"], ["b"], ["c"], ["b"]]
 
 
-def test_cache_keeps_models_apart(service: Service) -> None:
+def test_cache_keeps_models_apart(service: EmbeddingService) -> None:
     cache = TaskVectorCache()
     cache.embed(service.embedder(), "a")
     assert cache.embed(BUNDLED, "a").shape == (384,)

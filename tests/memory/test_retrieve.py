@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from memory.embeddings.registry import get_embedder
-from memory.models import Heuristic, HeuristicRevision, Project, Retrieval
+from memory.embeddings.registry import forget_embedders
+from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project, Retrieval
 from memory.retrieval.answer import Filters
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
@@ -71,11 +71,11 @@ def test_retrieve_without_an_embedder_answers_by_words_and_says_so(settings: Any
     project = make_project()
     flight, *_ = serve(project)
     settings.ERL_EMBEDDER = "none"
-    get_embedder.cache_clear()
+    forget_embedders()
     try:
         answer = retrieve(project, task="cancel a basic economy flight", by=BY)
     finally:
-        get_embedder.cache_clear()
+        forget_embedders()
     assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "embedder")
 
 
@@ -138,3 +138,39 @@ def test_retrieve_command_prints_the_block(capsys: pytest.CaptureFixture[str]) -
 def test_embed_heuristics_twice_makes_nothing_new() -> None:
     heuristic = make_heuristic(status="approved")
     assert (embed_heuristics([heuristic.pk]), embed_heuristics([heuristic.pk])) == (1, 0)
+
+
+def test_retrieve_mode_erl_without_a_language_model_answers_by_likeness_and_says_so() -> None:
+    project = make_project()
+    serve(project)
+    answer = retrieve(project, task=LESSONS[0][0], mode="erl", by=BY)
+    assert (answer.mode, answer.degraded, bool(answer.items)) == ("hybrid", "language model", True)
+
+
+def test_retrieve_gives_an_empty_block_where_nothing_fits() -> None:
+    project = make_project()
+    serve(project)
+    answer = retrieve(project, task="Which sonata did Beethoven dedicate to Countess Guicciardi?", by=BY)
+    assert (answer.context, [item["injected"] for item in answer.items]) == ("", [False] * len(answer.items))
+
+
+def test_retrieve_says_which_lessons_the_budget_left_out() -> None:
+    project = make_project()
+    serve(
+        project, [("A flight is to be cancelled", "Check the fare class. " * 200), ("A flight is cancelled", "Wait.")]
+    )
+    answer = retrieve(project, task="The flight is cancelled", budget_tokens=150, by=BY)
+    assert {item["injected"] for item in answer.items} == {True, False}
+
+
+def test_retrieve_redacts_the_task_before_it_is_written() -> None:
+    answer = retrieve(make_project(), task="Log in with sk-ant-api03-" + "a1B2" * 23 + "-AAAAAAAA", by=BY)
+    assert "a1B2a1B2" not in Retrieval.objects.get(pk=answer.retrieval_id).task
+
+
+def test_retrieve_where_vectors_are_not_made_yet_answers_by_words_and_says_so() -> None:
+    project = make_project()
+    flight, *_ = serve(project)
+    HeuristicEmbedding.objects.update(vector=None)
+    answer = retrieve(project, task="cancel a basic economy flight", by=BY)
+    assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "vectors")

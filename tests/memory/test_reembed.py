@@ -1,0 +1,135 @@
+"""Changing the embedding model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memory.embeddings.minilm import MiniLM
+from memory.embeddings.registry import forget_embedders
+from memory.models import EmbeddingModel, HeuristicEmbedding, Project
+from memory.retrieval.task_vector import active_model, breaker
+from memory.services.embed_heuristics import embed_heuristics
+from memory.services.retrieve import retrieve
+from memory.values import Actor
+from tests.factories import make_heuristic, make_project
+from tests.memory.embedding_service import EmbeddingService
+
+pytestmark = pytest.mark.django_db
+BY = Actor(label="test")
+TASK = "A flight is to be cancelled"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    forget_embedders()
+    active_model.forget()
+    breaker.note(answered=True)
+    yield
+    forget_embedders()
+    active_model.forget()
+
+
+@pytest.fixture
+def service() -> Iterator[EmbeddingService]:
+    service = EmbeddingService()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def project() -> Project:
+    project = make_project()
+    heuristic = make_heuristic(project=project, status="approved", trigger=TASK)
+    embed_heuristics([heuristic.pk])
+    return project
+
+
+@pytest.fixture
+def want_service(settings: Any, service: EmbeddingService, project: Project) -> EmbeddingService:
+    """Settings that ask for the service's model, in a project embedded by the bundled one."""
+    settings.ERL_EMBEDDER = "http"
+    settings.ERL_EMBEDDER_BASE_URL = service.base_url
+    settings.ERL_EMBEDDER_MODEL = "new"
+    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    forget_embedders()
+    return service
+
+
+def get_active() -> str:
+    return EmbeddingModel.objects.get(active=True).pk
+
+
+def test_answers_go_on_with_the_old_model_until_the_change(want_service: EmbeddingService, project: Project) -> None:
+    answer = retrieve(project, task=TASK, by=BY)
+    assert (answer.mode, answer.degraded, len(answer.items)) == ("hybrid", "", 1)
+    assert want_service.requests == []
+
+
+def test_new_lessons_get_vectors_of_the_old_model_until_the_change(
+    want_service: EmbeddingService, project: Project
+) -> None:
+    embed_heuristics([make_heuristic(project=project).pk])
+    assert set(HeuristicEmbedding.objects.values_list("embedding_model", flat=True)) == {MiniLM.model_id}
+
+
+def test_reembed_changes_the_model(want_service: EmbeddingService, project: Project) -> None:
+    call_command("reembed")
+    active_model.forget()
+    answer = retrieve(project, task=TASK, by=BY)
+    assert get_active() == "new@2"
+    assert (answer.mode, answer.degraded, len(answer.items)) == ("hybrid", "", 1)
+    assert answer.items[0]["scores"]["meaning"] > 0
+
+
+def test_process_that_has_not_heard_of_the_change_asks_again(want_service: EmbeddingService, project: Project) -> None:
+    retrieve(project, task=TASK, by=BY)
+    call_command("reembed")
+    answer = retrieve(project, task=TASK, by=BY)
+    assert (answer.mode, answer.degraded) == ("hybrid", "")
+
+
+def test_reembed_compares_rankings_on_recorded_tasks(
+    want_service: EmbeddingService, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retrieve(project, task=TASK, by=BY)
+    call_command("reembed")
+    assert "On 1 recorded tasks the two models have 100% of their first ten" in capsys.readouterr().out
+
+
+def test_reembed_may_stop_before_the_change(want_service: EmbeddingService, project: Project) -> None:
+    call_command("reembed", no_activate=True)
+    assert get_active() == MiniLM.model_id
+    assert HeuristicEmbedding.objects.filter(embedding_model="new@2").count() == 1
+
+
+def test_reembed_twice_makes_no_vector_twice(want_service: EmbeddingService, project: Project) -> None:
+    call_command("reembed", no_activate=True)
+    asked = len(want_service.requests)
+    call_command("reembed", no_activate=True)
+    assert len(want_service.requests) == asked
+
+
+def test_reembed_changes_nothing_where_the_embedder_does_not_answer(
+    want_service: EmbeddingService, project: Project
+) -> None:
+    want_service.status = 500
+    with pytest.raises(CommandError, match="The model was not changed"):
+        call_command("reembed")
+    assert get_active() == MiniLM.model_id
+
+
+def test_reembed_goes_back(want_service: EmbeddingService, project: Project, settings: Any) -> None:
+    call_command("reembed")
+    settings.ERL_EMBEDDER = "minilm"
+    forget_embedders()
+    call_command("reembed")
+    assert get_active() == MiniLM.model_id
+
+
+def test_reembed_deletes_old_vectors_only_when_told(want_service: EmbeddingService, project: Project) -> None:
+    call_command("reembed")
+    kept = HeuristicEmbedding.objects.count()
+    call_command("reembed", delete_old=True)
+    assert (kept, HeuristicEmbedding.objects.count()) == (2, 1)
