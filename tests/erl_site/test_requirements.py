@@ -1,13 +1,17 @@
 """requirements.txt, from which the image is built, is what pyproject.toml says, pinned by hash."""
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HINT = "Run: uv export --format requirements-txt --no-emit-project --no-dev --no-annotate -o requirements.txt"
 TEXT = (ROOT / "requirements.txt").read_text(encoding="utf-8")
 PINS = dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", TEXT, re.MULTILINE))
+APPS = ("erl_site", "memory", "reflection", "evaluation")
 DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 
 
@@ -36,3 +40,27 @@ def test_no_address_is_named() -> None:
 
 def test_development_tools_are_left_out() -> None:
     assert {"pytest", "mypy", "ruff", "playwright"} & PINS.keys() == set()
+
+
+def test_every_imported_package_is_required() -> None:
+    modules = [path for app in APPS for path in (ROOT / app).rglob("*.py")]
+    imported = {name for path in modules for name in imported_packages(path)} - sys.stdlib_module_names - set(APPS)
+    distributions = packages_distributions()
+
+    required = {name for name in imported if {normalised(found) for found in distributions[name]} & PINS.keys()}
+
+    assert imported - required == set(), HINT
+
+
+def imported_packages(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
