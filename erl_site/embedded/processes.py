@@ -28,6 +28,14 @@ def started_at(pid: int) -> str:
     return _ps(pid, "lstart")
 
 
+def age_seconds() -> float:
+    """Return how long this process has run, its start-up included; 0 where there is no /proc."""
+    ticks = _stat_field(os.getpid(), 22)
+    if not ticks:
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
 def command_line(pid: int) -> str:
     """Return the command with its arguments, or "" where it cannot be read."""
     if HAS_PROC:

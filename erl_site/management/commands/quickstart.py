@@ -20,7 +20,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from erl_site.embedded import postgres, valkey
+from erl_site.embedded import postgres, processes, valkey
 from erl_site.embedded.errors import EmbeddedServerError
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, Prepared, prepare_access, read_access, write_access
@@ -73,7 +73,7 @@ class Command(BaseCommand):
                 raise CommandError("Interrupted before it was done.", returncode=130) from None
 
     def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
-        began = time.monotonic()
+        began = time.monotonic() - processes.age_seconds()
         if not 0 < options["port"] < 65536:
             raise CommandError("Choose a --port between 1 and 65535.")
         terminal.title(f"ERL quickstart in {home}")
