@@ -91,8 +91,7 @@ class Command(BaseCommand):
             answer = None if options["no_sample"] else self._turn(prepared, supervisor, terminal, once=options["once"])
             self._show(prepared, answer, terminal, home=home)
             if not options["once"]:
-                terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
-                _supervise(supervisor)
+                _supervise(supervisor, terminal)
         finally:
             _stop(supervisor, terminal)
 
@@ -210,9 +209,10 @@ def _only_one(home: Path) -> Iterator[bool]:
             yield True
 
 
-def _supervise(supervisor: Supervisor) -> None:
+def _supervise(supervisor: Supervisor, terminal: Terminal) -> None:
     """Look after everything until somebody interrupts."""
     try:
+        terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
         while True:
             supervisor.poll()
             time.sleep(0.25)
