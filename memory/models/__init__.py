@@ -6,10 +6,13 @@ from memory.models.project import ApiKey, Project
 from memory.models.retrieval import Retrieval
 from memory.models.review import Review
 from memory.models.trajectory import Trajectory
+from memory.models.trust import AuditEntry, Erasure, QuarantineOrder
 
 __all__ = [
     "ApiKey",
+    "AuditEntry",
     "EmbeddingModel",
+    "Erasure",
     "Evidence",
     "Heuristic",
     "HeuristicEmbedding",
@@ -17,6 +20,7 @@ __all__ = [
     "HeuristicRevision",
     "IdempotencyRecord",
     "Project",
+    "QuarantineOrder",
     "Retrieval",
     "Review",
     "SearchStatistics",

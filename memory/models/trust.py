@@ -1,0 +1,78 @@
+"""What makes the records provable: the chain of audit entries, the ledger of erasures, orders of quarantine.
+
+None of these rows has a foreign key: they outlive what they speak of, and hold ids, labels and hashes, never texts.
+The database refuses to change or delete them.
+"""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from memory.ids import uuid7
+
+
+class AuditEntry(models.Model):
+    """One decision, change of a key, erasure or quarantine, as a link of the project's chain (reliability C9).
+
+    Triggers write it at the commit of what it speaks of, whoever caused it. `content` is the exact text that was
+    hashed: `sha256 = SHA-256(previous_sha256 + "\\n" + content)`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    project_id = models.UUIDField()
+    number = models.PositiveBigIntegerField()
+    kind = models.TextField()
+    subject_id = models.UUIDField(null=True)
+    content = models.TextField()
+    previous_sha256 = models.CharField(max_length=64)
+    sha256 = models.CharField(max_length=64)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "audit entries"
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["project_id", "number"], name="memory_auditentry_number_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.kind}"
+
+
+class Erasure(models.Model):
+    """What was erased and when, kept so that an erasure can be repeated after a backup is restored (C8, C10)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project_id = models.UUIDField()
+    trajectory_id = models.UUIDField()
+    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics that rested on it alone.")
+    erased_by = models.TextField()
+    erased_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-erased_at", "-id"]
+        indexes = [models.Index(fields=["trajectory_id"], name="memory_erasure_of")]
+
+    def __str__(self) -> str:
+        return f"erasure of {self.trajectory_id}"
+
+
+class QuarantineOrder(models.Model):
+    """One pull of the emergency brake: everything learnt from a source since a time was taken out of service (D3)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project_id = models.UUIDField()
+    source = models.TextField(help_text="The API key or client, for example key:1a2b3c4d or client:agent.")
+    since = models.DateTimeField()
+    reason = models.TextField(blank=True, default="")
+    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="What was taken out of service.")
+    retrieval_count = models.PositiveIntegerField(default=0, help_text="Answers that had carried any of it.")
+    ordered_by = models.TextField()
+    ordered_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-ordered_at", "-id"]
+        permissions = [("quarantine_source", "Can quarantine everything learnt from an API key")]
+
+    def __str__(self) -> str:
+        return f"{self.source} since {self.since:%Y-%m-%d %H:%M}"
