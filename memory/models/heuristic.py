@@ -62,6 +62,14 @@ class Heuristic(models.Model):
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
     )
+    review_priority = models.FloatField(
+        default=0, editable=False, help_text="Expected effect of deciding on it; the queue's order."
+    )
+    review_basis = models.JSONField(default=dict, editable=False, help_text="What the priority was made of.")
+    risk_flags = ArrayField(
+        models.TextField(), default=list, editable=False, help_text="Codes of what the checks found in it."
+    )
+    prioritised_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -78,6 +86,16 @@ class Heuristic(models.Model):
         ]
         indexes = [
             models.Index(fields=["project", "status", "-created_at", "-id"], name="memory_heuristic_queue"),
+            models.Index(
+                fields=["project", "-review_priority", "-created_at", "-id"],
+                condition=Q(status="proposed"),
+                name="memory_heuristic_by_effect",
+            ),
+            models.Index(
+                F("prioritised_at").asc(nulls_first=True),
+                condition=Q(status="proposed"),
+                name="memory_heuristic_to_order",
+            ),
         ]
         permissions = [("review_heuristic", "Can approve, reject, retire and quarantine heuristics")]
 

@@ -28,6 +28,14 @@ class Project(models.Model):
     daily_cost_budget_usd = models.DecimalField(
         max_digits=12, decimal_places=4, null=True, blank=True, help_text="Model cost a day in US dollars."
     )
+    four_eyes = models.BooleanField(
+        "two reviewers",
+        default=False,
+        help_text="Two different people have to approve the same words before agents get them.",
+    )
+    archived_at = models.DateTimeField(
+        null=True, blank=True, help_text="From then on its lessons wait for no decision. What is served stays served."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

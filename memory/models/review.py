@@ -12,12 +12,14 @@ from memory.models.project import ApiKey, Project
 
 class ReviewDecision(models.TextChoices):
     APPROVE = "approve"
+    FIRST_APPROVAL = "first_approval", "First approval"
     EDIT = "edit"
     REJECT = "reject"
     RETIRE = "retire"
     QUARANTINE = "quarantine"
     MERGE = "merge"
     UNDO = "undo"
+    REFLECT_AGAIN = "reflect_again", "Another reflection"
 
 
 class Review(models.Model):
