@@ -1,5 +1,6 @@
 """Django settings. This is the only module that reads the environment."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import django_stubs_ext
@@ -30,8 +31,27 @@ CSRF_FAILURE_VIEW = "erl_site.views.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
-SESSION_COOKIE_AGE = 8 * 3600
+ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
+
+# Sign-in to the admin (reliability D14): a session ends, guessing gets slow, one-time codes where they are asked for.
+ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
+ERL_SESSION_HOURS = env.float("ERL_SESSION_HOURS", 8.0)
+ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
+SESSION_COOKIE_AGE = round(ERL_SESSION_HOURS * 3600)
 SESSION_COOKIE_HTTPONLY = True
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AXES_HANDLER = "erl_site.sign_in.throttle.Handler"
+AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # the time that was named stays true, and no rows are added
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True  # a table that only grows
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+AXES_CLIENT_IP_CALLABLE = "erl_site.sign_in.throttle.client_address"
+AXES_LOCKOUT_CALLABLE = "erl_site.sign_in.throttle.answer_locked_out"
+OTP_TOTP_ISSUER = "ERL"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = ERL_HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^health$", r"^ready$"]
 SECURE_HSTS_SECONDS = 31_536_000 if ERL_HTTPS else 0
@@ -67,6 +87,10 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "django_filters",
     "csp",
+    "axes",
+    "django_otp",
+    "django_otp.plugins.otp_totp",
+    "django_otp.plugins.otp_static",
     "erl_site",
     "memory",
     "reflection",
@@ -82,7 +106,9 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "erl_site.sign_in.middleware.SignInMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "erl_site.urls"
 WSGI_APPLICATION = "erl_site.wsgi.application"
@@ -206,6 +232,20 @@ ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
 ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
 ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
 ERL_REFLECTION_STALL_SECONDS = env.float("ERL_REFLECTION_STALL_SECONDS", 30.0)  # then an idle worker helps itself
+
+# ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
+ERL_EPISODE_SUCCESS_SCORE = env.float("ERL_EPISODE_SUCCESS_SCORE", 0.85)
+ERL_EPISODE_FAILURE_SCORE = env.float("ERL_EPISODE_FAILURE_SCORE", 0.50)
+ERL_EPISODE_RULES = env.int("ERL_EPISODE_RULES", 5)
+ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
+ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
+ERL_CONSOLIDATION_SIMILARITY = env.float("ERL_CONSOLIDATION_SIMILARITY", 0.80)
+ERL_CONSOLIDATION_MIN_RUNS = env.int("ERL_CONSOLIDATION_MIN_RUNS", 2)
+ERL_CONSOLIDATION_MAX_CALLS = env.int("ERL_CONSOLIDATION_MAX_CALLS", 20)
+ERL_RETIRE_UNUSED_DAYS = env.int("ERL_RETIRE_UNUSED_DAYS", 180)
+ERL_RETIRE_MIN_USES = env.int("ERL_RETIRE_MIN_USES", 20)
+ERL_RETIRE_USED_SHARE = env.float("ERL_RETIRE_USED_SHARE", 0.05)
+ERL_MAINTAIN_FAILURES = env.int("ERL_MAINTAIN_FAILURES", 2)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],

@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
 from erl_site import views
+from erl_site.sign_in.views import second_factor
 from memory.api.views import documentation
 
 admin.site.site_title = admin.site.site_header = "ERL"
@@ -12,6 +13,7 @@ admin.site.site_url = None  # there is no other site to view
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),  # who types the address is a person
+    path("admin/second-factor/", second_factor, name="second-factor"),
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),

@@ -8,6 +8,9 @@ from django.core.checks import CheckMessage, Error, register
 # Name, least, most
 LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_PORT", 1, 65_535),
+    ("ERL_PROXY_COUNT", 0, 10),
+    ("ERL_SESSION_HOURS", 0.1, 24 * 30),
+    ("ERL_SESSION_IDLE_MINUTES", 1, 60 * 24 * 30),
     ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),
     ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
     ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),

@@ -105,4 +105,20 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
                 id="erl.deploy.W003",
             )
         )
+    if not settings.ERL_ADMIN_OTP:
+        found.append(
+            Warning(
+                "ERL_ADMIN_OTP is off: a password is all that stands between a stranger and what agents are told.",
+                hint="Set it to true; everybody sets up an authenticator app at the next sign-in.",
+                id="erl.deploy.W004",
+            )
+        )
+    if settings.ERL_HTTPS and not settings.ERL_PROXY_COUNT:
+        found.append(
+            Warning(
+                "ERL_PROXY_COUNT is 0 behind a proxy: all sign-ins seem to come from one address.",
+                hint="Set it to the number of proxies that append to X-Forwarded-For, or one guesser locks out all.",
+                id="erl.deploy.W005",
+            )
+        )
     return found

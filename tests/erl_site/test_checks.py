@@ -54,6 +54,8 @@ def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None
         ({"DATABASE_URL": ""}, "erl.deploy.W001"),
         ({"ERL_EMBEDDED_BROKER": True}, "erl.deploy.W002"),
         ({"ERL_EMBEDDED_DURABLE": False}, "erl.deploy.W003"),
+        ({"ERL_ADMIN_OTP": False}, "erl.deploy.W004"),
+        ({"ERL_HTTPS": True, "ERL_PROXY_COUNT": 0}, "erl.deploy.W005"),
     ],
 )
 def test_laptop_setting_is_found_in_a_deployment(settings: dict[str, Any], expected: str) -> None:

@@ -1,0 +1,24 @@
+"""For somebody who lost their phone and their backup codes."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError
+
+from erl_site.sign_in.second_factor import forget_devices
+
+
+class Command(BaseCommand):
+    help = "Forget somebody's authenticator app and backup codes; they set it up anew when they next sign in."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = get_user_model()._default_manager.filter(username=options["username"]).first()
+        if user is None:
+            raise CommandError(f"Nobody is called {options['username']!r}. Check the name under Users in the admin.")
+        count = forget_devices(user)
+        word = "device" if count == 1 else "devices"
+        self.stdout.write(f"{options['username']} has no second factor any more ({count} {word} forgotten).")
