@@ -70,6 +70,13 @@ class Heuristic(models.Model):
         models.TextField(), default=list, editable=False, help_text="Codes of what the checks found in it."
     )
     prioritised_at = models.DateTimeField(null=True, editable=False)
+    usefulness = models.FloatField(
+        default=0.5, editable=False, help_text="0–1, 0.5 where nothing is known: did runs that followed it succeed?"
+    )
+    usefulness_basis = models.JSONField(default=dict, editable=False, help_text="What it was counted from.")
+    usefulness_version = models.TextField(
+        blank=True, default="", editable=False, help_text="The rule it was counted by; empty where it never was."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -82,6 +89,9 @@ class Heuristic(models.Model):
             models.CheckConstraint(
                 condition=Q(confidence__isnull=True) | Q(confidence__gte=0, confidence__lte=1),
                 name="memory_heuristic_confidence_0_to_1",
+            ),
+            models.CheckConstraint(
+                condition=Q(usefulness__gte=0, usefulness__lte=1), name="memory_heuristic_usefulness_0_to_1"
             ),
         ]
         indexes = [
