@@ -9,6 +9,20 @@ if TYPE_CHECKING:
 
     from memory.models import ApiKey
 
+# Sections of the record in the context block, in the order they are written, and most lines of each.
+RECORD_SIZES: dict[str, int] = {
+    "task_rules": 5,
+    "general_rules": 3,
+    "mistakes": 3,
+    "mistake_cards": 3,
+    "recent_outcomes": 5,
+    "mean_score": 1,
+}
+MAX_RECORD_SIZE = 50
+
+# A heuristic with this tag is a rule: it is for every task of its family, or of the project, and needs no search.
+RULE_TAG = "rule"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:

@@ -1,15 +1,32 @@
 from memory.models.desk import DeskOpening, ReviewClaim, SavedFilter
-from memory.models.embedding import EmbeddingModel, HeuristicEmbedding, SearchStatistics, TermChange, TermCount
+from memory.models.embedding import (
+    EmbeddingModel,
+    HeuristicEmbedding,
+    SearchStatistics,
+    ServedChange,
+    TermChange,
+    TermCount,
+)
 from memory.models.feedback import HeuristicFeedback
 from memory.models.heuristic import Evidence, Heuristic, HeuristicRevision
 from memory.models.idempotency import IdempotencyRecord
 from memory.models.membership import ProjectMembership
+from memory.models.mistake import (
+    MemoryImport,
+    MistakeCard,
+    MistakeCardReview,
+    MistakeCardRevision,
+    MistakeEmbedding,
+    MistakeMerge,
+    MistakeSighting,
+)
 from memory.models.project import ApiKey, Project
 from memory.models.retrieval import Retrieval
 from memory.models.review import Review
 from memory.models.task_vector import TaskVector
 from memory.models.trajectory import Trajectory
 from memory.models.trust import AuditEntry, Erasure, QuarantineOrder
+from memory.models.usage import UsageVerdict
 
 __all__ = [
     "ApiKey",
@@ -23,6 +40,13 @@ __all__ = [
     "HeuristicFeedback",
     "HeuristicRevision",
     "IdempotencyRecord",
+    "MemoryImport",
+    "MistakeCard",
+    "MistakeCardReview",
+    "MistakeCardRevision",
+    "MistakeEmbedding",
+    "MistakeMerge",
+    "MistakeSighting",
     "Project",
     "ProjectMembership",
     "QuarantineOrder",
@@ -31,8 +55,10 @@ __all__ = [
     "ReviewClaim",
     "SavedFilter",
     "SearchStatistics",
+    "ServedChange",
     "TaskVector",
     "TermChange",
     "TermCount",
     "Trajectory",
+    "UsageVerdict",
 ]

@@ -1,19 +1,40 @@
 """Tenants and their credentials."""
 
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from memory.ids import uuid7
-from memory.models.constraints import not_blank
+from memory.models.constraints import not_blank, one_of
+from memory.values import MAX_RECORD_SIZE, RECORD_SIZES
+
+
+def validate_record_sizes(sizes: Any) -> None:
+    """Refuse sections that do not exist and sizes that are no small whole numbers."""
+    if not isinstance(sizes, dict):
+        raise ValidationError('Write an object such as {"mistake_cards": 5, "mean_score": 0}.')
+    for name, size in sizes.items():
+        if name not in RECORD_SIZES:
+            raise ValidationError(f"There is no section {name!r}. Sections are {', '.join(RECORD_SIZES)}.")
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_RECORD_SIZE:
+            raise ValidationError(f"{name}: give a whole number from 0, which leaves it out, to {MAX_RECORD_SIZE}.")
+
+
+class ProjectMistakeCardPolicy(models.TextChoices):
+    PEOPLE = "people", "people decide"
+    CORROBORATED = "corroborated", "approve what several runs of several clients report"
+    EVERY_CARD = "every-card", "approve every card"
 
 
 class Project(models.Model):
     """A tenant: owns keys, trajectories, heuristics and settings. Nothing crosses projects."""
+
+    MistakeCardPolicy = ProjectMistakeCardPolicy
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(unique=True)
@@ -36,11 +57,32 @@ class Project(models.Model):
     archived_at = models.DateTimeField(
         null=True, blank=True, help_text="From then on its lessons wait for no decision. What is served stays served."
     )
+    mistake_card_policy = models.TextField(
+        choices=MistakeCardPolicy.choices,
+        default=MistakeCardPolicy.PEOPLE,
+        help_text="Who decides which mistake cards agents are given. A policy's decisions are recorded in its name.",
+    )
+    mistake_card_retention_days = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Retire cards that were not seen for so many days; empty keeps them for ever."
+    )
+    record_budget_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Size of the record in the context block; empty takes the server's default."
+    )
+    record_sizes = models.JSONField(
+        default=dict,
+        blank=True,
+        validators=[validate_record_sizes],
+        help_text='Most lines of each section of the record, such as {"mistake_cards": 5, "mean_score": 0}. Sections '
+        "that are not named keep their default.",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
         ordering = ["slug"]
-        constraints = [not_blank("name", "memory_project_name_not_blank")]
+        constraints = [
+            not_blank("name", "memory_project_name_not_blank"),
+            one_of("mistake_card_policy", ProjectMistakeCardPolicy, "memory_project_card_policy_known"),
+        ]
 
     def __str__(self) -> str:
         return self.name

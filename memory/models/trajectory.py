@@ -45,6 +45,9 @@ class Trajectory(models.Model):
     task = models.TextField()
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
     steps = models.JSONField(default=list, blank=True)
+    stated_step_count = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many steps it had, where they were not sent."
+    )
     outcome = models.TextField(choices=Outcome.choices, default=Outcome.UNKNOWN)
     score = models.FloatField(null=True, blank=True)
     outcome_source = models.TextField(choices=OutcomeSource.choices, default=OutcomeSource.AGENT)
@@ -94,12 +97,22 @@ class Trajectory(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_trajectory_recent"),
             models.Index(fields=["project", "task_id", "-created_at"], name="memory_trajectory_family"),
+            models.Index(
+                fields=["project", "task_id", "agent", "-created_at"],
+                include=["score", "outcome"],
+                name="memory_trajectory_scores",
+            ),
             models.Index(fields=["retrieval"], name="memory_trajectory_guided", condition=Q(retrieval__isnull=False)),
             GinIndex(fields=["tags"], name="memory_trajectory_tags"),
         ]
 
     def __str__(self) -> str:
         return self.task[:80]
+
+    @property
+    def number_of_steps(self) -> int:
+        """How many steps the run had: those that are kept, or as many as it said."""
+        return len(self.steps) or self.stated_step_count or 0
 
     def as_episode(self, *, injected: tuple[str, ...] = ()) -> Episode:
         """This run as a reflector reads it."""
