@@ -9,6 +9,7 @@ from django.db import transaction
 
 from memory.credentials import mint_credential
 from memory.models import ApiKey, Project
+from memory.services.name_actor import name_actor
 from memory.values import Actor
 
 log = structlog.get_logger(__name__)
@@ -42,6 +43,7 @@ def create_api_key(
     by: Actor | None = None,
 ) -> NewApiKey:
     """Make a key of `client` in `project`. Only a hash is kept: show the token now, nobody can later."""
+    name_actor(by)
     credential = mint_credential()
     api_key = ApiKey.objects.create(
         project=project,

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 
 from memory.models import ApiKey
 from memory.services.create_api_key import NewApiKey, create_api_key
+from memory.services.name_actor import name_actor
 from memory.values import Actor
 
 log = structlog.get_logger(__name__)
@@ -20,6 +21,7 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
 
     Idempotency records belong to the client, not to the key, so a retry across the change replays as before.
     """
+    name_actor(by)
     new = create_api_key(
         api_key.project, client=api_key.client, scopes=api_key.scopes, expires_at=api_key.expires_at, by=by
     )

@@ -1,0 +1,80 @@
+"""Erase runs and everything that was learnt from them alone."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+
+from memory.models import Erasure, Trajectory
+from memory.services.erase_trajectory import erase_trajectory
+from memory.values import Actor
+
+BY = Actor(label="command:erase")
+TABLES = (
+    "memory_trajectory, memory_heuristic, memory_heuristicrevision, memory_heuristicembedding, memory_evidence, "
+    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_reflection, reflection_modelcall"
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Erase runs: their reflections, evidence, model calls, stored answers, and the lessons that rest on them "
+        "alone. After a backup is restored, --replay erases again whatever was erased since it was made."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("trajectories", nargs="*", type=UUID, metavar="ID", help="ids of the runs to erase")
+        parser.add_argument(
+            "--replay",
+            nargs="?",
+            const="",
+            metavar="FILE",
+            help="erase again what the ledger of erasures names; the file is one that --export wrote",
+        )
+        parser.add_argument("--export", metavar="FILE", help="write the ledger, to be kept apart from the backups")
+        parser.add_argument(
+            "--vacuum", action="store_true", help="afterwards also remove what is left of it in the database's files"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        ids: list[UUID] = options["trajectories"]
+        if options["export"]:
+            self._export(Path(options["export"]))
+            if not ids:
+                return
+        if options["replay"] is not None:
+            ids = [*ids, *_read_ledger(options["replay"])]
+        elif not ids:
+            raise CommandError("Name the runs to erase by their ids, or say --replay.")
+        found = deleted = kept = reworded = 0
+        for trajectory in Trajectory.objects.filter(pk__in=ids):
+            erased = erase_trajectory(trajectory, by=BY)
+            found += 1
+            deleted += erased.heuristics_deleted
+            kept += erased.heuristics_kept
+            reworded += erased.heuristics_reworded
+        self.stdout.write(
+            f"Erased {found} of {len(ids)} runs ({len(ids) - found} were gone already) and {deleted} lessons. "
+            f"{kept} lessons with other evidence stay, {reworded} of them without the wording that quoted a run."
+        )
+        if options["vacuum"]:
+            with connection.cursor() as cursor:
+                cursor.execute(f"VACUUM {TABLES}")
+            self.stdout.write("Removed what was left of them in the database's files.")
+
+    def _export(self, path: Path) -> None:
+        rows = Erasure.objects.order_by("erased_at", "pk").values_list("trajectory_id", "erased_at")
+        path.write_text("".join(f"{id} {erased_at.isoformat()}\n" for id, erased_at in rows))
+        self.stdout.write(f"Wrote {len(rows)} erasures to {path}.")
+
+
+def _read_ledger(path: str) -> list[UUID]:
+    if not path:
+        return list(Erasure.objects.values_list("trajectory_id", flat=True))
+    try:
+        return [UUID(line.split()[0]) for line in Path(path).read_text().splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path} is no ledger of erasures: {error}. Give a file that --export wrote.") from error

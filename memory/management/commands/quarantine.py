@@ -1,0 +1,114 @@
+"""The emergency brake: stop serving everything learnt from one source."""
+
+import json
+from argparse import ArgumentParser
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from memory.management.projects import add_project_argument, get_project
+from memory.models import ApiKey
+from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
+from memory.services.revoke_api_key import revoke_api_key
+from memory.values import Actor
+
+BY = Actor(label="command:quarantine")
+
+
+class Command(BaseCommand):
+    help = (
+        "Take everything learnt from an API key or a client since a time out of service at once, and list the answers "
+        "that carried it. Only reviewing a lesson again brings it back."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument("--key", metavar="PREFIX", help="the eight characters after erl_live_ of the key")
+        source.add_argument("--client", metavar="NAME", help="the client, with all of its keys (needs the project)")
+        add_project_argument(parser)
+        parser.add_argument(
+            "--since", required=True, metavar="TIME", help="ISO time (2026-05-01T12:00Z) or an age: 90m, 24h, 7d"
+        )
+        parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in every review")
+        parser.add_argument("--revoke", action="store_true", help="with --key: also end the key")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be quarantined")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        since = read_time(options["since"])
+        api_key = _find_key(options["key"]) if options["key"] else None
+        project = api_key.project if api_key else get_project(options["project"])
+        if options["revoke"] and api_key is None:
+            raise CommandError("Say which key to end: --revoke goes with --key.")
+        source: dict[str, Any] = {"api_key": api_key} if api_key else {"client": options["client"]}
+        if options["dry_run"]:
+            suspects = tuple(find_suspects(project, **source, since=since))
+            answers = len(find_carried(project, heuristic_ids=suspects))
+            self.stdout.write(f"Would look at {len(suspects)} lessons, which {answers} answers carried.")
+            return
+        with transaction.atomic():
+            if options["revoke"] and api_key:
+                revoke_api_key(api_key, by=BY)
+            done = quarantine_source(project, **source, since=since, by=BY, reason=options["reason"])
+        self.stdout.write(json.dumps(_as_json(done)) if options["json"] else _as_text(done))
+
+
+def read_time(text: str) -> datetime:
+    """Read an ISO time or an age such as 24h.
+
+    Raises:
+        CommandError: it is neither.
+    """
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    if text[:-1].isdigit() and text[-1:] in units:
+        return timezone.now() - timedelta(**{units[text[-1]]: int(text[:-1])})
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise CommandError(f"{text!r} is no time. Say 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d.")
+    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+
+
+def _find_key(prefix: str) -> ApiKey:
+    api_key = ApiKey.objects.select_related("project").filter(prefix=prefix).first()
+    if api_key is None:
+        raise CommandError(f"No key starts with erl_live_{prefix}. Check the prefix in the admin.")
+    return api_key
+
+
+def _as_json(done: Quarantined) -> dict[str, Any]:
+    return {
+        "order": str(done.order.pk),
+        "source": done.order.source,
+        "since": done.order.since.isoformat(),
+        "heuristics": [str(id) for id in done.heuristic_ids],
+        "answers": [
+            {
+                "retrieval_id": str(each.retrieval_id),
+                "answered_at": each.answered_at.isoformat(),
+                "request_id": each.request_id,
+                "client": each.client,
+                "agent": each.agent,
+                "heuristics": [str(id) for id in each.heuristic_ids],
+            }
+            for each in done.carried
+        ],
+    }
+
+
+def _as_text(done: Quarantined) -> str:
+    lines = [f"Quarantined {len(done.heuristic_ids)} lessons of {done.order.source}; nothing serves them from now on."]
+    lines += [f"  lesson {id}" for id in done.heuristic_ids]
+    lines.append(f"{len(done.carried)} answers had carried any of them:")
+    lines += [
+        f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
+        f"client {each.client}"
+        for each in done.carried
+    ]
+    return "\n".join(lines)

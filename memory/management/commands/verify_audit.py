@@ -1,0 +1,54 @@
+"""Prove that nobody changed what was decided."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memory.services.verify_audit import Head, verify_audit
+
+
+class Command(BaseCommand):
+    help = (
+        "Read the audit chain of every project from its beginning and compare it with the rows. Exits 1 and names the "
+        "place where something is not as it was written. Keep the heads it prints somewhere else: given back with "
+        "--head, they prove that the end was not cut off and the chain not written anew."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--head", action="append", default=[], metavar="PROJECT:NUMBER:SHA256", help="an end noted earlier"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        report = verify_audit(heads=[_read_head(text) for text in options["head"]])
+        if options["json"]:
+            faults = [
+                {"project": str(fault.project_id), "number": fault.number, "message": fault.message}
+                for fault in report.faults
+            ]
+            heads = [str(head) for head in report.heads]
+            self.stdout.write(json.dumps({"entries": report.entries, "heads": heads, "faults": faults}))
+        else:
+            for fault in report.faults:
+                place = f"entry {fault.number}" if fault.number else "no entry"
+                self.stdout.write(f"project {fault.project_id}, {place}: {fault.message}")
+            self.stdout.write(f"{report.entries} entries in {len(report.heads)} chains, {len(report.faults)} faults.")
+            for head in report.heads:
+                self.stdout.write(f"head {head}")
+        if report.faults:
+            raise CommandError(
+                "The audit is not whole. Stop deciding, keep this database as it is, and compare it with a backup.",
+                returncode=1,
+            )
+
+
+def _read_head(text: str) -> Head:
+    try:
+        project, number, sha256 = text.split(":")
+        return Head(project_id=UUID(project), number=int(number), sha256=sha256)
+    except ValueError:
+        raise CommandError(f"{text!r} is no head. Give it as verify_audit printed it.") from None

@@ -1,0 +1,150 @@
+"""The kill switch: everything learnt from a key stops being served at once (reliability D3)."""
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from memory.models import Heuristic, HeuristicRevision, Project, QuarantineOrder, Review
+from memory.services.create_api_key import NewApiKey
+from memory.services.embed_heuristics import embed_heuristics
+from memory.services.propose_heuristic import add_evidence, restore_revision
+from memory.services.quarantine_source import quarantine_source
+from memory.services.retrieve import retrieve
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import Actor, Citation
+from tests.factories import make_api_key, make_heuristic, make_project, make_trajectory
+
+pytestmark = pytest.mark.django_db
+
+OPERATOR = Actor(label="user:ops")
+AGENT = Actor(label="key:agent")
+
+
+def learn(project: Project, key: NewApiKey | None = None, **text: str) -> Heuristic:
+    """Make a served lesson from a run that `key` recorded."""
+    run = make_trajectory(
+        project=project, api_key=key.api_key if key else None, client=key.api_key.client if key else ""
+    )
+    heuristic = make_heuristic(trajectory=run, status="approved", **text)
+    embed_heuristics([heuristic.pk])
+    return heuristic
+
+
+def served(project: Project) -> set[str]:
+    return {item["id"] for item in retrieve(project, task="Cancel a reservation", by=AGENT).items}
+
+
+def test_what_a_key_taught_is_served_no_more_and_the_rest_is() -> None:
+    project = make_project()
+    poisoned = learn(project, make_api_key(project=project, client="mallory"))
+    honest = learn(project, make_api_key(project=project))
+    before = served(project)
+
+    key = poisoned.evidence.get().trajectory.api_key
+    done = quarantine_source(project, api_key=key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    assert before == {str(poisoned.pk), str(honest.pk)}
+    assert served(project) == {str(honest.pk)}
+    assert done.heuristic_ids == (poisoned.pk,)
+    assert Review.objects.get(decision="quarantine").reviewer == "user:ops"
+
+
+def test_answers_that_carried_it_are_listed_and_no_others() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    learn(project)
+    retrieve(project, task="Before it was learnt", by=AGENT, request_id="before")
+    poisoned = learn(project, key)
+    answer = retrieve(project, task="Cancel a reservation", by=AGENT, request_id="carried")
+    retrieve(project, task="Nothing asked for", top_k=0, by=AGENT, request_id="empty")
+
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    assert [(each.retrieval_id, each.request_id) for each in done.carried] == [(answer.retrieval_id, "carried")]
+    assert done.carried[0].heuristic_ids == (poisoned.pk,)
+    assert QuarantineOrder.objects.get().retrieval_count == 1
+
+
+def test_lesson_with_honest_evidence_too_goes_back_to_a_person() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project)
+    add_evidence(
+        heuristic,
+        make_trajectory(project=project, api_key=key.api_key),
+        citations=[Citation(first_step=1, last_step=1)],
+    )
+
+    quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == Heuristic.Status.QUARANTINED
+
+
+def test_proposals_and_rewordings_of_a_client_are_taken_too() -> None:
+    project = make_project()
+    proposed = make_heuristic(project=project, client="mallory")
+    reworded = make_heuristic(project=project, status="approved", created_by="key:mallory")
+
+    done = quarantine_source(project, client="mallory", since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    assert set(done.heuristic_ids) == {proposed.pk, reworded.pk}
+    assert not HeuristicRevision.objects.served().exists()
+
+
+def test_what_was_learnt_before_stays() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    learn(project, key)
+
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() + timedelta(seconds=1), by=OPERATOR)
+
+    assert done.heuristic_ids == ()
+    assert len(served(project)) == 1
+
+
+def test_only_a_review_brings_it_back() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    revision = heuristic.revisions.get()
+
+    again = restore_revision(heuristic, revision=revision, by=OPERATOR)
+    waiting = served(project)
+    approve_heuristic(again, by=OPERATOR)
+    embed_heuristics([heuristic.pk])
+
+    assert waiting == set()
+    assert served(project) == {str(heuristic.pk)}
+
+
+def test_key_of_another_project_is_refused() -> None:
+    with pytest.raises(ValueError, match="of the project"):
+        quarantine_source(make_project(), api_key=make_api_key().api_key, since=timezone.now(), by=OPERATOR)
+
+
+def test_command_quarantines_revokes_and_reports() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    output = StringIO()
+
+    call_command("quarantine", "--key", key.api_key.prefix, "--since", "2h", "--revoke", "--json", stdout=output)
+
+    key.api_key.refresh_from_db()
+    assert json.loads(output.getvalue())["heuristics"] == [str(heuristic.pk)]
+    assert key.api_key.revoked_at is not None
+    assert served(project) == set()
+
+
+@pytest.mark.parametrize("since", ["yesterday", "5w", "2026-13-01T00:00Z"])
+def test_command_refuses_what_is_no_time(since: str) -> None:
+    key = make_api_key()
+
+    with pytest.raises(CommandError, match="is no time"):
+        call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
