@@ -21,9 +21,6 @@ from reflection.prompt_files import prompt_version, read_prompt
 from reflection.providers.base import CompletionRequest, estimate_tokens
 from reflection.reflectors.base import NearHeuristic
 
-# A score counts as success from here, and as failure below (reference: ERL c.9)
-SUCCESS_SCORE = 0.85
-FAILURE_SCORE = 0.50
 TEXT_CHARACTERS = (4000, 2000, 1000, 500, 250, 120)
 MAX_NEAR = 10
 MAX_NOTES = 20
@@ -50,8 +47,8 @@ class Prompt:
 
 def choose_variant(episode: Episode) -> str:
     """Return the prompt for how a run ended: success, failure, or mixed where that is unknown or partial."""
-    succeeded = episode.score is not None and episode.score >= SUCCESS_SCORE
-    failed = episode.score is not None and episode.score < FAILURE_SCORE
+    succeeded = episode.score is not None and episode.score >= settings.ERL_EPISODE_SUCCESS_SCORE
+    failed = episode.score is not None and episode.score < settings.ERL_EPISODE_FAILURE_SCORE
     match episode.outcome:
         case "success" if succeeded or episode.score is None:
             return "reflect-success"

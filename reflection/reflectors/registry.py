@@ -17,7 +17,7 @@ def get_reflector(*, ask: Ask | None = None) -> Reflector:
     """
     choice = settings.ERL_REFLECTOR
     if choice == "rules" or (choice == "auto" and find_config() is None):
-        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY)
+        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=settings.ERL_EPISODE_RULES)
     return LlmReflector(ask=ask or ask_provider)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memory.values import Episode, LessonText
+from memory.values import RULE_TAG, Episode, LessonText
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.rules.detectors import (
     amounts,
@@ -29,6 +29,7 @@ from reflection.reflectors.rules.wording import (
     word_overlap,
 )
 
+NOTES = "recorded_notes"
 SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
 
@@ -57,11 +58,12 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "1"
+    version = "2"
 
-    def __init__(self, *, max_lessons: int = 1) -> None:
-        """`max_lessons`: propose at most this many of a run, the most telling first."""
+    def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
+        """Propose at most `max_lessons` of what a run shows, the most telling first, and `max_notes` of its notes."""
         self.max_lessons = max_lessons
+        self.max_notes = max_notes
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         """Return the best lessons of a run, or a sentence saying why there are none."""
@@ -72,7 +74,10 @@ class RulesReflector:
         run = RunView(episode, injected=episode.injected)
         found = [finding for detect in DETECTORS for finding in detect(run)]
         fit = [finding for finding in found if _is_fit(finding, run)]
-        best = _distinct(sorted(fit, key=lambda finding: -finding.confidence))[: self.max_lessons]
+        ranked = _distinct(sorted(fit, key=lambda finding: -finding.confidence))
+        noted = [finding for finding in ranked if finding.rule == NOTES][: max(self.max_notes, self.max_lessons)]
+        seen = [finding for finding in ranked if finding.rule != NOTES][: self.max_lessons]
+        best = [finding for finding in ranked if finding in noted or finding in seen]
         if not best:
             return ReflectionResult(skip_reason=_why_none(run, found))
         return ReflectionResult(lessons=tuple(_propose(finding, episode, near) for finding in best))
@@ -92,10 +97,10 @@ def _is_fit(finding: Finding, run: RunView) -> bool:
 
 
 def _distinct(findings: list[Finding]) -> list[Finding]:
-    """Drop findings that speak of the same trigger as a better one."""
-    kept: dict[str, Finding] = {}
+    """Drop findings that speak of the same trigger as a better one; notes each say something else about their task."""
+    kept: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        kept.setdefault(finding.trigger, finding)
+        kept.setdefault((finding.trigger, finding.guideline if finding.rule == NOTES else ""), finding)
     return list(kept.values())
 
 
@@ -111,7 +116,7 @@ def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]
             polarity=finding.polarity,
             scope="task_family" if finding.family_only and episode.task_id else "project",
             task_id=episode.task_id if finding.family_only else "",
-            tags=(finding.rule,),
+            tags=(finding.rule, RULE_TAG) if finding.rule == NOTES else (finding.rule,),
             source_task=episode.task[:MAX_SOURCE_TASK_CHARS],
         ),
         citations=finding.citations,

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from django.conf import settings
+
 from memory.values import Citation, Episode, Step
 from reflection.reflectors.rules.error_reading import ErrorReading, read_error
 from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
 
-# A score counts as success from here, and as failure below (reference: ERL c.9)
-SUCCESS_SCORE = 0.85
-FAILURE_SCORE = 0.50
 MAX_QUOTE_CHARS = 220
 
 
@@ -91,9 +90,9 @@ class RunView:
         if self.episode.outcome in ("success", "failure"):
             return self.episode.outcome
         score = self.episode.score
-        if score is not None and score >= SUCCESS_SCORE:
+        if score is not None and score >= settings.ERL_EPISODE_SUCCESS_SCORE:
             return "success"
-        return "failure" if score is not None and score < FAILURE_SCORE else "unknown"
+        return "failure" if score is not None and score < settings.ERL_EPISODE_FAILURE_SCORE else "unknown"
 
     @property
     def failed(self) -> bool:

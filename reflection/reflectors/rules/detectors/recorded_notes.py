@@ -3,25 +3,52 @@
 import re
 from typing import Any
 
+from django.conf import settings
+
 from memory.values import Citation, Step
 from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.note_advice import Advice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tool_names import words_of
 from reflection.reflectors.rules.wording import cut, is_general
 
 MIN_NOTE_CHARS = 15
+MAX_NOTE_CHARS = 400
 MIN_SHARED_WORDS = 2
+MIN_FAMILY_CHARS = 5  # a shorter one says nothing: "env"
 
 _WORD = re.compile(r"[a-z]{4,}")
+_FAMILY_WORD = re.compile(r"[a-z]{2,}")
+_FIRST_PERSON = re.compile(r"\b(?:I|my|me|we|our)\b|\bimplementation\b")
 _SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
 
 
 def find(run: RunView) -> list[Finding]:
-    """Turn each recorded note that says what to do into a lesson, cards first."""
+    """Turn each recorded note that says what to do into a lesson: cards first, then what the score speaks for.
+
+    What an agent calls a success counts where the run was one, what it calls a mistake where the run failed; of a run
+    in between, only the cards count (reference: ERL c.9).
+    """
     findings = [finding for card in run.episode.mistake_cards if (finding := _from_card(run, card))]
-    findings += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
-    findings += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
-    return findings
+    if _went(run) == "failure":
+        findings += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
+    if _went(run) == "success":
+        findings += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
+    return _each_once(findings)
+
+
+def _went(run: RunView) -> str:
+    """Return how a run went by its score, or by its outcome where it has none."""
+    score = run.episode.score
+    if score is None:
+        return run.verdict
+    if score >= settings.ERL_EPISODE_SUCCESS_SCORE:
+        return "success"
+    return "failure" if score < settings.ERL_EPISODE_FAILURE_SCORE else "unknown"
+
+
+def _each_once(findings: list[Finding]) -> list[Finding]:
+    return list({finding.guideline: finding for finding in reversed(findings)}.values())[::-1]
 
 
 def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
@@ -57,35 +84,46 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
 
 
 def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
-    note = note.strip()
-    trigger = _about(run)
-    if len(note) < MIN_NOTE_CHARS or not is_general(note) or not trigger:
+    advice = _advise(note.strip(), kind=kind)
+    if advice is None:
         return None
-    if kind == "mistake" and not _SHOULD.search(note):
-        return None  # it says what went wrong and not what to do: a person has to turn it into advice
-    said = _sentence(note)
+    trigger = f"When {advice.condition}" if advice.condition else _about(run)
+    if not trigger:
+        return None
     return Finding(
         rule="recorded_notes",
         trigger=trigger,
-        guideline=said if kind == "success" else f"Keep this from happening again: {said[0].lower()}{said[1:]}",
+        guideline=advice.what,
         rationale=f"Recorded with the run as a {kind}. {run.ending}",
         polarity="works" if kind == "success" else "avoid",
         confidence=0.55 if kind == "success" else 0.6,
         citations=(_where(run, note, quote=""),),
-        tools=_tools_in(run, note),
+        tools=_tools_in(run, advice.what),
         family_only=True,
     )
 
 
+def _advise(note: str, *, kind: str) -> Advice | None:
+    """Return what a note says to do: in its own words if they speak to others, else what it resolves to do."""
+    own = drop_numbers(note)
+    if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
+        said = _sentence(own)
+        if kind == "success":
+            return Advice(what=said)
+        if _SHOULD.search(own):
+            return Advice(what=f"Keep this from happening again: {said[0].lower()}{said[1:]}")
+    return read_advice(note)  # a note that says neither what to do nor what not to has to be read by a person
+
+
 def _about(run: RunView) -> str:
-    """Return when a note applies: on tasks like this one, if the task can be said without its particulars."""
+    """Return when a note applies: on tasks of its family, or like its own if that can be said without particulars."""
+    family = " ".join(_FAMILY_WORD.findall(run.episode.task_id.lower()))
+    if len(family) >= MIN_FAMILY_CHARS:
+        return f"When the task is of the kind {family}"
     task = " ".join(run.episode.task.split())
     if is_general(task) and len(task) <= 200:
         return f"When the task is like this: {task}"
-    family = run.episode.task_id
-    if family and is_general(family) and not family.isdigit():
-        return f"When the task is of the kind {family.replace('_', ' ')}"
-    return ""
+    return "When the same task comes again" if run.episode.task_id else ""
 
 
 def _where(run: RunView, note: str, *, quote: str) -> Citation:
