@@ -1,0 +1,41 @@
+"""How the likenesses of a lesson's texts make its score; docs/retrieval.md says how the constants were found.
+
+The statement of candidates.py computes the same in the database; a test compares the two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NOISE = 0.15  # cosine of vectors below which a likeness says nothing
+VOTES = 5.0  # of the votes together against the lesson's own likeness
+COUNTED_TASKS = 4  # of those a lesson was learnt from, the likest
+TASK_MEANING = 1.2  # meaning counts for more between two tasks than between a task and a lesson
+# What a lesson says votes as this many tasks as like as itself, so that a lesson without any is not behind for that.
+# An old task very like the new one decides who is first; it does not fill the places behind it.
+STANDS_FOR_TASKS_FIRST, STANDS_FOR_TASKS = 1.0, 3.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """`lead` decides the first place, `score` all others."""
+
+    score: float
+    lead: float
+
+
+def get_task_weight(meaning_weight: float) -> float:
+    """Return what meaning counts between two tasks, where it counts `meaning_weight` between a task and a lesson."""
+    return min(1.0, TASK_MEANING * meaning_weight)
+
+
+def score_lesson(own: float | None, tasks: Sequence[float], *, meaning_weight: float) -> Score:
+    """Score one lesson by the likeness of its own text and of the tasks it was learnt from."""
+    noise, task_noise = NOISE * meaning_weight, NOISE * get_task_weight(meaning_weight)
+    likeness = own or 0.0
+    said = max(likeness - noise, 0.0) ** 2
+    seen = sum(max(task - task_noise, 0.0) ** 2 for task in sorted(tasks, reverse=True)[:COUNTED_TASKS])
+
+    def add(stands_for: float) -> float:
+        return likeness + VOTES * float((said + max(seen, stands_for * said)) ** 0.5)
+
+    return Score(score=add(STANDS_FOR_TASKS), lead=add(STANDS_FOR_TASKS_FIRST))
