@@ -5,6 +5,7 @@ from django.db import transaction
 from memory.errors import NoSuchRun
 from memory.models import Heuristic, HeuristicFeedback, Retrieval, Trajectory
 from memory.redaction import redact
+from memory.services.refresh_usefulness import refresh_usefulness
 from memory.values import Actor
 
 
@@ -40,4 +41,5 @@ def record_feedback(
             "comment": redact(comment).value,
         },
     )
+    refresh_usefulness([heuristic.pk])
     return feedback

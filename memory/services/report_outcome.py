@@ -4,6 +4,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.models import Trajectory
+from memory.services.refresh_usefulness import refresh_usefulness_of_run
 from memory.signals import trajectory_recorded
 from memory.values import Actor
 
@@ -25,6 +26,7 @@ def report_outcome(
     trajectory.outcome, trajectory.score, trajectory.outcome_source = outcome, score, outcome_source
     trajectory.outcome_at = timezone.now()
     trajectory.save(update_fields=["outcome", "score", "outcome_source", "outcome_at"])
+    refresh_usefulness_of_run(trajectory)
     wanted = trajectory.project.reflect_on_record if reflect is None else reflect
     trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
     return trajectory

@@ -1,0 +1,148 @@
+"""Usefulness: counted from rows, in any order, and not to be talked up by one client."""
+
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+
+from memory.models import Heuristic, Retrieval, Trajectory, UsageVerdict
+from memory.services.record_feedback import record_feedback
+from memory.services.refresh_usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
+from memory.services.report_outcome import report_outcome
+from memory.values import Actor
+from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
+
+START = timezone.now()
+BY = Actor(label="key:agent")
+
+
+def make_use(number: int, **overrides: Any) -> Use:
+    fields: dict[str, Any] = {
+        "heuristic_id": UUID(int=1),
+        "trajectory_id": UUID(int=number),
+        "at": START + timedelta(minutes=number),
+        "client": "agent",
+        "verdict": "followed",
+        "outcome": "success",
+        "score": None,
+        "outcome_source": "test",
+    }
+    return Use(**fields | overrides)
+
+
+def test_nothing_known_is_neutral() -> None:
+    assert count_usefulness([])[0] == 0.5
+
+
+def test_formula_by_hand() -> None:
+    uses = [make_use(1), make_use(2, outcome="failure", outcome_source="agent")]
+
+    usefulness, basis = count_usefulness(uses)
+
+    quality = 0.5 + 0.1 * (1 - 0.5)
+    quality += 0.1 * 0.5 * (0 - quality)
+    assert usefulness == pytest.approx((1.5 * quality + 5 * 0.5) / 6.5, abs=1e-6)
+    assert (basis["followed_success"], basis["followed_failure"], basis["weight"]) == (1, 1, 1.5)
+
+
+def test_order_of_arrival_does_not_matter() -> None:
+    uses = [make_use(n, outcome="failure" if n % 3 else "success", client=f"c{n % 4}") for n in range(1, 60)]
+    shuffled = random.Random(7).sample(uses, len(uses))
+
+    assert count_usefulness(shuffled) == count_usefulness(uses)
+
+
+def test_one_client_counts_for_so_many_runs() -> None:
+    honest = [make_use(n, client=f"c{n}", outcome="failure") for n in range(1, 6)]
+    enough = [make_use(100 + n, client="loud") for n in range(RUNS_OF_A_CLIENT)]
+    flood = [make_use(100 + n, client="loud") for n in range(10_000)]
+
+    assert count_usefulness([*honest, *flood])[0] == pytest.approx(count_usefulness([*honest, *enough])[0])
+
+
+def test_run_that_ignored_it_and_failed_says_nothing() -> None:
+    ignored = make_use(1, verdict="contradicted", outcome="failure")
+
+    assert count_usefulness([ignored])[0] == 0.5
+    assert count_usefulness([make_use(1, verdict="contradicted")])[0] < 0.5
+
+
+@pytest.mark.django_db
+def test_feedback_moves_it_and_repeating_does_not() -> None:
+    heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
+    run = make_trajectory(project=heuristic.project, outcome="success", score=1.0, client="agent")
+
+    record_feedback(heuristic, verdict="followed", by=BY, client="agent", trajectory=run)
+    once = Heuristic.objects.get().usefulness
+    for _ in range(3):
+        record_feedback(heuristic, verdict="followed", by=BY, client="agent", trajectory=run)
+
+    assert once > 0.5
+    assert Heuristic.objects.get().usefulness == once
+
+
+@pytest.mark.django_db
+def test_late_outcome_counts() -> None:
+    heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
+    run = make_trajectory(project=heuristic.project, outcome="unknown", score=None)
+    record_feedback(heuristic, verdict="followed", by=BY, client="agent", trajectory=run)
+
+    report_outcome(run, outcome="failure", outcome_source="environment", by=BY, reflect=False)
+
+    assert Heuristic.objects.get().usefulness < 0.5
+
+
+@pytest.mark.django_db
+def test_feedback_on_an_answer_counts_for_the_run_that_was_given_it() -> None:
+    project = make_project()
+    heuristic = make_heuristic(project=project, status=Heuristic.Status.APPROVED)
+    answer: Retrieval = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
+    make_trajectory(project=project, retrieval=answer, outcome="success", score=1.0)
+
+    record_feedback(heuristic, verdict="followed", by=BY, client="agent", retrieval=answer)
+
+    assert Heuristic.objects.get().usefulness_basis["followed_success"] == 1
+
+
+@pytest.mark.django_db
+def test_what_is_kept_is_what_the_rows_give() -> None:
+    project = make_project()
+    heuristic = make_heuristic(project=project, status=Heuristic.Status.APPROVED)
+    for number in range(6):
+        run = make_trajectory(project=project, outcome="success" if number % 2 else "failure", score=None)
+        UsageVerdict.objects.create(
+            project=project,
+            heuristic=heuristic,
+            trajectory=run,
+            content_sha256="0" * 64,
+            verdict="followed",
+            judge="rules",
+        )
+    refresh_usefulness([heuristic.pk])
+    kept = Heuristic.objects.get()
+
+    Heuristic.objects.update(usefulness=0.9, usefulness_basis={}, usefulness_version="")
+    refresh_usefulness([heuristic.pk])
+
+    again = Heuristic.objects.get()
+    assert (again.usefulness, again.usefulness_basis) == (kept.usefulness, kept.usefulness_basis)
+    assert again.usefulness_basis["followed"] == 6
+    assert refresh_usefulness([heuristic.pk]) == 0
+
+
+@pytest.mark.django_db
+def test_counting_takes_the_same_queries_for_many(django_assert_num_queries: Any) -> None:
+    project = make_project()
+    run: Trajectory = make_trajectory(project=project, outcome="success")
+    ids = []
+    for _ in range(5):
+        heuristic = make_heuristic(project=project, status=Heuristic.Status.APPROVED)
+        record_feedback(heuristic, verdict="followed", by=BY, client="agent", trajectory=run)
+        ids.append(heuristic.pk)
+    Heuristic.objects.update(usefulness_version="")
+
+    with django_assert_num_queries(7):  # savepoint and its release, lock, three reads, one write
+        refresh_usefulness(ids)
