@@ -10,6 +10,19 @@ from django.utils import timezone
 from memory.ids import uuid7
 from memory.models import Heuristic, Project, Trajectory
 from memory.models.constraints import one_of
+from reflection.consolidation.rows import ConsolidationRun, Suggestion, SuggestionEvidence
+
+__all__ = [
+    "ConsolidationRun",
+    "DailySpend",
+    "ModelCall",
+    "Proposal",
+    "Reflection",
+    "ReflectionQuerySet",
+    "Suggestion",
+    "SuggestionEvidence",
+    "WorkerHeartbeat",
+]
 
 
 class ReflectionQuerySet(models.QuerySet["Reflection"]):
@@ -158,11 +171,12 @@ class Proposal(models.Model):
 
 
 class ModelCall(models.Model):
-    """One answered call to a language model, committed as soon as it came: the recovery point of a reflection."""
+    """One answered call to a language model, committed as soon as it came: the recovery point of whoever asked."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     reflection = models.ForeignKey(Reflection, null=True, on_delete=models.CASCADE, related_name="model_calls")
+    consolidation = models.ForeignKey(ConsolidationRun, null=True, on_delete=models.CASCADE, related_name="model_calls")
     step = models.TextField(help_text="What the call was for, for example reflect or reflect:repair.")
     prompt_sha256 = models.CharField(max_length=64)
     provider = models.TextField()
@@ -181,7 +195,12 @@ class ModelCall(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["reflection", "step", "prompt_sha256"], name="reflection_modelcall_recovery_point"
-            )
+            ),
+            models.UniqueConstraint(
+                fields=["consolidation", "step", "prompt_sha256"],
+                condition=Q(consolidation__isnull=False),
+                name="reflection_modelcall_of_consolidation",
+            ),
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="reflection_modelcall_recent")]
 

@@ -42,8 +42,8 @@ _DIRECTION = re.compile(
 )
 _BLAME = re.compile(
     r"\b(?:i was|i got|i did|i could|i had|i tried|my plan was|was unable|test cases? (?:are|is|themselves|may|might)|"
-    r"tests? (?:are|themselves)|"
-    r"(?:is|are) (?:incorrect|wrong)|current (?:implementation|code)|implementation is correct|seems? to be correct|error messages?)\b",
+    r"tests? (?:are|themselves)|(?:is|are) (?:incorrect|wrong)|current (?:implementation|code)|"
+    r"implementation is correct|seems? to be correct|error messages?)\b",
     re.I,
 )
 _PLAN = re.compile(r"\bmy plan was to (?P<what>[^.;]+)", re.I)
