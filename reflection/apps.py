@@ -7,9 +7,12 @@ class ReflectionConfig(AppConfig):
     def ready(self) -> None:
         from celery.signals import worker_init
 
+        from memory.invariants import add_invariants
         from memory.signals import trajectory_recorded
+        from reflection.invariants import INVARIANTS
         from reflection.receivers import queue_reflection
         from reflection.sweeper import add_sweeper
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
+        add_invariants(INVARIANTS)
         worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")
