@@ -65,7 +65,8 @@ _INVARIANTS: list[Invariant] = [
         name="served_has_a_review",
         says="What is served was approved in a review of exactly this text.",
         broken_by="SELECT v.id FROM memory_heuristicrevision v WHERE v.served AND NOT EXISTS (SELECT FROM "
-        "memory_review r WHERE r.revision_id = v.id AND r.decision = 'approve' AND r.content_sha256 = v.content_sha256)",
+        "memory_review r WHERE r.revision_id = v.id AND r.decision = 'approve' "
+        "AND r.content_sha256 = v.content_sha256)",
     ),
     Invariant(
         name="content_is_what_was_hashed",

@@ -25,7 +25,8 @@ INVARIANTS = [
     Invariant(
         name="finished_has_an_end",
         says="A reflection that is done or dead says when it ended; another does not.",
-        broken_by="SELECT id FROM reflection_reflection WHERE (status IN ('done', 'dead')) <> (finished_at IS NOT NULL)",
+        broken_by="SELECT id FROM reflection_reflection WHERE (status IN ('done', 'dead')) <> "
+        "(finished_at IS NOT NULL)",
     ),
     Invariant(
         name="reflection_costs_what_its_calls_cost",

@@ -120,8 +120,8 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     "a review put in": (
         (
             "INSERT INTO memory_review (id, project_id, heuristic_id, revision_id, decision, content_sha256, reason, "
-            "reviewer, request_id, created_at) SELECT gen_random_uuid(), project_id, heuristic_id, revision_id, 'approve', "
-            "content_sha256, '', 'user:ana', '', now() FROM memory_review WHERE decision = 'reject'"
+            "reviewer, request_id, created_at) SELECT gen_random_uuid(), project_id, heuristic_id, revision_id, "
+            "'approve', content_sha256, '', 'user:ana', '', now() FROM memory_review WHERE decision = 'reject'"
         ),
         "the review has no entry",
     ),

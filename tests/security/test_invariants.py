@@ -90,7 +90,7 @@ def test_row_of_another_project_is_noticed_by_every_rule_about_it(whole: Any) ->
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         for table in ("memory_evidence", "memory_review", "reflection_reflection"):
-            cursor.execute(f"UPDATE {table} SET project_id = %s", [other.pk])
+            cursor.execute(f"UPDATE {table} SET project_id = %s", [other.pk])  # noqa: S608 - our own names
         cursor.execute("SET LOCAL session_replication_role = origin")
 
     assert {
