@@ -66,13 +66,55 @@ class NotServable(LessonMemoryError):
 class CannotMerge(LessonMemoryError):
     """The two heuristics cannot become one: the same, of two projects, or the other is not in use."""
 
-    code = "invalid_request"
+    code = "cannot_merge"
 
 
 class TooLateToUndo(LessonMemoryError):
     """A decision can be taken back by the person who took it, for a few seconds, while nothing followed it."""
 
     code = "conflict"
+
+
+class NotAllowed(LessonMemoryError):
+    """Whoever decides has not, or no longer, the right to decide on this project's lessons."""
+
+    code = "permission_denied"
+
+
+class ProjectArchived(LessonMemoryError):
+    """The project is archived: nothing in it waits for a decision any more."""
+
+    code = "permission_denied"
+
+
+class ClaimedByOther(LessonMemoryError):
+    """Another reviewer is deciding on this heuristic at the moment."""
+
+    code = "conflict"
+
+
+class SecondReviewerNeeded(LessonMemoryError):
+    """The project asks for two people, and this one has approved these words already."""
+
+    code = "already_decided"
+
+
+class TooManyAtOnce(LessonMemoryError):
+    """More was selected than a person can answer for at once."""
+
+    code = "invalid_request"
+
+
+class NotReadYet(LessonMemoryError):
+    """Decided together is only what the person had on the screen in these words and what no check flagged."""
+
+    code = "invalid_request"
+
+
+class NoRunToReflectOn(LessonMemoryError):
+    """No run is linked to the heuristic, so none can be reflected on again."""
+
+    code = "invalid_request"
 
 
 class EmbedderError(LessonMemoryError):

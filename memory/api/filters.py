@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from django_filters import rest_framework as filters
 
-from memory.models import Heuristic, HeuristicRevision, Trajectory
+from memory.models import Heuristic, HeuristicRevision, Review, Trajectory
 from memory.redaction import redact
 
 
@@ -52,4 +52,20 @@ class HeuristicFilter(KnownFilters):
 
     class Meta:
         model = Heuristic
+        fields: ClassVar[list[str]] = []
+
+
+class ReviewFilter(KnownFilters):
+    decision = filters.ChoiceFilter(choices=Review.Decision.choices, help_text="What was decided.")
+    reviewer = filters.CharFilter(help_text="Who decided: user:…, key:… or policy:….", strip=False)
+    heuristic = filters.UUIDFilter(help_text="The heuristic that was decided on.")
+    since = filters.IsoDateTimeFilter(
+        field_name="created_at",
+        lookup_expr="gte",
+        help_text="Decisions from then on, such as 2026-01-31T00:00:00Z.",
+    )
+    until = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt", help_text="Decisions before then.")
+
+    class Meta:
+        model = Review
         fields: ClassVar[list[str]] = []

@@ -4,7 +4,15 @@ from django.urls import path
 
 from memory.api.views.heuristics import HeuristicListView, HeuristicView
 from memory.api.views.retrieval import ContextView, RetrievalView, RetrieveView
-from memory.api.views.review import ApproveView, FeedbackView, QuarantineView, RejectView, RetireView
+from memory.api.views.review import (
+    ApproveView,
+    FeedbackView,
+    MergeView,
+    QuarantineView,
+    RejectView,
+    RetireView,
+    ReviewListView,
+)
 from memory.api.views.trajectories import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
 
 app_name = "api"
@@ -18,7 +26,9 @@ urlpatterns = [
     path("heuristics/<uuid:id>/reject", RejectView.as_view(), name="heuristic-reject"),
     path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),
     path("heuristics/<uuid:id>/quarantine", QuarantineView.as_view(), name="heuristic-quarantine"),
+    path("heuristics/<uuid:id>/merge", MergeView.as_view(), name="heuristic-merge"),
     path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
+    path("reviews", ReviewListView.as_view(), name="review-list"),
     path("retrieve", RetrieveView.as_view(), name="retrieve"),
     path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
     path("context", ContextView.as_view(), name="context"),

@@ -55,6 +55,7 @@ def make_target(operation: Operation, project: Project) -> UUID:
         "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed"),
         "reflections": lambda: make_reflection(trajectory=make_trajectory(project=project)),
         "retrievals": lambda: make_retrieval(project=project),
+        "reviews": lambda: make_heuristic(project=project, status="rejected"),
     }
     made: UUID = makers[operation.path.split("/")[3]]().pk
     return made
@@ -64,9 +65,11 @@ def fill_body(operation: Operation, project: Project) -> Any:
     """Return the recorded request with ids of rows that exist in `project`, and no hash of another text."""
     if operation.body is None:
         return None
-    body = {name: value for name, value in operation.body.items() if name != "content_sha256"}
+    body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
     if "trajectory_id" in body:
         body["trajectory_id"] = str(make_trajectory(project=project).pk)
+    if "into_id" in body:
+        body["into_id"] = str(make_heuristic(project=project).pk)
     if "retrieval_id" in body:
         body["retrieval_id"] = str(make_retrieval(project=project).pk)
     return body

@@ -82,7 +82,12 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("retireHeuristic", "post", f"{path}/retire", {"reason": "The shop filters by price itself now."})
     call("proposeHeuristic", "post", "/heuristics", LESSON)
     other = client.post(f"{ROOT}/heuristics", LESSON).json()
+    again = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Search with fewer words."}).json()
+    merge = {"into_id": other["id"], "content_sha256": again["content_sha256"], "reason": "Says the same."}
+    call("mergeHeuristic", "post", f"/heuristics/{again['id']}/merge", merge)
     call("quarantineHeuristic", "post", f"/heuristics/{other['id']}/quarantine", {"reason": "Under dispute."})
+
+    call("listReviews", "get", "/reviews?limit=2")
 
     call("error400", "post", "/trajectories", run | {"score": 1.5})
     call("error404", "get", "/trajectories/019a0000-0000-7000-8000-000000000000")

@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from memory.api.serializers.fields import Choice, Flag, Id, Name, Number, OptionalText, StrictSerializer, Tags, Text
 from memory.api.serializers.reuse import represent
-from memory.models import Evidence, Heuristic, HeuristicFeedback, HeuristicRevision
+from memory.models import Evidence, Heuristic, HeuristicFeedback, HeuristicRevision, Review
 from memory.values import LessonText
 
 SHA256 = r"^[0-9a-f]{64}$"
@@ -92,6 +92,39 @@ class WithdrawalSerializer(StrictSerializer):
     """Why a heuristic is no longer to be served."""
 
     reason = OptionalText(max_length=4_000, help_text="Why; kept with the decision.")
+
+
+class MergeSerializer(DecisionSerializer):
+    """Which heuristic stays, and in whose words."""
+
+    into_id = Id(help_text="The heuristic that stays.")
+    take_wording = Flag(
+        required=False, help_text="Whether the one that stays takes over this one's words; false if left out."
+    )
+    into_sha256 = ContentHash()
+
+
+class ReviewSerializer(serializers.ModelSerializer[Review]):
+    """One decision by one person, key or policy on one exact text."""
+
+    heuristic_id = serializers.UUIDField(read_only=True)
+    revision = serializers.IntegerField(source="revision.number", read_only=True)
+
+    class Meta:
+        model = Review
+        fields = [
+            "id",
+            "heuristic_id",
+            "revision",
+            "decision",
+            "content_sha256",
+            "reason",
+            "reviewer",
+            "seconds_on_screen",
+            "request_id",
+            "created_at",
+        ]
+        read_only_fields = fields
 
 
 class FeedbackInputSerializer(StrictSerializer):

@@ -1,25 +1,33 @@
 """The reviewers' decisions, and what agents say about the lessons they were given."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
+from memory.api.filters import ReviewFilter
+from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, describe
+from memory.api.serializers.fields import StrictSerializer
 from memory.api.serializers.heuristic import (
     DecisionSerializer,
     FeedbackInputSerializer,
     FeedbackSerializer,
     HeuristicDetailSerializer,
+    MergeSerializer,
+    ReviewSerializer,
     WithdrawalSerializer,
 )
-from memory.api.serializers.reuse import read_body, represent
+from memory.api.serializers.reuse import read_body, represent, represent_all
 from memory.api.views.heuristics import answer_heuristic, get_heuristic
-from memory.models import ApiKey, Project, Retrieval, Trajectory
+from memory.models import ApiKey, Heuristic, Project, Retrieval, Review, Trajectory
+from memory.services.merge_heuristics import merge_heuristics
 from memory.services.record_feedback import record_feedback
 from memory.services.review_heuristic import (
     approve_heuristic,
@@ -30,7 +38,7 @@ from memory.services.review_heuristic import (
 
 
 class DecisionView(ApiView):
-    """One decision; subclasses name the service that takes it."""
+    """One decision; `decision_view` names the service that takes it."""
 
     required_scopes = {"POST": ApiKey.Scope.REVIEW}
     body_optional = True
@@ -44,66 +52,105 @@ class DecisionView(ApiView):
         return answer_heuristic(self, id)
 
 
-@extend_schema_view(
-    post=describe(
-        "approveHeuristic",
+def decision_view(
+    decide: Callable[..., Heuristic],
+    operation_id: str,
+    summary: str,
+    description: str,
+    *,
+    request: type[StrictSerializer] = DecisionSerializer,
+    base: type[DecisionView] = DecisionView,
+) -> type[DecisionView]:
+    """Make the view of one decision: what it is called, what it takes and the service that carries it out."""
+    name = f"{operation_id[0].upper()}{operation_id[1:]}View"
+    view: type[DecisionView] = type(name, (base,), {"decide": decide, "serializer_class": request})
+    described = describe(
+        operation_id,
         tag="review",
-        summary="Approve the newest wording",
-        description="It is served from now on, in place of any earlier one. Send the `content_sha256` you read.",
-        request=DecisionSerializer,
+        summary=summary,
+        description=description,
+        request=request,
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],
     )
+    return extend_schema_view(post=described)(view)
+
+
+class MergeBase(DecisionView):
+    body_optional = False
+
+    def post(self, request: Request, id: UUID) -> Response:
+        values = read_body(self.serializer_class, request.data)
+        heuristic = get_heuristic(self, id)
+        into = _find_named(Heuristic, self.project, values.pop("into_id"), "into_id")
+        merge_heuristics(heuristic, into=into, by=self.actor, request_id=self.request_id, **values)
+        return answer_heuristic(self, id)
+
+
+ApproveView = decision_view(
+    approve_heuristic,
+    "approveHeuristic",
+    "Approve the newest wording",
+    "It is served from now on, in place of any earlier one. Send the `content_sha256` you read. In a project that asks "
+    "for two reviewers the first approval is recorded and the heuristic stays proposed.",
 )
-class ApproveView(DecisionView):
-    decide = approve_heuristic
+RejectView = decision_view(
+    reject_heuristic,
+    "rejectHeuristic",
+    "Reject the newest wording",
+    "It is not served. An earlier wording that was approved stays served and is the newest again.",
+)
+RetireView = decision_view(
+    retire_heuristic,
+    "retireHeuristic",
+    "Stop serving a heuristic",
+    "For a lesson that has had its day.",
+    request=WithdrawalSerializer,
+)
+QuarantineView = decision_view(
+    quarantine_heuristic,
+    "quarantineHeuristic",
+    "Withdraw a heuristic that may do harm",
+    "It is no longer served, and a proposed one can no longer be approved.",
+    request=WithdrawalSerializer,
+)
+MergeView = decision_view(
+    merge_heuristics,
+    "mergeHeuristic",
+    "Merge a heuristic into another that says the same",
+    "The other one gets its evidence and, with `take_wording`, its words; this one is superseded. The answer is "
+    "this one; `superseded_by_id` names the one that stays.",
+    request=MergeSerializer,
+    base=MergeBase,
+)
 
 
-@extend_schema_view(
-    post=describe(
-        "rejectHeuristic",
+class ReviewListView(ApiView):
+    """The records of all decisions."""
+
+    required_scopes = {"GET": ApiKey.Scope.HEURISTICS_READ}
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = ReviewFilter
+    queryset = Review.objects.none()
+
+    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
+        return super().get_allowed_query_params(request) | ReviewFilter.query_params()
+
+    @describe(
+        "listReviews",
         tag="review",
-        summary="Reject the newest wording",
-        description="It is not served. An earlier wording that was approved stays served and is the newest again.",
-        request=DecisionSerializer,
-        responses=HeuristicDetailSerializer,
-        parameters=[ETAG],
+        summary="List decisions",
+        description="Every decision in the project, newest first, as it was recorded: by whom, on exactly which text, "
+        "when and why. Nothing is ever changed or removed here. `manage.py export_decisions` writes all as JSON Lines.",
+        filters=True,
+        responses=ReviewSerializer(many=True),
     )
-)
-class RejectView(DecisionView):
-    decide = reject_heuristic
-
-
-@extend_schema_view(
-    post=describe(
-        "retireHeuristic",
-        tag="review",
-        summary="Stop serving a heuristic",
-        description="For a lesson that has had its day.",
-        request=WithdrawalSerializer,
-        responses=HeuristicDetailSerializer,
-        parameters=[ETAG],
-    )
-)
-class RetireView(DecisionView):
-    serializer_class = WithdrawalSerializer
-    decide = retire_heuristic
-
-
-@extend_schema_view(
-    post=describe(
-        "quarantineHeuristic",
-        tag="review",
-        summary="Withdraw a heuristic that may do harm",
-        description="It is no longer served, and a proposed one can no longer be approved.",
-        request=WithdrawalSerializer,
-        responses=HeuristicDetailSerializer,
-        parameters=[ETAG],
-    )
-)
-class QuarantineView(DecisionView):
-    serializer_class = WithdrawalSerializer
-    decide = quarantine_heuristic
+    def get(self, request: Request) -> Response:
+        records = Review.objects.filter(project=self.project).select_related("revision")
+        return self.get_paginated_response(
+            represent_all(ReviewSerializer, self.paginate_queryset(self.filter_queryset(records)))
+        )
 
 
 class FeedbackView(ApiView):
