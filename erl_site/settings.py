@@ -204,6 +204,7 @@ ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
 ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409)
 ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES = env.int("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 4 * 1024 * 1024)
+ERL_API_MAX_WAIT_SECONDS = env.float("ERL_API_MAX_WAIT_SECONDS", 0.25)  # then a waiting request is turned away
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -214,6 +215,15 @@ ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
 ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
+ERL_RECORD_BUDGET_TOKENS = env.int("ERL_RECORD_BUDGET_TOKENS", 200)  # on top of it, for the record of earlier runs
+ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.85)  # docs/memory.md has the curve
+ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
+ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
+ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
+
+# ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
+ERL_REVIEW_CLAIM_MINUTES = env.int("ERL_REVIEW_CLAIM_MINUTES", 10)  # how long an opened proposal is its reader's
+ERL_REVIEW_RECENT_TASKS = env.int("ERL_REVIEW_RECENT_TASKS", 200)  # tasks a proposal is tried on to order the queue
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules

@@ -1,8 +1,10 @@
 """Which lessons come into question for a task: one SQL round trip over what is served, and nothing else.
 
 Every served text of a project is compared with the task, in meaning and in words. The lessons with the nearest texts
-are then scored by all of their texts (docs/retrieval.md derives the formula): the lesson's own text counts once, and
-the tasks it was learnt from vote with the squares of what they have above noise, three of them at most.
+are then scored by all of their texts, by the formula of scoring.py: the lesson's own text counts once, and the tasks
+it was learnt from vote with the squares of what they have above noise.
+
+The statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3).
 """
 
 from dataclasses import dataclass
@@ -10,28 +12,36 @@ from typing import Any
 from uuid import UUID
 
 from memory.retrieval.answer import Filters
-from memory.retrieval.database import QueryVector, execute_prepared
+from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
+from memory.retrieval.known import Known, digest
+from memory.retrieval.scoring import (
+    COUNTED_TASKS,
+    NOISE,
+    STANDS_FOR_TASKS,
+    STANDS_FOR_TASKS_FIRST,
+    VOTES,
+    get_task_weight,
+)
+from memory.retrieval.snapshot import Found, Snapshot, Words
+from memory.retrieval.snapshots import STATE, State, snapshots
 
 # Weight of the cosine of vectors; the rest is the cosine of words. A short task has few words to share, and the one
 # vector of a long one blurs.
 SHORT_MEANING_WEIGHT, LONG_MEANING_WEIGHT, SHORT_CHARACTERS = 0.5, 0.2, 150
-NOISE = 0.2  # cosine of vectors below which a likeness says nothing
-OWN_VOTE = 1.25  # of the lesson's own text against one task it was learnt from
-VOTES = 5.0  # of the votes together against the lesson's own likeness
 
 _FILTERED = """
-    JOIN memory_heuristicrevision f ON f.id = v.revision_id
+    JOIN servable_heuristic f ON f.id = v.revision_id
         AND (cardinality(%(task_ids)s::text[]) = 0 OR f.task_id = ANY(%(task_ids)s::text[]))
         AND f.tags @> %(tags)s::text[]
         AND (cardinality(%(polarities)s::text[]) = 0 OR f.polarity = ANY(%(polarities)s::text[]))
         AND (cardinality(%(agents)s::text[]) = 0 OR EXISTS (
-            SELECT FROM memory_evidence e JOIN memory_trajectory t ON t.id = e.trajectory_id
+            SELECT FROM servable_evidence e JOIN servable_source t USING (trajectory_id)
             WHERE e.heuristic_id = v.heuristic_id AND t.agent = ANY(%(agents)s::text[])))
 """
 
 _COLUMNS = """
     r.heuristic_id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when, r.rationale, r.polarity,
-    r.scope, r.task_id, r.tags, h.support
+    r.scope, r.task_id, r.tags, r.support
 """
 
 # `query` and `texts` are evaluated once: folded into what follows, a distance would be computed five times. A vector of
@@ -45,8 +55,8 @@ WITH query AS MATERIALIZED (
     WHERE CASE WHEN %(searched)s::text IS NULL THEN m.active ELSE m.id = %(searched)s END
 ), nearest AS (
     SELECT v.revision_id
-    FROM memory_heuristicembedding v {filtered}
-    WHERE v.project_id = %(project)s AND v.served AND v.embedding_model_id = (SELECT model FROM query)
+    FROM servable_text v {filtered}
+    WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
     GROUP BY v.revision_id
     ORDER BY min(%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
                + (1 - %(weight)s) * coalesce(v.terms <#> (SELECT terms FROM query), 0)), v.revision_id
@@ -56,57 +66,81 @@ WITH query AS MATERIALIZED (
            -(v.vector <#> (SELECT vector FROM query)) AS meaning,
            -(v.terms <#> (SELECT terms FROM query)) AS words
     FROM nearest
-    JOIN memory_heuristicembedding v USING (revision_id)
+    JOIN servable_text v USING (revision_id)
     WHERE v.embedding_model_id = (SELECT model FROM query)
 ), likenesses AS (
-    SELECT *, %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) AS likeness FROM texts
+    SELECT texts.*, w.weight * coalesce(meaning, 0) + (1 - w.weight) * coalesce(words, 0) AS likeness
+    FROM texts
+    CROSS JOIN LATERAL (SELECT CASE kind WHEN 'lesson' THEN %(weight)s ELSE %(task_weight)s END AS weight) w
 ), lessons AS (
     SELECT revision_id,
            max(likeness) FILTER (WHERE kind = 'lesson') AS own,
            max(meaning) FILTER (WHERE kind = 'lesson') AS meaning,
            max(words) FILTER (WHERE kind = 'lesson') AS words,
-           (array_agg(likeness ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1:3] AS tasks,
+           (array_agg(likeness ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1:{counted}] AS tasks,
            (array_agg(trajectory_id ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
     FROM likenesses GROUP BY revision_id
-), scored AS (
-    SELECT lessons.*, coalesce(own, 0) + {votes} * sqrt(
-        ({own_vote} * greatest(own - %(noise)s, 0)) ^ 2 + greatest(tasks[1] - %(noise)s, 0) ^ 2
-        + greatest(tasks[2] - %(noise)s, 0) ^ 2 + greatest(tasks[3] - %(noise)s, 0) ^ 2
-    ) AS score
+), votes AS (
+    SELECT lessons.*, greatest(own - %(noise)s, 0) ^ 2 AS said,
+           (SELECT coalesce(sum(greatest(task - %(task_noise)s, 0) ^ 2), 0) FROM unnest(tasks) AS task) AS seen
     FROM lessons
+), scored AS (
+    SELECT votes.*, coalesce(own, 0) + {votes} * sqrt(said + greatest(seen, {stands} * said)) AS score,
+           coalesce(own, 0) + {votes} * sqrt(said + greatest(seen, {stands_first} * said)) AS lead
+    FROM votes
 )
-SELECT {columns}, s.own, s.meaning, s.words, s.tasks[1], s.score, left(coalesce(t.task, r.source_task), 300), v.vector
+SELECT {columns}, s.own, s.meaning, s.words, s.tasks[1], s.score, s.lead,
+       coalesce(t.task, left(r.source_task, 300)), v.vector
 FROM scored s
-JOIN memory_heuristicrevision r ON r.id = s.revision_id
-JOIN memory_heuristic h ON h.id = r.heuristic_id
-LEFT JOIN memory_trajectory t ON t.id = s.trajectory_id
-LEFT JOIN memory_heuristicembedding v
+JOIN servable_heuristic r ON r.id = s.revision_id
+LEFT JOIN servable_source t ON t.trajectory_id = s.trajectory_id
+LEFT JOIN servable_text v
     ON v.revision_id = s.revision_id AND v.kind = 'lesson' AND v.embedding_model_id = (SELECT model FROM query)
 ORDER BY s.score DESC, r.heuristic_id
 """
 
-_SCORING = {"votes": VOTES, "own_vote": OWN_VOTE, "columns": _COLUMNS}
+_SCORING = {
+    "votes": VOTES,
+    "counted": COUNTED_TASKS,
+    "stands": STANDS_FOR_TASKS,
+    "stands_first": STANDS_FOR_TASKS_FIRST,
+    "columns": _COLUMNS,
+}
 _SEARCH_ALL = _SEARCH.format(filtered="", **_SCORING)
 _SEARCH_FILTERED = _SEARCH.format(filtered=_FILTERED, **_SCORING)
 
 _DRAW = f"""
-SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, r.source_task, NULL
-FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
+SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, 0, r.source_task, NULL
+FROM servable_heuristic r
 WHERE r.id IN (
     SELECT v.revision_id
-    FROM (SELECT id AS revision_id, heuristic_id FROM memory_heuristicrevision
-          WHERE project_id = %(project)s AND served) v {_FILTERED}
+    FROM (SELECT id AS revision_id, heuristic_id FROM servable_heuristic WHERE project_id = %(project)s) v {_FILTERED}
     ORDER BY md5(%(seed)s || v.heuristic_id::text) LIMIT %(limit)s)
 ORDER BY md5(%(seed)s || r.heuristic_id::text)
 """  # noqa: S608
 
+_STATE_AND_WORDS = STATE.rstrip() + ", memory_query_vector(%(project)s, %(text)s)"
+# What an answer says of lessons that were found in memory, each with the likest task it was learnt from.
+_ROWS = f"""
+SELECT p.revision_id, p.trajectory_id, {_COLUMNS},
+       coalesce(t.task, left(r.source_task, 300))
+FROM unnest(%(revisions)s::uuid[], %(trajectories)s::uuid[]) AS p (revision_id, trajectory_id)
+JOIN servable_heuristic r ON r.id = p.revision_id
+LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
+"""  # noqa: S608
 
-@dataclass(kw_only=True, slots=True)
+KNOWN_TASKS = 300
+_known_candidates: Known[list["Candidate"]] = Known(KNOWN_TASKS)
+_known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
     """A served lesson with what speaks for it; a likeness is None where there is nothing to compare.
 
     `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the likest task it
-    was learnt from, which is `matched_task`. `vector` is the lesson's own, as PostgreSQL sends it.
+    was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is the
+    lesson's own, as PostgreSQL sends it.
     """
 
     heuristic_id: UUID
@@ -127,6 +161,7 @@ class Candidate:
     words: float | None
     task: float | None
     score: float
+    lead: float
     matched_task: str
     vector: bytes | None
 
@@ -155,27 +190,127 @@ def find_candidates(
         meaning_weight: 0 to 1; the rest is the weight of words.
         searched_model_id: whose vectors to search; None takes the active model.
     """
-    parameters = {
-        "project": project_id,
-        "text": text,
-        "vector": vector,
-        "model": model_id,
-        "searched": searched_model_id,
-        "weight": meaning_weight,
-        "noise": NOISE * meaning_weight,
-        "limit": limit,
-    }
-    if filters == Filters():
-        rows = execute_prepared(_SEARCH_ALL, parameters)
-    else:
-        rows = execute_prepared(_SEARCH_FILTERED, parameters | _filter_parameters(filters))
-    return [_read(row) for row in rows]
+    search = _Search(
+        project_id=project_id,
+        text=text,
+        vector=vector,
+        model_id=model_id,
+        filters=filters,
+        meaning_weight=meaning_weight,
+        limit=limit,
+    )
+    if searched_model_id is not None or filters.agents:  # runs are recorded without any change of what is served
+        return _search_database(search, searched_model_id)
+    name = digest(text)
+    state, words = _read_state(project_id, text, name)
+    key = (project_id, state, name, model_id if vector else "", filters, meaning_weight, limit)
+    if (known := _known_candidates.find(key)) is not None:
+        return list(known)
+    found = _search_memory(search, state, words)
+    if found is None:
+        found = _search_database(search, None)
+    _known_candidates.keep(key, found)
+    return list(found)
 
 
 def draw_candidates(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
     parameters = _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit}
     return [_read(row) for row in execute_prepared(_DRAW, parameters)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Search:
+    """What find_candidates was asked."""
+
+    project_id: UUID
+    text: str
+    vector: QueryVector | None
+    model_id: str
+    filters: Filters
+    meaning_weight: float
+    limit: int
+
+
+def _read_state(project_id: UUID, text: str, name: bytes) -> tuple[State, Words | None]:
+    """Return what the project serves now, by name, and the words of a task if they are at hand.
+
+    A new task needs its words, which come along; of a task that was asked before the answer is probably known.
+    """
+    parameters = {"project": project_id, "text": text}
+    known = _known_words.find((project_id, name))
+    if known is not None:
+        ((version, model),) = read_prepared(STATE, {"project": project_id})
+        return (version, model), known[1] if known[0] == (version, model) else None
+    ((version, model, sent),) = read_prepared(_STATE_AND_WORDS, parameters)
+    words = Words.read(sent)
+    _known_words.keep((project_id, name), ((version, model), words))
+    return (version, model), words
+
+
+def _search_memory(search: _Search, state: State, words: Words | None) -> list[Candidate] | None:
+    """Find as the database would, in the snapshot of this state; None where there is no such snapshot."""
+    if search.filters != Filters() or (search.vector is not None and search.model_id != state[1]):
+        return None
+    snapshot = snapshots.find(search.project_id, state)
+    if snapshot is None:
+        return None
+    if words is None:
+        ((version, model, sent),) = read_prepared(_STATE_AND_WORDS, {"project": search.project_id, "text": search.text})
+        if (version, model) != state:
+            return None
+        words = Words.read(sent)
+        _known_words.keep((search.project_id, digest(search.text)), (state, words))
+    found = snapshot.search(
+        vector=search.vector.as_numbers() if search.vector is not None else None,
+        words=words,
+        meaning_weight=search.meaning_weight,
+        limit=search.limit,
+    )
+    rows = _read_rows(snapshot, found)
+    candidates = [
+        _read((*row[:-1], one.own, one.meaning, one.words, one.task, one.score, one.lead, row[-1], one.vector))
+        for one in found
+        # A lesson that was withdrawn a moment ago has no row any more.
+        if (row := rows.get((one.revision_id, one.trajectory_id))) is not None
+    ]
+    candidates.sort(key=lambda candidate: (-candidate.score, candidate.heuristic_id))
+    return candidates
+
+
+def _read_rows(snapshot: Snapshot, found: list[Found]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:
+    wanted = [(one.revision_id, one.trajectory_id) for one in found]
+    rows = {pair: row for pair in wanted if (row := snapshot.rows.get(pair)) is not None}
+    missing = [pair for pair in wanted if pair not in rows]
+    if missing:
+        parameters = {
+            "revisions": [revision_id for revision_id, _ in missing],
+            "trajectories": [trajectory_id for _, trajectory_id in missing],
+        }
+        read = {(row[0], row[1]): row[2:] for row in read_prepared(_ROWS, parameters)}
+        snapshot.keep(read)
+        rows |= read
+    return rows
+
+
+def _search_database(search: _Search, searched_model_id: str | None) -> list[Candidate]:
+    parameters = {
+        "project": search.project_id,
+        "text": search.text,
+        "vector": search.vector,
+        "model": search.model_id,
+        "searched": searched_model_id,
+        "weight": search.meaning_weight,
+        "task_weight": get_task_weight(search.meaning_weight),
+        "noise": NOISE * search.meaning_weight,
+        "task_noise": NOISE * get_task_weight(search.meaning_weight),
+        "limit": search.limit,
+    }
+    if search.filters == Filters():
+        rows = read_prepared(_SEARCH_ALL, parameters)
+    else:
+        rows = read_prepared(_SEARCH_FILTERED, parameters | _filter_parameters(search.filters))
+    return [_read(row) for row in rows]
 
 
 def _filter_parameters(filters: Filters) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
@@ -12,6 +12,7 @@ from psycopg.types import TypeInfo
 from memory.embeddings.base import Vectors
 
 _MARK = "_erl_halfvec_registered"
+_CHECKED = "health_check_done"  # Django's own mark, until the end of the request
 
 
 class QueryVector:
@@ -23,12 +24,36 @@ class QueryVector:
         half = vector.astype(">f2")
         self.bytes = len(half).to_bytes(2, "big") + b"\0\0" + half.tobytes()
 
+    def as_numbers(self) -> Vectors:
+        """Return the vector as the database sees it, rounded to half precision."""
+        return read_vector(self.bytes)
+
 
 class _QueryVectorDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: QueryVector) -> bytes:
         return obj.bytes
+
+
+def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Run a statement that changes nothing, on a new connection if the one at hand turns out to be dead.
+
+    That takes the place of Django's question whether the connection still works, which costs a round trip.
+
+    Raises:
+        django.db.Error: as Django's own cursors would.
+    """
+    if connection.in_atomic_block or connection.connection is None or getattr(connection, _CHECKED):
+        return execute_prepared(statement, parameters)
+    setattr(connection, _CHECKED, True)
+    try:
+        return execute_prepared(statement, parameters)
+    except (InterfaceError, OperationalError):
+        if not connection.connection.broken:
+            raise
+        connection.close()
+        return execute_prepared(statement, parameters)
 
 
 def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -54,6 +54,10 @@ def rank(candidates: Sequence[Candidate], *, task_id: str = "", top_k: int, mode
         if _likeness(candidate) >= floor.listed
     ]
     scored.sort(key=lambda pair: (-pair[0], pair[1].heuristic_id))
+    if scored:  # an old task very like the new one decides who is first, not who else is there
+        first = max(scored, key=lambda pair: pair[1].lead * _boost(pair[1], task_id))
+        scored.remove(first)
+        scored.insert(0, first)
     chosen = _leave_out_repeats([candidate for _, candidate in scored], top_k=top_k)
     scores = {candidate.heuristic_id: score for score, candidate in scored}
     return [

@@ -33,7 +33,7 @@ def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
         "matched_task": "",
         "vector": None,
     }
-    return Candidate(**fields | overrides)
+    return Candidate(**fields | {"lead": overrides.get("score", 1.0)} | overrides)
 
 
 def as_sent(*values: float) -> bytes:
@@ -47,6 +47,16 @@ def order(*candidates: Candidate, **options: Any) -> list[int]:
 
 def test_rank_puts_the_higher_score_first() -> None:
     assert order(make_candidate(1, score=0.5), make_candidate(2, score=0.6)) == [2, 1]
+
+
+def test_rank_gives_the_first_place_to_the_highest_lead_and_the_others_by_score() -> None:
+    candidates = (
+        make_candidate(1, score=0.9),
+        make_candidate(2, score=0.8),
+        make_candidate(3, score=0.5, lead=0.95),
+        make_candidate(4, score=0.4, lead=0.94),
+    )
+    assert order(*candidates) == [3, 1, 2, 4]
 
 
 def test_rank_breaks_ties_the_same_way_every_time() -> None:

@@ -1,0 +1,187 @@
+"""What a project serves, in this process's memory: how like a task each lesson is without a scan in the database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.embeddings.base import Vectors
+from memory.retrieval.scoring import get_task_weight, score_lesson
+
+MAX_TEXTS_KEPT = 5000  # of lessons, for the next task
+
+Integers = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """Words with their weights, as `memory_query_vector` and `memory_text_vector` make them."""
+
+    terms: Integers
+    weights: Vectors
+
+    @classmethod
+    def read(cls, sent: bytes) -> "Words":
+        """Read a sparsevec as PostgreSQL sends it in binary: dimensions, count, a spare, indices, values."""
+        count = int.from_bytes(sent[4:8], "big")
+        return cls(
+            terms=np.frombuffer(sent, ">i4", count, 12).astype(np.int32),
+            weights=np.frombuffer(sent, ">f4", count, 12 + 4 * count).astype(np.float32),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """How like a task a lesson is; None where there is nothing to compare. `trajectory_id` is the likest task's."""
+
+    revision_id: UUID
+    trajectory_id: UUID | None
+    own: float | None
+    meaning: float | None
+    words: float | None
+    task: float | None
+    score: float
+    lead: float
+    vector: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """Every served text of a project at one state, ordered by revision, vectors at full precision.
+
+    `starts` are the first text of each revision; `terms` are the different words, `offsets` where each one's texts
+    begin in `postings`, and `weights` what the word weighs there. `rows` are what the database says of a lesson, by
+    revision and trajectory, as they were asked for.
+    """
+
+    state: tuple[int | None, str]
+    revisions: tuple[UUID, ...]
+    starts: Integers
+    is_lesson: npt.NDArray[np.bool_]
+    has_vector: npt.NDArray[np.bool_]
+    trajectories: tuple[UUID | None, ...]
+    vectors: Vectors
+    terms: Integers
+    offsets: Integers
+    postings: Integers
+    weights: Vectors
+    rows: dict[tuple[UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, state: tuple[int | None, str], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
+        """Make one of rows (revision, is it the lesson's own text, trajectory, vector, words), ordered by revision."""
+        revisions: list[UUID] = []
+        starts: list[int] = []
+        for place, row in enumerate(texts):
+            if not revisions or row[0] != revisions[-1]:
+                revisions.append(row[0])
+                starts.append(place)
+        words = [Words.read(row[4]) if row[4] is not None else None for row in texts]
+        terms = np.concatenate([found.terms for found in words if found is not None] or [np.empty(0, np.int32)])
+        weights = np.concatenate([found.weights for found in words if found is not None] or [np.empty(0, np.float32)])
+        places = np.repeat(
+            np.arange(len(texts), dtype=np.int32), [0 if found is None else len(found.terms) for found in words]
+        )
+        order = np.argsort(terms, kind="stable")
+        unique, offsets = np.unique(terms[order], return_index=True)
+        return cls(
+            state=state,
+            revisions=tuple(revisions),
+            starts=np.array(starts, np.int32),
+            is_lesson=np.array([row[1] for row in texts], np.bool_),
+            has_vector=np.array([row[3] is not None for row in texts], np.bool_),
+            trajectories=tuple(row[2] for row in texts),
+            vectors=_read_vectors([row[3] for row in texts]),
+            terms=unique.astype(np.int32),
+            offsets=np.append(offsets, len(terms)).astype(np.int32),
+            postings=places[order],
+            weights=weights[order],
+        )
+
+    @property
+    def bytes(self) -> int:
+        """What it takes of memory, texts of lessons not counted."""
+        arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets, self.starts, self.is_lesson)
+        return sum(array.nbytes for array in arrays) + 120 * len(self.trajectories)
+
+    def search(self, *, vector: Vectors | None, words: Words, meaning_weight: float, limit: int) -> list[Found]:
+        """Return the `limit` lessons likest to a task, best first: what the statement of candidates.py finds."""
+        if not self.revisions:
+            return []
+        meanings = np.zeros(len(self.is_lesson), np.float32)
+        if vector is not None and self.vectors.size:
+            meanings = self.vectors @ vector
+        shared = self._compare_words(words)
+        best = np.maximum.reduceat(meaning_weight * meanings + (1 - meaning_weight) * shared, self.starts)
+        if limit < len(best):
+            worst = np.partition(best, len(best) - limit)[len(best) - limit]
+            above, level = np.flatnonzero(best > worst), np.flatnonzero(best == worst)
+            chosen = np.concatenate([above, level[: limit - len(above)]])
+        else:
+            chosen = np.arange(len(best))
+        with_vector = vector is not None
+        found = [self._score(int(place), meanings, shared, meaning_weight, with_vector) for place in chosen]
+        found.sort(key=lambda one: -one.score)
+        return found
+
+    def _compare_words(self, words: Words) -> Vectors:
+        shared = np.zeros(len(self.is_lesson), np.float32)
+        places = np.searchsorted(self.terms, words.terms)
+        for place, term, weight in zip(places.tolist(), words.terms.tolist(), words.weights.tolist(), strict=True):
+            if place < len(self.terms) and self.terms[place] == term:
+                texts = slice(self.offsets[place], self.offsets[place + 1])
+                shared[self.postings[texts]] += weight * self.weights[texts]
+        return shared
+
+    def _score(self, place: int, meanings: Vectors, shared: Vectors, meaning_weight: float, with_vector: bool) -> Found:
+        """Score one lesson by all of its texts."""
+        task_weight = get_task_weight(meaning_weight)
+        start = int(self.starts[place])
+        end = int(self.starts[place + 1]) if place + 1 < len(self.starts) else len(self.is_lesson)
+        own: int | None = None
+        tasks: list[tuple[float, int]] = []
+        for text in range(start, end):
+            if self.is_lesson[text]:
+                own = text
+            else:
+                likeness = task_weight * float(meanings[text]) + (1 - task_weight) * float(shared[text])
+                tasks.append((likeness, text))
+        tasks.sort(reverse=True)
+        own_likeness = None
+        if own is not None:
+            own_likeness = meaning_weight * float(meanings[own]) + (1 - meaning_weight) * float(shared[own])
+        score = score_lesson(own_likeness, [likeness for likeness, _ in tasks], meaning_weight=meaning_weight)
+        embedded = own is not None and bool(self.has_vector[own])
+        return Found(
+            revision_id=self.revisions[place],
+            trajectory_id=self.trajectories[tasks[0][1]] if tasks else None,
+            own=own_likeness,
+            meaning=float(meanings[own]) if embedded and with_vector and own is not None else None,
+            words=float(shared[own]) if own is not None else None,
+            task=tasks[0][0] if tasks else None,
+            score=score.score,
+            lead=score.lead,
+            vector=_send_vector(self.vectors[own]) if embedded and own is not None else None,
+        )
+
+    def keep(self, rows: dict[tuple[UUID, UUID | None], tuple[Any, ...]]) -> None:
+        """Keep what the database said of lessons for the next task."""
+        if len(self.rows) + len(rows) > MAX_TEXTS_KEPT:
+            self.rows.clear()
+        self.rows.update(rows)
+
+
+def _read_vectors(sent: Sequence[bytes | None]) -> Vectors:
+    size = next((len(vector) // 2 - 2 for vector in sent if vector is not None), 0)
+    vectors = np.zeros((len(sent), size), np.float32)
+    for place, vector in enumerate(sent):
+        if vector is not None:
+            vectors[place] = np.frombuffer(vector, ">f2", offset=4)
+    return vectors
+
+
+def _send_vector(vector: Vectors) -> bytes:
+    return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
