@@ -7,17 +7,19 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
-from memory.admin.panels import add_desk_panel, add_figures, add_flags
+from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.hooks import add_flags, add_reflection_request
 from memory.values import Actor
 from memory.visible_text import show_hidden
-from reflection.desk_panel import count_reflections, draw_checks, find_flagged
+from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
 from reflection.models import DailySpend, ModelCall, Proposal, Reflection
 from reflection.queue import requeue_reflection
 
 add_desk_panel(draw_checks)
-add_flags(find_flagged)
+add_flags(find_flags)
+add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
 
 

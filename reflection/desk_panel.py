@@ -10,8 +10,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory.admin.panels import Figure, Panel
+from memory.errors import NoRunToReflectOn
 from memory.models import Heuristic
+from memory.values import Actor
 from reflection.models import DailySpend, Proposal, Reflection
+from reflection.queue import enqueue_reflection
 
 
 def draw_checks(heuristic: Heuristic) -> Panel:
@@ -27,10 +30,26 @@ def draw_checks(heuristic: Heuristic) -> Panel:
     )
 
 
-def find_flagged(heuristic_ids: Iterable[UUID]) -> set[UUID]:
-    """Return which of these heuristics have a finding."""
+def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
+    """Return the codes of what the checks found in these heuristics. One query."""
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
-    return set(flagged.values_list("heuristic_id", flat=True))
+    found: dict[UUID, set[str]] = {}
+    for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
+        found.setdefault(heuristic_id, set()).update(finding["code"] for finding in findings)
+    return found
+
+
+def reflect_on_run_again(heuristic: Heuristic, by: Actor) -> str:
+    """Queue a reflection of the newest run a heuristic is drawn from.
+
+    Raises:
+        NoRunToReflectOn: somebody wrote it by hand.
+    """
+    newest = heuristic.evidence.select_related("trajectory").order_by("-created_at", "-id").first()
+    if newest is None:
+        raise NoRunToReflectOn("No run is linked to this heuristic, so there is nothing to reflect on again.")
+    enqueue_reflection(newest.trajectory, by=by)
+    return "Its newest run is queued for another reflection. What that finds comes as a proposal of its own."
 
 
 def count_reflections(user: Any) -> Iterable[Figure]:

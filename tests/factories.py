@@ -2,9 +2,12 @@
 
 import hashlib
 import itertools
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.utils import timezone
 
 from memory.models import (
@@ -14,6 +17,7 @@ from memory.models import (
     HeuristicRevision,
     IdempotencyRecord,
     Project,
+    ProjectMembership,
     Retrieval,
     Trajectory,
 )
@@ -60,6 +64,21 @@ def make_api_key(
 def bearer(token: str) -> dict[str, str]:
     """The header that authenticates, for `client.get(…, headers=bearer(token))`."""
     return {"Authorization": f"Bearer {token}"}
+
+
+def make_member(
+    username: str = "ana",
+    *,
+    project: Project | None = None,
+    role: str = "reviewer",
+    permissions: Iterable[str] = ("review_heuristic", "view_heuristic"),
+    **overrides: Any,
+) -> Any:
+    """Make a person with a role in a project, or in every project, who may do what the permissions' code names say."""
+    user = get_user_model().objects.create_user(username, is_staff=True, **overrides)
+    user.user_permissions.set(Permission.objects.filter(codename__in=list(permissions)))
+    ProjectMembership.objects.create(user=user, project=project, role=role)
+    return user
 
 
 def make_trajectory(*, project: Project | None = None, **overrides: Any) -> Trajectory:

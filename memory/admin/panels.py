@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from memory.models import Heuristic
 
@@ -31,7 +30,6 @@ class Figure:
 class _Registry:
     desk: list[Callable[[Heuristic], Panel]] = field(default_factory=list)
     figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
-    flagged: list[Callable[[Iterable[UUID]], set[UUID]]] = field(default_factory=list)
 
 
 _registry = _Registry()
@@ -47,11 +45,6 @@ def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
     _registry.figures.append(make)
 
 
-def add_flags(find: Callable[[Iterable[UUID]], set[UUID]]) -> None:
-    """Name, of the heuristics given by id, those that a check flagged."""
-    _registry.flagged.append(find)
-
-
 def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
     """Return what the other apps show for a heuristic."""
     return [make(heuristic) for make in _registry.desk]
@@ -60,9 +53,3 @@ def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
 def collect_figures(user: Any) -> list[Figure]:
     """Return the numbers of the other apps."""
     return [figure for make in _registry.figures for figure in make(user)]
-
-
-def find_flagged(heuristic_ids: Iterable[UUID]) -> set[UUID]:
-    """Return which of these heuristics a check of another app flagged."""
-    ids = list(heuristic_ids)
-    return {found for find in _registry.flagged for found in find(ids)}

@@ -21,6 +21,10 @@ BEGIN
             AND NOT EXISTS (
                 SELECT FROM auth_user u
                 WHERE 'user:' || u.username = NEW.approved_by AND u.id IN (v.reviewer_user_id, k.created_by_id))
+            AND NOT EXISTS (
+                SELECT FROM memory_apikey a
+                WHERE a.project_id = NEW.project_id AND 'key:' || a.client = NEW.approved_by
+                    AND a.created_by_id IN (v.reviewer_user_id, k.created_by_id))
     )) THEN
         RAISE EXCEPTION 'two different people have to approve the same text in this project'
             USING ERRCODE = 'restrict_violation';

@@ -1,5 +1,6 @@
 """Who works on which project."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -55,11 +56,11 @@ class ProjectMembership(models.Model):
         return f"{self.user} is {self.role} of {self.project or 'every project'}"
 
 
-def project_ids_of(user: Any, *, role: str | None = None) -> "models.QuerySet[Project, Any]":
-    """Return the ids of the projects in which a person is a member, or has a role, as a subquery."""
+def project_ids_of(user: Any, *, roles: Sequence[str] = ()) -> "models.QuerySet[Project, Any]":
+    """Return the ids of the projects in which a person is a member, or has one of the roles, as a subquery."""
     memberships = ProjectMembership.objects.filter(user=user.pk)
-    if role is not None:
-        memberships = memberships.filter(role=role)
+    if roles:
+        memberships = memberships.filter(role__in=roles)
     in_all = memberships.filter(project__isnull=True)
     named = memberships.filter(project=models.OuterRef("pk"))
     return Project.objects.filter(models.Exists(in_all) | models.Exists(named)).values("pk")

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.services.check_decider import check_decider
 from memory.services.propose_heuristic import count_support, get_current_revision, revise_heuristic
 from memory.services.review_heuristic import approve_heuristic, record_review, set_status
 from memory.values import Actor
@@ -29,13 +30,15 @@ def merge_heuristics(
     """Let one heuristic be superseded by another, which gets its evidence too; return the one that stays.
 
     Args:
-        take_wording: the one that stays takes over this one's words; where it is approved, they are served at once.
+        take_wording: the one that stays takes over this one's words; where it is approved, they are served at once,
+            or, where the project asks for two reviewers, once another person approves them.
         content_sha256, into_sha256: the hashes of the two texts the reviewer read; None stands for the newest.
 
     Raises:
         CannotMerge: the two are the same or of two projects.
         AlreadyDecided: one of them is neither proposed nor approved.
         ChangedMeanwhile: one of the texts is not the one that was read.
+        NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
     """
     if heuristic.pk == into.pk or heuristic.project_id != into.project_id:
         raise CannotMerge("Choose another heuristic of the same project to merge this one into.")
@@ -46,6 +49,7 @@ def merge_heuristics(
     for each in (heuristic, into):
         if each.status not in _IN_USE:
             raise AlreadyDecided(f"The heuristic {each} is {each.status}, so the two cannot be merged.")
+    check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     get_current_revision(into, content_sha256=into_sha256)
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from memory.errors import ChangedMeanwhile, NothingChanged
 from memory.models import Evidence, Heuristic, HeuristicRevision, Project, Trajectory
 from memory.redaction import redact
+from memory.services.check_decider import check_decider
 from memory.services.embed_heuristics import embed_heuristics
 from memory.values import Actor, Citation, LessonText
 
@@ -78,8 +79,10 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
 
     Raises:
         NothingChanged: the heuristic is in use and says just that.
+        NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
     heuristic = lock_heuristic(heuristic)
+    check_decider(heuristic, by=by)
     if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         return revise_heuristic(heuristic, text=revision.as_text(), by=by)
     return repropose_heuristic(heuristic, text=revision.as_text(), by=by)
@@ -155,6 +158,7 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: LessonText, by: Ac
     heuristic.current_revision = revision
     heuristic.status = Heuristic.Status.PROPOSED
     heuristic.superseded_by = None
+    heuristic.prioritised_at = None  # its place in the queue is worked out anew
     heuristic.updated_at = timezone.now()
-    heuristic.save(update_fields=["current_revision", "status", "superseded_by", "updated_at"])
+    heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
     transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)

@@ -5,8 +5,9 @@ from functools import partial
 from django.db import transaction
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, NotServable
-from memory.models import Heuristic, HeuristicRevision, Review
+from memory.errors import AlreadyDecided, NotAllowed, NotServable, SecondReviewerNeeded
+from memory.models import ApiKey, Heuristic, HeuristicRevision, Review
+from memory.services.check_decider import check_decider
 from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import get_current_revision, lock_heuristic, revise_heuristic
 from memory.values import Actor, LessonText
@@ -27,15 +28,24 @@ def approve_heuristic(
 ) -> Heuristic:
     """Serve the newest wording from now on, in place of any earlier one.
 
+    Where the project asks for two reviewers the first approval is recorded and the heuristic stays proposed; the
+    approval of the same words by another person serves it. The database holds that rule too.
+
     Args:
         content_sha256: the hash of the text the reviewer read; None stands for "whatever is newest".
 
     Raises:
         AlreadyDecided: it is not waiting for a decision.
         ChangedMeanwhile: the text is not the one that was read.
+        SecondReviewerNeeded: the same person approved these words before, and two people are asked for.
+        NotAllowed, ProjectArchived, ClaimedByOther: as for every decision, see `check_decider`.
     """
     heuristic = _lock_proposed(heuristic)
+    project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    if project.four_eyes and not _is_second_approval(revision, by):
+        record_review(heuristic, revision, _Decision.FIRST_APPROVAL, by, reason, seconds_on_screen, request_id)
+        return heuristic
     heuristic.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
     HeuristicRevision.objects.filter(pk=revision.pk).update(
         approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
@@ -60,7 +70,7 @@ def edit_and_approve_heuristic(
     """Write another wording and serve it, as one decision of one person.
 
     Raises:
-        AlreadyDecided, ChangedMeanwhile, NothingChanged: as for the two steps.
+        AlreadyDecided, ChangedMeanwhile, NothingChanged and the rest: as for the two steps.
     """
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
     revision = get_current_revision(revised, content_sha256=None)
@@ -88,9 +98,10 @@ def reject_heuristic(
     """Refuse the newest wording. An earlier approved wording stays served and becomes the current one again.
 
     Raises:
-        AlreadyDecided, ChangedMeanwhile: as for approval.
+        AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
     """
     heuristic = _lock_proposed(heuristic)
+    check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     served = heuristic.revisions.filter(served=True).first()
     if served is not None:
@@ -114,6 +125,7 @@ def retire_heuristic(
     Raises:
         NotServable: it is not being served.
     """
+    check_decider(heuristic, by=by, withdraws=True)
     return _withdraw(heuristic, _Status.RETIRED, _Decision.RETIRE, by, reason, seconds_on_screen, request_id)
 
 
@@ -132,6 +144,7 @@ def quarantine_heuristic(
         AlreadyDecided: it is neither served nor proposed.
     """
     heuristic = lock_heuristic(heuristic)
+    check_decider(heuristic, by=by, withdraws=True)
     if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
         revision = get_current_revision(heuristic, content_sha256=None)
         set_status(heuristic, _Status.QUARANTINED)
@@ -164,8 +177,40 @@ def _withdraw(
 def _lock_proposed(heuristic: Heuristic) -> Heuristic:
     heuristic = lock_heuristic(heuristic)
     if heuristic.status != _Status.PROPOSED:
-        raise AlreadyDecided(f"This heuristic is {heuristic.status}, not proposed: it was decided before.")
+        latest = Review.objects.filter(heuristic=heuristic).first()
+        who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
+        raise AlreadyDecided(
+            f"This heuristic is {heuristic.status}, not proposed: it was decided before{who}, and your decision "
+            "changed nothing."
+        )
     return heuristic
+
+
+def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
+    """Tell whether somebody else approved these words before."""
+    if by.user_id is None and by.label.startswith("policy:"):
+        raise NotAllowed(
+            "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve it."
+        )
+    firsts = Review.objects.filter(
+        revision=revision, decision=_Decision.FIRST_APPROVAL, content_sha256=revision.content_sha256
+    ).select_related("reviewer_key")
+    mine = _identities(by.label, by.user_id, ApiKey.objects.filter(pk=by.api_key_id).first() if by.api_key_id else None)
+    theirs = [_identities(first.reviewer, first.reviewer_user_id, first.reviewer_key) for first in firsts]
+    if any(mine.isdisjoint(each) for each in theirs):
+        return True
+    if theirs:
+        raise SecondReviewerNeeded(
+            "You approved these words already. This project asks for two reviewers: agents get the lesson once "
+            "another person approves it too."
+        )
+    return False
+
+
+def _identities(label: str, user_id: int | None, key: ApiKey | None) -> set[str | int]:
+    """Return by what a person is known: the label, the account, the account that made the key."""
+    accounts = {user_id, key.created_by_id if key else None} - {None}
+    return {label} | {account for account in accounts if account is not None}
 
 
 def set_status(heuristic: Heuristic, status: str) -> None:

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from memory.errors import TooLateToUndo
 from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.check_decider import check_decider
 from memory.services.propose_heuristic import get_current_revision, lock_heuristic, repropose_heuristic
 from memory.services.review_heuristic import record_review, set_status
 from memory.values import Actor
@@ -16,7 +17,10 @@ UNDO_SECONDS = 10  # as shown to the reviewer
 _GRACE_SECONDS = 5  # for the way there and back
 
 _Decision = Review.Decision
-_UNDOABLE = (_Decision.APPROVE, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
+_APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
+# What is kept beside a decision, or before it, and leaves the wording undecided.
+_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN)
+_UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
 
 
 def is_undoable(review: Review) -> bool:
@@ -29,14 +33,16 @@ def is_undoable(review: Review) -> bool:
 def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic:
     """Put the heuristic back into the queue. The decision stays in the records, and so does that it was undone.
 
-    What was served before the decision is served again. A text that was approved comes back as a revision of its own,
-    an edited one with the words it had before the edit.
+    What was served before the decision is served again. A text that was approved, also by the first of two, comes back
+    as a revision of its own, an edited one with the words it had before the edit: approvals are never reused.
 
     Raises:
+        NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
         TooLateToUndo: it is too old, another person's, or not the latest decision.
     """
     heuristic = lock_heuristic(review.heuristic)
-    latest = Review.objects.filter(heuristic=heuristic).first()
+    check_decider(heuristic, by=by)
+    latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
     if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):
         raise TooLateToUndo(
             f"A decision can be undone for {UNDO_SECONDS} seconds. Revise or retire the lesson instead."
@@ -50,7 +56,7 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     if served_before := _find_served_before(review):
         HeuristicRevision.objects.filter(pk=served_before).update(served=True)
-    if review.decision == _Decision.APPROVE:
+    if review.decision in _APPROVALS:
         heuristic = repropose_heuristic(heuristic, text=_before_edit(review, decided).as_text(), by=by)
     else:
         _put_back(heuristic, decided)
@@ -62,7 +68,8 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
 def _put_back(heuristic: Heuristic, decided: HeuristicRevision) -> None:
     """Make current what was current before a refusal or a withdrawal: a wording nobody has decided on, if any."""
     newest = heuristic.revisions.order_by("-number")[0]
-    undecided = newest if not Review.objects.filter(revision=newest).exists() else decided
+    decided_on = Review.objects.filter(revision=newest).exclude(decision__in=_UNDECIDED)
+    undecided = newest if not decided_on.exists() else decided
     served = HeuristicRevision.objects.filter(pk=undecided.pk, served=True).exists()
     heuristic.current_revision = undecided
     set_status(heuristic, Heuristic.Status.APPROVED if served else Heuristic.Status.PROPOSED)
@@ -76,11 +83,11 @@ def _find_served_before(review: Review) -> UUID | None:
     for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
         if decision == _Decision.UNDO:
             served = before.pop()
-        elif decision != _Decision.EDIT:  # an edit comes with its approval
+        elif decision not in (_Decision.EDIT, _Decision.REFLECT_AGAIN):  # an edit comes with its approval
             before.append(served)
             if decision == _Decision.APPROVE:
                 served = revision_id
-            elif decision != _Decision.REJECT:
+            elif decision not in (_Decision.REJECT, _Decision.FIRST_APPROVAL):
                 served = None
     return served
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from playwright.sync_api import BrowserContext, Page
 
 from tests.e2e.browser import find_chromium, open_browser
+from tests.factories import make_member
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +42,9 @@ def page(chromium: BrowserContext) -> Iterator[Page]:
 @pytest.fixture
 def reviewer(transactional_db: None, settings: Any) -> Any:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second less a login
-    user = get_user_model().objects.create_user("ana", password="correct horse", is_staff=True)
     names = ["review_heuristic", "view_heuristic", "view_trajectory", "view_reflection", "view_retrieval"]
-    user.user_permissions.set(
-        Permission.objects.filter(codename__in=[*names, "requeue_reflection", "view_review", "view_project"])
-    )
-    return user
+    names += ["requeue_reflection", "view_review", "view_project"]
+    return make_member("ana", password="correct horse", permissions=names)
 
 
 @pytest.fixture

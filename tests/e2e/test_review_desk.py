@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
 from memory.models import Heuristic, HeuristicRevision, Project, Review
 from memory.services.propose_heuristic import revise_heuristic
 from memory.values import Actor, LessonText
-from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -101,8 +99,7 @@ def test_decision_on_text_that_changed_meanwhile_is_refused(desk: Page, live_ser
 def test_reader_without_the_permission_sees_no_buttons(
     page: Page, live_server: Any, project: Project, transactional_db: None
 ) -> None:
-    user = get_user_model().objects.create_user("eve", password="correct horse", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename="view_heuristic"))
+    make_member("eve", password="correct horse", role="auditor", permissions=["view_heuristic"])
     heuristic = make_heuristic(project=project)
     page.goto(f"{live_server.url}/admin/login/?next=/admin/memory/heuristic/{heuristic.pk}/change/")
     page.fill("#id_username", "eve")

@@ -20,6 +20,7 @@ from reflection.models import Proposal
 from tests.factories import (
     make_evidence,
     make_heuristic,
+    make_member,
     make_project,
     make_reflection,
     make_retrieval,
@@ -33,9 +34,7 @@ ANA = Actor(label="user:ana")
 
 @pytest.fixture
 def reviewer(client: Client) -> Client:
-    user = get_user_model().objects.create_user("ana", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=["review_heuristic", "view_heuristic"]))
-    client.force_login(user)
+    client.force_login(make_member("ana"))
     return client
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import Review
+from memory.models import ProjectMembership, Review
 from tests.factories import make_heuristic
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +24,7 @@ def groups() -> None:
 def member(client: Client, group: str) -> Client:
     user = get_user_model().objects.create_user("ana", is_staff=True)
     user.groups.set([Group.objects.get(name=group)])
+    ProjectMembership.objects.create(user=user, role=group.lower())
     client.force_login(user)
     return client
 

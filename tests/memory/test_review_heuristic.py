@@ -1,7 +1,6 @@
 """The decisions of reviewers, and what each leaves behind."""
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.db import IntegrityError, connection, transaction
 
 from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
@@ -15,7 +14,7 @@ from memory.services.review_heuristic import (
     retire_heuristic,
 )
 from memory.values import Actor, LessonText
-from tests.factories import make_project
+from tests.factories import make_member, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -235,7 +234,7 @@ def test_database_refuses_to_change_or_delete_a_review(statement: str) -> None:
 
 
 def test_review_survives_the_account_of_its_reviewer() -> None:
-    user = get_user_model().objects.create_user("ana")
+    user = make_member("ana")
     heuristic = approve_heuristic(proposed(), by=Actor.person(user))
 
     user.delete()

@@ -1,0 +1,24 @@
+"""Which projects a person may see: the membership's half of a right; the group's permissions are the other."""
+
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+
+from memory.models import Project
+from memory.models.membership import project_ids_of
+
+Row = TypeVar("Row", bound=Model)
+
+
+def visible_projects(user: Any) -> QuerySet[Project]:
+    """Return the projects whose records a person may see: all for a superuser, else those of the memberships."""
+    if user.is_superuser:
+        return Project.objects.all()
+    return Project.objects.filter(pk__in=project_ids_of(user))
+
+
+def narrow_to_projects(queryset: QuerySet[Row], user: Any, *, path: str = "project") -> QuerySet[Row]:
+    """Leave what a person may see. `path` leads from a row to its project; a superuser's query stays as it is."""
+    if user.is_superuser:
+        return queryset
+    return queryset.filter(**{f"{path}__in": project_ids_of(user)})

@@ -1,0 +1,28 @@
+"""Put the review queue into order now, instead of waiting for a worker's sweep."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from memory.models import Heuristic
+from memory.services.prioritise_heuristics import BATCH, prioritise_heuristics, prioritise_queue
+from memory.services.remember_tasks import find_projects_to_remember, remember_tasks
+
+
+class Command(BaseCommand):
+    help = "Order the proposals by the effect of deciding on them, at once; workers do it within seconds."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--all", action="store_true", help="also those whose order is less than an hour old")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for project_id in find_projects_to_remember(limit=1_000_000):
+            while remember_tasks(project_id):
+                pass
+        done = 0
+        if options["all"]:
+            ids = list(Heuristic.objects.proposed().values_list("pk", flat=True))
+            done = sum(prioritise_heuristics(ids[at : at + BATCH]) for at in range(0, len(ids), BATCH))
+        while more := prioritise_queue():
+            done += more
+        self.stdout.write(f"{done} proposals put into order.")
