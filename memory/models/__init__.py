@@ -21,6 +21,7 @@ from memory.models.mistake import (
     MistakeSighting,
 )
 from memory.models.project import ApiKey, Project
+from memory.models.quota import PolarityQuota
 from memory.models.retrieval import Retrieval
 from memory.models.review import Review
 from memory.models.task_vector import TaskVector
@@ -47,6 +48,7 @@ __all__ = [
     "MistakeEmbedding",
     "MistakeMerge",
     "MistakeSighting",
+    "PolarityQuota",
     "Project",
     "ProjectMembership",
     "QuarantineOrder",

@@ -23,7 +23,9 @@ class Retrieval(models.Model):
     """One served (or withheld) answer, written with it: what was asked, considered, chosen and injected.
 
     One row with arrays costs a fifth of a row for each item and is the same evidence. `items` holds, in rank order,
-    `{"heuristic", "revision", "content_sha256", "scores", "reason", "injected"}` of what was returned.
+    `{"heuristic", "revision", "content_sha256", "scores", "reason", "subtask", "matched_task", "injected"}` of what was
+    returned; `considered_ids` and `considered_scores` are the best of what was not. `subtasks` are the parts of the
+    task that `subtask` counts from 1; 0 is the whole.
     """
 
     Mode = RetrievalMode
@@ -40,6 +42,9 @@ class Retrieval(models.Model):
     candidate_count = models.PositiveIntegerField(default=0)
     heuristic_ids = ArrayField(models.UUIDField(), default=list)
     items = models.JSONField(default=list)
+    considered_ids = ArrayField(models.UUIDField(), default=list)
+    considered_scores = ArrayField(models.FloatField(), default=list)
+    subtasks = ArrayField(models.TextField(), default=list)
     context_sha256 = models.CharField(max_length=64, blank=True, default="")
     tokens = models.PositiveIntegerField(default=0)
     degraded = models.TextField(blank=True, default="", help_text="What was not available; empty when all was.")

@@ -29,11 +29,11 @@ CANDIDATES = 50
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
-    candidate_count, heuristic_ids, items, context_sha256, tokens, degraded, duration_ms, client, api_key_id,
+    candidate_count, heuristic_ids, items, considered_ids, considered_scores, subtasks, context_sha256, tokens, degraded, duration_ms, client, api_key_id,
     request_id, created_at)
 VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(requested_mode)s, %(top_k)s,
-    %(budget_tokens)s, %(candidate_count)s, %(heuristic_ids)s, %(items)s, %(context_sha256)s, %(tokens)s,
-    %(degraded)s, %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
+    %(budget_tokens)s, %(candidate_count)s, %(heuristic_ids)s, %(items)s, %(considered_ids)s, %(considered_scores)s,
+    %(subtasks)s, %(context_sha256)s, %(tokens)s, %(degraded)s, %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
 """
 
 
@@ -104,6 +104,9 @@ def retrieve(
             "candidate_count": count,
             "heuristic_ids": [place.candidate.heuristic_id for place in ranked],
             "items": Jsonb([_as_record(item) for item in items]),
+            "considered_ids": [],
+            "considered_scores": [],
+            "subtasks": [],
             "context_sha256": context.sha256,
             "tokens": context.tokens,
             "degraded": degraded,
