@@ -206,6 +206,9 @@ ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409
 ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES = env.int("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 4 * 1024 * 1024)
 ERL_API_MAX_WAIT_SECONDS = env.float("ERL_API_MAX_WAIT_SECONDS", 0.25)  # then a waiting request is turned away
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
+ERL_IDEMPOTENCY_MAX_KEYS = env.int("ERL_IDEMPOTENCY_MAX_KEYS", 100_000)  # that a client may have stored at a time
+# Requests of one key in a scope: "reflect=600/60" is 600 in 60 seconds; "failed=…" counts refused keys by address.
+ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
@@ -241,6 +244,7 @@ ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
 ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
 ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
+ERL_REFLECTION_QUEUE_MAX = env.int("ERL_REFLECTION_QUEUE_MAX", 10_000)  # of a project, before clients are turned away
 ERL_REFLECTION_STALL_SECONDS = env.float("ERL_REFLECTION_STALL_SECONDS", 30.0)  # then an idle worker helps itself
 
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────

@@ -83,6 +83,19 @@ class LessonText:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MistakeText:
+    """What a mistake card says. It says at least one of `bad_decision`, `correct_decision` and `lesson`."""
+
+    mistake_type: str
+    task_id: str = ""
+    worker_id: str = ""
+    bad_decision: str = ""
+    correct_decision: str = ""
+    evidence: str = ""
+    lesson: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Citation:
     """Where in a run a lesson comes from: steps `first_step` to `last_step`, both counted from 1, and a quote."""
 

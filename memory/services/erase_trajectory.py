@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.models import Erasure, Heuristic, HeuristicRevision, IdempotencyRecord, Retrieval, Review, Trajectory
+from memory.services.forget_mistakes import forget_mistakes
 from memory.services.name_actor import name_actor
 from memory.services.propose_heuristic import count_support, repropose_heuristic
 from memory.services.review_heuristic import set_status
@@ -65,6 +66,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
         erased_by=by.label,
     )
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
+    forget_mistakes(trajectory)
     trajectory.delete()
     _set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))

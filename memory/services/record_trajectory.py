@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from memory.errors import DuplicateExternalId, UnknownRetrieval
 from memory.models import ApiKey, Project, Retrieval, Trajectory
 from memory.redaction import redact
+from memory.services.sight_mistakes import sight_mistakes
 from memory.signals import trajectory_recorded
 from memory.trajectory_steps import normalise_steps
 from memory.values import Actor
@@ -28,7 +29,7 @@ _TEXTS = (
     "external_id",
 )
 _OUTCOME = ("outcome", "score", "outcome_source")
-_FIGURES = ("tokens", "cost_usd")
+_FIGURES = ("tokens", "cost_usd", "stated_step_count")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +92,7 @@ def record_trajectory(
         if external_id and (known := _find_recorded(project, external_id, fields)):
             return Recorded(trajectory=known, created=False)
         raise
+    sight_mistakes(trajectory, by=by)
     wanted = project.reflect_on_record if reflect is None else reflect
     trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
     return Recorded(trajectory=trajectory, created=True)

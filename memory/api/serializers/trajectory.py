@@ -29,18 +29,27 @@ from memory.models import Trajectory
 
 SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5  # Sentinel's thresholds (reference: c.9); between them nothing is claimed
 MAX_TOKENS = 2**53
+MAX_STEPS = 2**31 - 1
 
 
 class MistakeCardSerializer(StrictSerializer):
     """A mistake in a fixed form, so that its repetitions can be counted."""
 
-    mistake_type = Name(required=True, allow_blank=False)
-    task_id = Name()
-    worker_id = Name()
+    mistake_type = Name(required=True, allow_blank=False, help_text="What kind of mistake it is, in a word or two.")
+    task_id = Name(help_text="The task family; that of the run if left out.")
+    worker_id = Name(help_text="Which agent, or part of one, made it; the run's agent if left out.")
     bad_decision = OptionalText(max_length=8_000)
     correct_decision = OptionalText(max_length=8_000)
     evidence = OptionalText(max_length=8_000)
     lesson = OptionalText(max_length=8_000)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        said = ("bad_decision", "correct_decision", "lesson")
+        if not any(attrs.get(name, "").strip() for name in said):
+            raise serializers.ValidationError(
+                {"lesson": ["Say what was decided wrongly, what would have been right, or the lesson."]}
+            )
+        return attrs
 
 
 class OutcomeFields(StrictSerializer):
@@ -75,11 +84,19 @@ class TrajectoryInputSerializer(OutcomeFields):
     task = Text(
         max_length=MAX_TASK_CHARS,
         required=False,
-        help_text="What the run was asked to do. A chat log says so itself: its first user message is the task then.",
+        help_text="What the run was asked to do. A chat log says so itself: its first user message is the task then. "
+        "Else the `task_id` stands for it.",
     )
     task_id = Name(help_text="The task family, such as `airline.cancel`.")
     steps = StepsField(required=False, help_text="What the agent did, in order, or the chat log of it.")
     messages = MessagesField(required=False, help_text="The chat log, in place of steps.")
+    step_count = Whole(
+        min_value=0,
+        max_value=MAX_STEPS,
+        required=False,
+        allow_null=True,
+        help_text="How many steps the run had, where the steps are not sent.",
+    )
     agent = Name(help_text="Which agent ran.")
     model = Name(help_text="Which language model it ran on.")
     tags = Tags(help_text="Words to filter by.")
@@ -118,7 +135,14 @@ class TrajectoryInputSerializer(OutcomeFields):
                 raise serializers.ValidationError({"messages": ["Send either steps or messages, not both."]})
             attrs["steps"] = {"messages": attrs.pop("messages")}
         if "task" not in attrs:
-            attrs["task"] = _task_of(attrs.get("steps"))
+            attrs["task"] = _task_of(attrs.get("steps"), task_id=attrs.get("task_id", ""))
+        stated = attrs.pop("step_count", None)
+        if stated is not None:
+            if attrs.get("steps"):
+                raise serializers.ValidationError(
+                    {"step_count": ["Leave this out where the steps are sent: they are counted."]}
+                )
+            attrs["stated_step_count"] = stated
         return attrs
 
 
@@ -196,7 +220,7 @@ class TrajectorySerializer(TrajectoryItemSerializer):
         read_only_fields = fields
 
     def get_step_count(self, trajectory: Trajectory) -> int:
-        return len(trajectory.steps)
+        return trajectory.number_of_steps
 
     @extend_schema_field(StepSerializer(many=True))
     def get_steps(self, trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -217,8 +241,8 @@ def outcome_of(score: float) -> str:
     return Trajectory.Outcome.FAILURE if score < FAILURE_BELOW else Trajectory.Outcome.UNKNOWN
 
 
-def _task_of(steps: Any) -> str:
-    """Take what a chat log was asked to do as the task, where none is named."""
+def _task_of(steps: Any, *, task_id: str) -> str:
+    """Take what a chat log was asked to do as the task, or the name of the family, where no task is named."""
     messages = steps.get("messages") if isinstance(steps, dict) else steps
     if isinstance(messages, list):
         try:
@@ -227,4 +251,6 @@ def _task_of(steps: Any) -> str:
             task = ""  # the service says what is wrong with the steps
         if task.strip():
             return task[:MAX_TASK_CHARS]
+    if task_id.strip():
+        return task_id
     raise serializers.ValidationError({"task": ["Say what the run was asked to do."]})

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Func, IntegerField, QuerySet
+from django.db.models.functions import Coalesce, NullIf
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
@@ -146,5 +147,6 @@ def get_trajectory(view: ApiView, id: UUID) -> Trajectory:
 
 
 def _listed(view: ApiView) -> QuerySet[Trajectory]:
-    step_count = Func(F("steps"), function="jsonb_array_length", output_field=IntegerField())
+    kept = NullIf(Func(F("steps"), function="jsonb_array_length", output_field=IntegerField()), 0)
+    step_count = Coalesce(kept, F("stated_step_count"), 0, output_field=IntegerField())
     return Trajectory.objects.for_project(view.project).defer("steps").annotate(step_count=step_count)
