@@ -131,12 +131,13 @@ class ServedChange(models.Model):
     Triggers write it wherever something changes that an answer depends on, so that a process may keep what it has read
     and knows in one small query whether that still holds. Tokens are random and rows are only added, in the transaction
     that makes the change: no two states share a name, and approvals do not wait for each other on a counter.
-    `memory_count_terms` folds a project's rows into one, which leaves the name as it is.
+    `memory_fold_changes` makes one row of a project's many, which leaves the name as it is.
     """
 
     id = models.BigAutoField(primary_key=True)
     project_id = models.UUIDField(db_index=True)  # no foreign key: the trigger also runs while a project is erased
     token = models.BigIntegerField()
+    of_texts = models.BooleanField(default=True, db_default=True, help_text="Whether other texts are searched now.")
 
     def __str__(self) -> str:
         return f"{self.token} of {self.project_id}"

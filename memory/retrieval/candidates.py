@@ -119,7 +119,8 @@ WHERE r.id IN (
 ORDER BY md5(%(seed)s || r.heuristic_id::text)
 """  # noqa: S608
 
-_STATE_AND_WORDS = STATE.rstrip() + ", memory_query_vector(%(project)s, %(text)s)"
+_STATE = STATE.format(more="")
+_STATE_AND_WORDS = STATE.format(more=", memory_query_vector(%(project)s, %(text)s)")
 # What an answer says of lessons that were found in memory, each with the likest task it was learnt from.
 _ROWS = f"""
 SELECT p.revision_id, p.trajectory_id, {_COLUMNS},
@@ -237,37 +238,39 @@ def _read_state(project_id: UUID, text: str, name: bytes) -> tuple[State, Words 
 
     A new task needs its words, which come along; of a task that was asked before the answer is probably known.
     """
-    parameters = {"project": project_id, "text": text}
     known = _known_words.find((project_id, name))
     if known is not None:
-        ((version, model),) = read_prepared(STATE, {"project": project_id})
-        return (version, model), known[1] if known[0] == (version, model) else None
-    ((version, model, sent),) = read_prepared(_STATE_AND_WORDS, parameters)
-    words = Words.read(sent)
-    _known_words.keep((project_id, name), ((version, model), words))
-    return (version, model), words
+        (row,) = read_prepared(_STATE, {"project": project_id})
+        state = State(*row)
+        return state, known[1] if known[0] == state else None
+    return _read_words(project_id, text, name)
+
+
+def _read_words(project_id: UUID, text: str, name: bytes) -> tuple[State, Words]:
+    ((*row, sent),) = read_prepared(_STATE_AND_WORDS, {"project": project_id, "text": text})
+    state, words = State(*row), Words.read(sent)
+    _known_words.keep((project_id, name), (state, words))
+    return state, words
 
 
 def _search_memory(search: _Search, state: State, words: Words | None) -> list[Candidate] | None:
     """Find as the database would, in the snapshot of this state; None where there is no such snapshot."""
-    if search.filters != Filters() or (search.vector is not None and search.model_id != state[1]):
+    if search.filters != Filters() or (search.vector is not None and search.model_id != state.model):
         return None
     snapshot = snapshots.find(search.project_id, state)
     if snapshot is None:
         return None
     if words is None:
-        ((version, model, sent),) = read_prepared(_STATE_AND_WORDS, {"project": search.project_id, "text": search.text})
-        if (version, model) != state:
+        now, words = _read_words(search.project_id, search.text, digest(search.text))
+        if now != state:
             return None
-        words = Words.read(sent)
-        _known_words.keep((search.project_id, digest(search.text)), (state, words))
     found = snapshot.search(
         vector=search.vector.as_numbers() if search.vector is not None else None,
         words=words,
         meaning_weight=search.meaning_weight,
         limit=search.limit,
     )
-    rows = _read_rows(snapshot, found)
+    rows = _read_rows(snapshot, state, found)
     candidates = [
         _read((*row[:-1], one.own, one.meaning, one.words, one.task, one.score, one.lead, row[-1], one.vector))
         for one in found
@@ -278,9 +281,9 @@ def _search_memory(search: _Search, state: State, words: Words | None) -> list[C
     return candidates
 
 
-def _read_rows(snapshot: Snapshot, found: list[Found]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:
+def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:
     wanted = [(one.revision_id, one.trajectory_id) for one in found]
-    rows = {pair: row for pair in wanted if (row := snapshot.rows.get(pair)) is not None}
+    rows = {pair: row for pair in wanted if (row := snapshot.rows.get((state.whole, *pair))) is not None}
     missing = [pair for pair in wanted if pair not in rows]
     if missing:
         parameters = {
@@ -288,7 +291,7 @@ def _read_rows(snapshot: Snapshot, found: list[Found]) -> dict[tuple[UUID, UUID 
             "trajectories": [trajectory_id for _, trajectory_id in missing],
         }
         read = {(row[0], row[1]): row[2:] for row in read_prepared(_ROWS, parameters)}
-        snapshot.keep(read)
+        snapshot.keep({(state.whole, *pair): row for pair, row in read.items()})
         rows |= read
     return rows
 

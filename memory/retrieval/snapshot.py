@@ -1,6 +1,6 @@
 """What a project serves, in this process's memory: how like a task each lesson is without a scan in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -54,7 +54,7 @@ class Snapshot:
 
     `starts` are the first text of each revision; `terms` are the different words, `offsets` where each one's texts
     begin in `postings`, and `weights` what the word weighs there. `rows` are what the database says of a lesson, by
-    revision and trajectory, as they were asked for.
+    state, revision and trajectory, as they were asked for.
     """
 
     state: tuple[int | None, str]
@@ -68,7 +68,7 @@ class Snapshot:
     offsets: Integers
     postings: Integers
     weights: Vectors
-    rows: dict[tuple[UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
+    rows: dict[tuple[int | None, UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, state: tuple[int | None, str], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
@@ -167,7 +167,7 @@ class Snapshot:
             vector=_send_vector(self.vectors[own]) if embedded and own is not None else None,
         )
 
-    def keep(self, rows: dict[tuple[UUID, UUID | None], tuple[Any, ...]]) -> None:
+    def keep(self, rows: Mapping[tuple[int | None, UUID, UUID | None], tuple[Any, ...]]) -> None:
         """Keep what the database said of lessons for the next task."""
         if len(self.rows) + len(rows) > MAX_TEXTS_KEPT:
             self.rows.clear()

@@ -8,7 +8,7 @@ withdrawn, nothing that was approved is missed, and nobody waits for a snapshot.
 import threading
 import time
 from collections import OrderedDict
-from typing import TypeAlias
+from typing import NamedTuple
 from uuid import UUID
 
 import structlog
@@ -20,7 +20,19 @@ from memory.retrieval.snapshot import Snapshot
 
 log = structlog.get_logger(__name__)
 
-State: TypeAlias = tuple[int | None, str]
+
+class State(NamedTuple):
+    """Names what a project serves: all that an answer says, the texts that are searched, the model of their vectors."""
+
+    whole: int | None
+    texts: int | None
+    model: str
+
+    @property
+    def searched(self) -> tuple[int | None, str]:
+        """Name what is searched alone."""
+        return self.texts, self.model
+
 
 # What a text takes while it is read and while it is kept; a project that would not fit is left to the database.
 BYTES_EACH_TEXT = 2000
@@ -28,8 +40,9 @@ REST_SHARE = 10  # a project that changes all the time is read for a tenth of th
 TOO_LARGE_SECONDS = 60.0
 
 STATE = """
-SELECT (SELECT bit_xor(token) FROM memory_servedchange WHERE project_id = %(project)s),
-       coalesce((SELECT id FROM memory_embeddingmodel WHERE active), '')
+SELECT changed.whole, changed.texts, coalesce((SELECT id FROM memory_embeddingmodel WHERE active), ''){more}
+FROM (SELECT bit_xor(token) AS whole, bit_xor(token) FILTER (WHERE of_texts) AS texts
+      FROM memory_servedchange WHERE project_id = %(project)s) AS changed
 """
 _COUNT = "SELECT count(*) FROM servable_text WHERE project_id = %(project)s AND embedding_model_id = %(model)s"
 _TEXTS = """
@@ -51,7 +64,7 @@ class Snapshots:
         """Return the snapshot of this state; where there is none, see to it that there soon is."""
         with self._lock:
             held = self._held.get(project_id)
-            if held is not None and held.state == state:
+            if held is not None and held.state == state.searched:
                 self._held.move_to_end(project_id)
                 return held
             if (
@@ -103,12 +116,13 @@ class Snapshots:
 def _read(project_id: UUID, limit: int) -> Snapshot | None:
     with transaction.atomic():
         execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
-        ((version, model),) = execute_prepared(STATE, {"project": project_id})
-        parameters = {"project": project_id, "model": model}
+        (row,) = execute_prepared(STATE.format(more=""), {"project": project_id})
+        state = State(*row)
+        parameters = {"project": project_id, "model": state.model}
         ((count,),) = execute_prepared(_COUNT, parameters)
         if count * BYTES_EACH_TEXT > limit:
             return None
-        return Snapshot.build((version, model), execute_prepared(_TEXTS, parameters))
+        return Snapshot.build(state.searched, execute_prepared(_TEXTS, parameters))
 
 
 snapshots = Snapshots()
