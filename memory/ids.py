@@ -6,7 +6,9 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
+from threading import Lock
 
+_lock = Lock()  # a generator may not be asked by two threads at once
 _repeatable: Iterator[tuple[int, int]] | None = None
 
 
@@ -19,7 +21,8 @@ def uuid7() -> uuid.UUID:
     if _repeatable is None:
         milliseconds, noise = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
     else:
-        milliseconds, noise = next(_repeatable)
+        with _lock:
+            milliseconds, noise = next(_repeatable)
     value = (milliseconds & (1 << 48) - 1) << 80
     value |= 0x7 << 76 | (noise >> 68 & 0xFFF) << 64  # version, rand_a
     value |= 0b10 << 62 | noise & (1 << 62) - 1  # variant, rand_b
