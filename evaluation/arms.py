@@ -1,16 +1,23 @@
 """The arms: each a way in which the product itself chooses lessons, or a control."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from evaluation.errors import EvaluationError
+from evaluation.fewshot import write_runs
 from memory.models import Project
 from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.context import build_context
 from memory.services.retrieve import retrieve
 from memory.values import Actor
+from reflection.providers.registry import find_config
 
 EVALUATION = Actor.policy("evaluation")
-_ARM = re.compile(r"^(?P<kind>random|embedding|lexical|hybrid)(?::(?P<k>\d+))?(?::(?P<part>failures|successes))?$")
+_ARM = re.compile(
+    r"^(?P<kind>random|embedding|lexical|hybrid|erl|fewshot)(?::(?P<k>\d+))?"
+    r"(?::(?P<part>failures|successes|guideline-only))?$"
+)
 _PARTS = {"failures": ("mixed", "avoid"), "successes": ("works",)}
 
 
@@ -26,6 +33,12 @@ class Arm:
     store: str = "clean"
     draw: str = ""  # for mode "random": what is drawn; empty draws anew for each task
     cheats: bool = False  # knows the answer: an upper bound, not a method
+    shape: str = "lessons"  # "guidelines": without what to avoid and when not; "runs": raw runs in place of lessons
+
+    @property
+    def needs_provider(self) -> bool:
+        """Whether a language model chooses the lessons."""
+        return self.mode == "erl"
 
     @property
     def ignores_task(self) -> bool:
@@ -55,12 +68,20 @@ _CONTROLS = (
         name="flipped", mode="hybrid", store="flipped", about="learnt with accepted and rejected swapped: must not help"
     ),
     Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions dealt out to other lessons: must not help"),
+    Arm(
+        name="candidate",
+        mode="hybrid",
+        store="candidate",
+        about="what is proposed approved as well: what would change if it were",
+    ),
 )
 _ABOUT = {
     "random": "lessons drawn at random for each task",
     "embedding": "the product's retrieval by meaning alone",
     "lexical": "the product's retrieval by words alone",
     "hybrid": "the product's retrieval as agents get it",
+    "erl": "lessons ranked by a language model, as in the method's paper",
+    "fewshot": "the raw runs that the retrieved lessons come from, in their place",
 }
 
 
@@ -78,19 +99,37 @@ def find_arm(name: str, *, k: int) -> Arm:
             )
     match = _ARM.match(name)
     if match is None:
-        known = ", ".join(["random:N", "embedding:N", "lexical:N", "hybrid:N", *(each.name for each in _CONTROLS)])
+        known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
         raise EvaluationError(
-            f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures or :successes."
+            f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures, :successes or "
+            ":guideline-only."
         )
-    part = match["part"] or ""
-    only = f", only lessons from {part}" if part else ""
+    kind, part = match["kind"], match["part"] or ""
+    only = f", only lessons from {part}" if part in _PARTS else ", without what to avoid and when not" if part else ""
     return Arm(
         name=name,
-        mode=match["kind"],
+        mode="hybrid" if kind == "fewshot" else kind,
         top_k=int(match["k"] or k),
         polarities=_PARTS.get(part, ()),
-        about=_ABOUT[match["kind"]] + only,
+        shape="runs" if kind == "fewshot" else "guidelines" if part == "guideline-only" else "lessons",
+        about=_ABOUT[kind] + only,
     )
+
+
+def find_arms(names: Iterable[str], *, k: int) -> list[Arm]:
+    """Return the arms of these names, each once, before them `none`, which every uplift is measured against.
+
+    Raises:
+        EvaluationError: one is not known, or needs a language model where none is configured.
+    """
+    arms = [find_arm(name, k=k) for name in dict.fromkeys(("none", *names))]
+    for arm in arms:
+        if arm.needs_provider and find_config() is None:
+            raise EvaluationError(
+                f"The arm {arm.name} asks a language model to choose the lessons, and none is configured. Set "
+                "ERL_LLM_PROVIDER, ERL_LLM_MODEL and ERL_LLM_API_KEY, or leave the arm out."
+            )
+    return arms
 
 
 def ask(
@@ -102,7 +141,7 @@ def ask(
         pool: how many lessons there are, for arms that take all of them.
         answer_tag: the tag of the right answer's lessons, for arms that cheat.
     """
-    return retrieve(
+    answer = retrieve(
         project,
         task=task,
         top_k=pool if arm.top_k is None else arm.top_k,
@@ -112,3 +151,20 @@ def ask(
         seed=f"{seed}:{arm.draw or task}",
         by=EVALUATION,
     )
+    if arm.needs_provider and "language model" in answer.degraded:
+        raise EvaluationError(
+            f"The arm {arm.name} was answered without the language model, so it would only repeat hybrid. Leave it out."
+        )
+    return _shape(answer, arm, project, budget_tokens=budget_tokens)
+
+
+def _shape(answer: RetrievalAnswer, arm: Arm, project: Project, *, budget_tokens: int) -> RetrievalAnswer:
+    """Return the answer with the block in the arm's own shape."""
+    injected = [item for item in answer.items if item["injected"]]
+    if arm.shape == "guidelines":
+        block = build_context([item | {"avoid": "", "not_when": ""} for item in injected], budget_tokens=budget_tokens)
+        return replace(answer, context=block.text, context_sha256=block.sha256, tokens=block.tokens)
+    if arm.shape == "runs":
+        text, tokens = write_runs(project, [item["id"] for item in injected], budget_tokens=budget_tokens)
+        return replace(answer, context=text, tokens=tokens)
+    return answer

@@ -9,5 +9,9 @@ class SandboxUnavailable(EvaluationError):
     """There is no database of its own to evaluate in."""
 
 
+class SandboxTaken(EvaluationError):
+    """Somebody else evaluates in the sandbox now."""
+
+
 class LabelIndexed(EvaluationError):
     """The truth would be part of what is searched, so a figure would mean nothing."""

@@ -1,29 +1,46 @@
 """Embed each text once in an evaluation: the same requests are asked of every arm, the same lessons learnt per seed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from memory.embeddings.base import Embedder, Vectors
+from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
+
+AT_ONCE = 512
 
 
 class RememberedVectors:
     """Stands before an embedder's `embed` and asks it only for texts it has not seen.
 
     Each text is embedded alone: an int8 model's vectors depend a little on what shares their batch, and a vector that
-    is remembered must not depend on who asked first.
+    is remembered must not depend on who asked first. Known texts are made `together`, in an order of their own, which
+    takes half the time and gives the same vectors whenever the same texts are made.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         self._embed = embedder.embed
         self._known: dict[str, Vectors] = {}
+        self._is_together = False
 
     def __call__(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
-        for text in texts:
-            if text not in self._known:
-                self._known[text] = self._embed([text])[0]
+        missing = sorted({text for text in texts if text not in self._known})
+        step = AT_ONCE if self._is_together else 1
+        for start in range(0, len(missing), step):
+            part = missing[start : start + step]
+            self._known.update(zip(part, self._embed(part), strict=True))
         return np.stack([self._known[text] for text in texts])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Embed what is asked for inside in batches."""
+        self._is_together = True
+        try:
+            yield
+        finally:
+            self._is_together = False
 
 
 def remember_vectors() -> Embedder | None:
@@ -32,3 +49,12 @@ def remember_vectors() -> Embedder | None:
     if embedder is not None and not isinstance(embedder.embed, RememberedVectors):
         setattr(embedder, "embed", RememberedVectors(embedder))  # noqa: B010 - of this object, in this process
     return embedder
+
+
+def embed_ahead(texts: Iterable[str]) -> None:
+    """Make the vectors of texts that the product is going to ask for, where this process remembers them."""
+    embedder = get_embedder()
+    vectors = embedder.embed if embedder else None
+    if embedder is not None and isinstance(vectors, RememberedVectors):
+        with vectors.together():
+            embed_composites(embedder, [[text] for text in dict.fromkeys(texts)])

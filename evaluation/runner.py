@@ -1,20 +1,16 @@
 """Run an evaluation: start the process that has the sandbox, keep what it finishes, and put the report together."""
 
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.conf import settings
 from django.utils import timezone
 
+from evaluation.children import run_children
 from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
-from evaluation.sandbox import create_sandbox, sandbox_environment
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
 from evaluation.versions import find_versions
@@ -37,7 +33,7 @@ def create_run(
     for name in options.suites:
         suite = get_suite(name)
         suite.units(options)
-        getattr(suite, "arms", lambda _: None)(options)
+        suite.arms(options)
     return EvaluationRun.objects.create(
         suites=list(options.suites),
         configuration=options.as_json(),
@@ -71,7 +67,7 @@ def execute_run(run: EvaluationRun, *, watch: Watch = lambda what, done, total: 
     run.save(update_fields=["status", "failure", "finished_at"])
     try:
         todo = _find_todo(run, options)
-        for event in _run_child(options, todo) if todo else ():
+        for event in run_children(run, options, todo) if todo else ():
             if event["event"] == "progress":
                 watch(event["what"], event["done"], event["total"])
             elif event["event"] == "unit":
@@ -111,43 +107,10 @@ def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0)
     }
 
 
-def _find_todo(run: EvaluationRun, options: Options) -> list[list[str]]:
+def _find_todo(run: EvaluationRun, options: Options) -> list[tuple[str, str]]:
     return [
-        [name, unit]
+        (name, unit)
         for name in options.suites
         for unit in get_suite(name).units(options)
         if unit not in run.units.get(name, {})
     ]
-
-
-def _run_child(options: Options, todo: list[list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield what the process with the sandbox says, and stop it where nobody listens any more."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "evaluation.child"],
-        cwd=settings.BASE_DIR,
-        env=sandbox_environment(create_sandbox()),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    try:
-        with child.stdin:
-            json.dump({"options": options.as_json(), "todo": todo}, child.stdin)
-        for line in child.stdout:
-            event = json.loads(line)
-            if event["event"] == "refused":
-                raise EvaluationError(event["says"])
-            if event["event"] == "done":
-                return
-            yield event
-        raise EvaluationError(
-            f"The evaluating process ended with exit code {child.wait()} before it was done. Its last words are on the "
-            "terminal. Run the command again with --resume to go on where it stopped."
-        )
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()

@@ -1,6 +1,8 @@
 """A database of its own for evaluations, on the same server, so that nothing they do can touch the live one."""
 
 import os
+import re
+import time
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,23 +14,28 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from psycopg import sql
 
-from evaluation.errors import EvaluationError, SandboxUnavailable
+from evaluation.errors import EvaluationError, SandboxTaken, SandboxUnavailable
 
 SUFFIX = "_evaluation"
+_SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
+HELD_SECONDS = 10.0  # how long the process of a run that was killed may take to end
 APPS = ("memory", "reflection", "evaluation")
 _CONNECTION = ("host", "port", "user", "password")
 _PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
 
 
-def create_sandbox() -> str:
-    """Create the sandbox database where it is missing; return its URL.
+def create_sandbox(number: int = 1) -> str:
+    """Create a sandbox database where it is missing; return its URL.
+
+    Args:
+        number: from 1; two processes that evaluate at once have a sandbox each.
 
     Raises:
         SandboxUnavailable: it is missing and may not be created.
     """
     connection.ensure_connection()  # an embedded server starts at the first connection
     parameters = connection.get_connection_params()
-    name = f"{parameters['dbname']}{SUFFIX}"
+    name = f"{parameters['dbname']}{SUFFIX}" + (f"_{number}" if number > 1 else "")
     with psycopg.connect(**parameters, autocommit=True) as raw:
         known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
         if known is None:
@@ -47,11 +54,15 @@ def create_sandbox() -> str:
     return _make_url(parameters, name)
 
 
-def sandbox_environment(url: str) -> dict[str, str]:
-    """Return the environment of the process that evaluates: the sandbox, the embedder, and no way to anything live."""
+def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
+    """Return the environment of the process that evaluates: the sandbox, the embedder, and no way to anything live.
+
+    Args:
+        provider: pass on how to reach the language model, for those suites and arms that ask one.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
     embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
-    return kept | embedder | {
+    return kept | embedder | (_provider_environment() if provider else {}) | {
         "ERL_EMBEDDER_DIMENSIONS": str(settings.ERL_EMBEDDER_DIMENSIONS),
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",
@@ -62,17 +73,31 @@ def sandbox_environment(url: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _provider_environment() -> dict[str, str]:
+    names = [name for name in dir(settings) if name.startswith(("ERL_LLM_", "ERL_REFLECTOR", "ERL_LESSONS_"))]
+    values = {name: getattr(settings, name) for name in names}
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in values.items()
+    }
+
+
 def hold_sandbox(lock: int) -> None:
     """Hold the sandbox as long as this process is connected.
 
     Raises:
-        EvaluationError: another evaluation holds it.
+        SandboxTaken: another evaluation holds it.
     """
     _ensure_sandbox()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
-        if not cursor.fetchone()[0]:
-            raise EvaluationError("Another evaluation is running in the sandbox. Wait until it is finished.")
+    deadline = time.monotonic() + HELD_SECONDS
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
+            if cursor.fetchone()[0]:
+                return
+        if time.monotonic() > deadline:
+            raise SandboxTaken("Another evaluation is running in the sandbox. Wait until it is finished.")
+        time.sleep(0.2)
 
 
 def prepare_sandbox() -> None:
@@ -95,7 +120,7 @@ def empty_sandbox() -> None:
 def _ensure_sandbox() -> None:
     """Refuse to go on in any database that is not a sandbox, whatever the environment says."""
     name = str(connection.settings_dict["NAME"])
-    if not name.endswith(SUFFIX):
+    if not _SANDBOX.search(name):
         raise EvaluationError(f"{name} is not a sandbox: its name does not end with {SUFFIX}. Nothing was changed.")
 
 

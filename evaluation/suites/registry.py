@@ -1,7 +1,7 @@
 """The suites there are."""
 
 from evaluation.errors import EvaluationError
-from evaluation.suites.base import Suite
+from evaluation.suites.base import Options, Suite
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
 from evaluation.suites.toolchoice.suite import ToolChoice
@@ -19,3 +19,9 @@ def get_suite(name: str) -> Suite:
     if name not in SUITES:
         raise EvaluationError(f"There is no suite {name!r}. Known: {', '.join(SUITES)}.")
     return SUITES[name]
+
+
+def needs_provider(options: Options) -> bool:
+    """Say whether a run asks a language model."""
+    suites = [get_suite(name) for name in options.suites]
+    return any(arm.needs_provider for suite in suites for arm in suite.arms(options))

@@ -8,13 +8,13 @@ from typing import Any
 from evaluation.figures import compare_arm, estimate_json, power_note, rounded
 from evaluation.metrics import pass_at_k, pass_hat_k
 from evaluation.statistics import bootstrap_mean, paired_difference
-from evaluation.suites.base import About, Options, Progress, UnitResult
+from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
 
 
-class Replay:
+class Replay(Suite):
     """One unit a source. The unit is the recorded data; the figures come from it when it is summarised."""
 
     about = About(
@@ -29,6 +29,8 @@ class Replay:
             "harm; a recorded run cannot react to a lesson, so it says nothing about an uplift by this product."
         ),
     )
+
+    is_heavy = False
 
     def units(self, options: Options) -> list[str]:
         return list(SOURCES)

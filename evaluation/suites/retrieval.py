@@ -15,7 +15,7 @@ from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.figures import estimate_json, power_note, rounded
 from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
 from evaluation.statistics import bootstrap_mean, paired_difference
-from evaluation.suites.base import About, Options, Progress, UnitResult
+from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.toolchoice.data import FOLDER as METATOOL
 from evaluation.suites.toolchoice.summary import percentiles
 from memory.models import Project
@@ -49,7 +49,7 @@ class Folder:
     relevant: dict[str, dict[str, float]]
 
 
-class RetrievalSuite:
+class RetrievalSuite(Suite):
     """One unit a folder. A document is an approved lesson: its title the condition, its text the advice."""
 
     about = About(

@@ -4,9 +4,9 @@ import pytest
 
 from evaluation.suites.toolchoice.agent import ToolAgent, read_lessons
 from evaluation.suites.toolchoice.data import load, sample
+from evaluation.suites.toolchoice.ears import Ears
 from evaluation.suites.toolchoice.learning import err_sometimes
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
-from memory.embeddings.minilm import MiniLM
 from memory.retrieval.context import build_context
 from memory.values import Action, Episode, LessonText, Step
 
@@ -44,7 +44,7 @@ def test_lesson_of_another_kind_is_passed_over() -> None:
 
 
 def test_agent_heeds_a_lesson_about_a_like_request() -> None:
-    agent = ToolAgent(MiniLM(), TOOLS)
+    agent = ToolAgent(Ears(), TOOLS)
     context = block(write_lesson("Is it going to rain in Lima tomorrow?", use="Chess", avoid=["Weather"]))
 
     assert agent.choose(REQUEST) == ["Weather"]
@@ -52,7 +52,7 @@ def test_agent_heeds_a_lesson_about_a_like_request() -> None:
 
 
 def test_agent_ignores_a_lesson_about_something_else() -> None:
-    agent = ToolAgent(MiniLM(), TOOLS)
+    agent = ToolAgent(Ears(), TOOLS)
 
     assert agent.choose(REQUEST, context=block(write_lesson("Sort these numbers", use="Chess", avoid=[]))) == [
         "Weather"

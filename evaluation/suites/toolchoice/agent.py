@@ -5,11 +5,13 @@ about a request of likeness s raises its tool to s, if that is higher, and lower
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from memory.embeddings.base import Embedder, Vectors
+from memory.embeddings.base import Vectors
 
 TRIGGER = "the request is like this: "
 USE = "Use the tool "
@@ -17,11 +19,16 @@ AVOID = "the tool "
 BETWEEN = ", the tool "
 NONE = "Ask for another tool than the ones to avoid."
 
+ACCEPTED, REJECTED = "accepted", "rejected"
+
 _LINE = re.compile(
-    rf"^\d+\. \[H-[0-9a-f]{{8}}\] When {re.escape(TRIGGER)}(?P<request>.*?): "
+    rf"^\[H-[0-9a-f]{{8}}\] When {re.escape(TRIGGER)}(?P<request>.*?): "
     rf"(?:{re.escape(USE)}(?P<use>\S+)\.|{re.escape(NONE)})"
     r"(?: \((?:avoid: (?P<avoid>.*?))?(?:; )?(?:not when: .*)?\))?$"
 )
+
+_RUN = re.compile(r"^\[R-[0-9a-f]{8}\] (?P<request>.*?) ⇒ (?P<tries>choose_tool.*)$")
+_TRY = re.compile(rf'choose_tool\(\{{"tool": "([^"]+)"\}}\) → ({ACCEPTED}|{REJECTED})')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,28 +41,40 @@ class ReadLesson:
 
 
 def read_lessons(context: str) -> list[ReadLesson]:
-    """Return what the block says, line by line; a line that says nothing about tools is passed over."""
-    lessons = []
-    for line in context.splitlines():
-        if match := _LINE.match(line):
-            avoided = (match["avoid"] or "").removeprefix(AVOID)
-            names = tuple(name for name in avoided.split(BETWEEN) if name)
-            lessons.append(ReadLesson(request=match["request"], use=match["use"] or "", avoid=names))
-    return lessons
+    """Return what the block says, lesson by lesson or run by run, and nothing of lines without tools."""
+    read = (_read_line(line.partition(" ")[2]) for line in context.splitlines())
+    return [lesson for lesson in read if lesson is not None]
+
+
+@lru_cache(maxsize=10_000)
+def _read_line(line: str) -> ReadLesson | None:
+    if match := _RUN.match(line):
+        tries = dict(_TRY.findall(match["tries"]))
+        use = next((tool for tool, heard in tries.items() if heard == ACCEPTED), "")
+        avoid = tuple(tool for tool, heard in tries.items() if heard == REJECTED)
+        return ReadLesson(request=match["request"], use=use, avoid=avoid)
+    if match := _LINE.match(line):
+        avoided = (match["avoid"] or "").removeprefix(AVOID)
+        names = tuple(name for name in avoided.split(BETWEEN) if name)
+        return ReadLesson(request=match["request"], use=match["use"] or "", avoid=names)
+    return None
 
 
 class ToolAgent:
-    """Ranks the tools for a request. `tools` maps names to descriptions; it never sees which one is right."""
+    """Ranks the tools for a request. `tools` maps names to descriptions; it never sees which one is right.
 
-    def __init__(self, embedder: Embedder, tools: dict[str, str]) -> None:
-        self._embedder = embedder
+    `listen` gives a text's vector of unit length.
+    """
+
+    def __init__(self, listen: Callable[[str], Vectors], tools: dict[str, str]) -> None:
+        self._listen = listen
         self._names = list(tools)
         self._places = {name: place for place, name in enumerate(self._names)}
-        self._tools: Vectors = np.stack([embedder.embed([text])[0] for text in tools.values()])
+        self._tools: Vectors = np.stack([listen(text) for text in tools.values()])
 
     def choose(self, request: str, *, context: str = "", tries: int = 1) -> list[str]:
         """Return the tools to try, best first."""
-        vector = self._embedder.embed([request])[0]
+        vector = self._listen(request)
         scores = self._tools @ vector
         lessons = [(lesson, self._likeness(lesson, vector)) for lesson in read_lessons(context)]
         for lesson, likeness in lessons:
@@ -69,4 +88,4 @@ class ToolAgent:
         return [self._names[place] for place in best]
 
     def _likeness(self, lesson: ReadLesson, vector: Vectors) -> float:
-        return float(self._embedder.embed([lesson.request])[0] @ vector)
+        return float(self._listen(lesson.request) @ vector)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.arms import EVALUATION
-from evaluation.suites.toolchoice.agent import ToolAgent
+from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, REJECTED, USE, ToolAgent
 from evaluation.suites.toolchoice.data import Request
-from evaluation.suites.toolchoice.reflector import ACCEPTED, REJECTED, ToolChoiceReflector, write_lesson
+from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
 from memory.models import Heuristic, Project
 from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import propose_heuristic
@@ -58,6 +58,20 @@ def flip_all(request: Request, tool: str, right: bool) -> bool:
 def err_sometimes(request: Request, tool: str, right: bool) -> bool:
     """Be wrong about 30 % of the tries, and always about the same ones (ERL's self-judgement was right in 70 %)."""
     return right != (random.Random(f"{request.id}:{tool}").random() < WRONG_JUDGEMENTS)  # noqa: S311 - repeatable
+
+
+def foresee(agent: ToolAgent, requests: tuple[Request, ...], tools: list[str]) -> list[str]:
+    """Return what lessons about these requests will say, so that it can be embedded at once.
+
+    An agent without lessons always tries the same tools. What it tries with lessons is embedded when it comes.
+    """
+    texts = [f"{USE}{tool}." for tool in tools] + [f"{AVOID}{tool}" for tool in tools]
+    for request in requests:
+        tried = agent.choose(request.text, tries=TRIES)
+        right = tried.index(request.tool) if request.tool in tried else len(tried)
+        lesson = write_lesson(request.text, use="".join(tried[right : right + 1]), avoid=tried[:right])
+        texts += [request.text, lesson.trigger, *filter(None, [lesson.avoid])]
+    return texts
 
 
 def learn(

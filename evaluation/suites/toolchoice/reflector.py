@@ -1,10 +1,9 @@
 """The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
 
-from evaluation.suites.toolchoice.agent import AVOID, BETWEEN, NONE, TRIGGER, USE
+from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, BETWEEN, NONE, TRIGGER, USE
 from memory.values import Citation, Episode, LessonText
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 
-ACCEPTED, REJECTED = "accepted", "rejected"
 MAX_REQUEST_CHARACTERS = 250
 
 

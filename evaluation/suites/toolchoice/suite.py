@@ -1,38 +1,45 @@
 """The closed loop: an agent learns from its own tries, through the product, and is then asked something new."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
-from evaluation.arms import Arm, ask, find_arm
+from evaluation.arms import Arm, ask, find_arm, find_arms
 from evaluation.errors import EvaluationError
-from evaluation.suites.base import About, ArmFigures, Options, Progress, UnitResult
+from evaluation.remembering import embed_ahead
+from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
 from evaluation.suites.toolchoice.agent import ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
+from evaluation.suites.toolchoice.ears import Ears
 from evaluation.suites.toolchoice.learning import (
     Learned,
     approve_all,
     deal_out,
     err_sometimes,
     flip_all,
+    foresee,
     learn,
     propose_wrong,
     replace_with,
 )
 from evaluation.suites.toolchoice.reflector import get_tag
 from evaluation.suites.toolchoice.summary import percentiles, summarise_units
-from memory.embeddings.registry import get_embedder
 from memory.models import Project
+from memory.retrieval.answer import RetrievalAnswer
 
 CURVE = (0, 50, 100, 200, 400)
 DEFAULT_ARMS = (
-    "none", "random:{k}", "all", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "hybrid:{k}:failures",
-    "hybrid:{k}:successes", "oracle", "poison-unapproved", "poison-approved",
+    "none", "random:{k}", "all", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "hybrid:1", "hybrid:20",
+    "hybrid:{k}:failures", "hybrid:{k}:successes", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
+AT_ONCE = 100
+THREADS = 2  # one asks the database while the other thinks
 # In this order, since the later ones change what is in the store
 STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
 
 
-class ToolChoice:
+class ToolChoice(Suite):
     """One unit a seed; a seed is the order in which the earlier tasks come."""
 
     about = About(
@@ -55,29 +62,47 @@ class ToolChoice:
 
     def arms(self, options: Options) -> list[Arm]:
         names = options.arms or tuple(name.format(k=options.k) for name in DEFAULT_ARMS)
-        return [find_arm(name, k=options.k) for name in dict.fromkeys(("none", *names))]
+        arms = find_arms(names, k=options.k)
+        if any(arm.store == "candidate" for arm in arms):
+            raise EvaluationError(
+                "toolchoice approves all it learns, so it has no candidates: the arm candidate is for the suite yours."
+            )
+        return arms
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        embedder = get_embedder()
-        if embedder is None:
-            raise EvaluationError(
-                "The suite toolchoice needs an embedder: its agent compares meanings. Set ERL_EMBEDDER."
-            )
         data = load()
+        tests = sample(data.tests, options.limit)
+        experience = sample(data.experience, options.experience)
+        ears = _get_ears()
+        progress(f"{unit}, reading", 0, 1)
+        ears.listen_ahead([*data.tools.values(), *(request.text for request in (*tests, *experience))])
+        agent = ToolAgent(ears, data.tools)
+        embed_ahead([*(request.text for request in tests), *foresee(agent, experience, list(data.tools))])
         run = _Run(
             unit=unit,
             options=options,
             progress=progress,
-            agent=ToolAgent(embedder, data.tools),
+            agent=agent,
             tools=list(data.tools),
-            experience=shuffle(sample(data.experience, options.experience), seed=unit),
-            tests=sample(data.tests, options.limit),
+            experience=shuffle(experience, seed=unit),
+            tests=tests,
         )
         return run.run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
         tests = sample(load().tests, options.limit)
         return summarise_units(self.about, units, self.arms(options), [request.id for request in tests], options)
+
+
+@cache
+def _get_ears() -> Ears:
+    return Ears()
+
+
+@cache
+def _get_threads() -> ThreadPoolExecutor:
+    """Threads with a connection each, for as long as the process lives."""
+    return ThreadPoolExecutor(THREADS)
 
 
 class _Run:
@@ -134,7 +159,10 @@ class _Run:
                 self.progress(f"{self.unit}, learning", min(start + 50, stop), len(self.experience))
             done = stop
             approve_all(self.project, self.learned)
-            if stop < len(self.experience):
+            if stop == 0:  # nothing is approved: every answer is empty
+                nothing = find_arm("none", k=self.options.k)
+                curve["0"] = self._measure(nothing, self.project, f"{self.unit}, before").success
+            elif stop < len(self.experience):
                 curve[str(stop)] = self._measure(main, self.project, f"{self.unit}, after {stop} tasks").success
         return curve
 
@@ -165,27 +193,39 @@ class _Run:
 
     def _measure(self, arm: Arm, project: Project, title: str) -> ArmFigures:
         figures = ArmFigures()
-        answer = None
-        for number, request in enumerate(self.tests, 1):
-            if answer is None or not arm.ignores_task:
-                started = time.perf_counter()
-                answer = ask(
-                    arm,
-                    project,
-                    task=request.text,
-                    seed=self.unit,
-                    budget_tokens=self.options.budget_tokens,
-                    pool=len(self.experience),
-                    answer_tag=get_tag(request.tool) if arm.cheats else "",
-                )
-                figures.retrieve_ms.append((time.perf_counter() - started) * 1000)
+        if arm.ignores_task:
+            answer, figures.retrieve_ms = self._ask(arm, project, self.tests[0])
+            answers = [answer] * len(self.tests)
+            self._note(figures, self.tests, answers)
+            self.progress(title, len(self.tests), len(self.tests))
+            return figures
+        for start in range(0, len(self.tests), AT_ONCE):
+            part = self.tests[start : start + AT_ONCE]
+            asked = list(_get_threads().map(lambda request: self._ask(arm, project, request), part))
+            self._note(figures, part, [answer for answer, _ in asked])
+            figures.retrieve_ms += [spent for _, milliseconds in asked for spent in milliseconds]
+            self.progress(title, start + len(part), len(self.tests))
+        return figures
+
+    def _ask(self, arm: Arm, project: Project, request: Request) -> tuple[RetrievalAnswer, list[float]]:
+        started = time.perf_counter()
+        answer = ask(
+            arm,
+            project,
+            task=request.text,
+            seed=self.unit,
+            budget_tokens=self.options.budget_tokens,
+            pool=len(self.experience),
+            answer_tag=get_tag(request.tool) if arm.cheats else "",
+        )
+        return answer, [(time.perf_counter() - started) * 1000]
+
+    def _note(self, figures: ArmFigures, requests: tuple[Request, ...], answers: list[RetrievalAnswer]) -> None:
+        for request, answer in zip(requests, answers, strict=True):
             chosen = self.agent.choose(request.text, context=answer.context)
             figures.success.append(float(chosen[0] == request.tool))
             figures.tokens.append(answer.tokens)
-            figures.lessons.append(answer.context.count("[H-"))
-            if number % 100 == 0 or number == len(self.tests):
-                self.progress(title, number, len(self.tests))
-        return figures
+            figures.lessons.append(answer.context.count("[H-") + answer.context.count("[R-"))
 
     def _make_project(self, store: str) -> Project:
         return Project.objects.create(slug=f"{self.unit}-{store}", name=f"{self.unit}, {store}")
