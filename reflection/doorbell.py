@@ -15,6 +15,7 @@ log = structlog.get_logger(__name__)
 
 REFLECT = "reflection.tasks.reflect"
 SWEEP = "reflection.tasks.sweep"
+CONSOLIDATE = "reflection.tasks.consolidate"
 SOCKET_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0

@@ -1,5 +1,6 @@
 """Keep the claim on a reflection while it is worked on."""
 
+from collections.abc import Callable
 from threading import Event, Thread
 from types import TracebackType
 from typing import Self
@@ -9,7 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from reflection.errors import LostClaim
-from reflection.models import Reflection
+from reflection.models import ConsolidationRun, Reflection
 from reflection.queue import extend_lease
 
 log = structlog.get_logger(__name__)
@@ -24,8 +25,16 @@ class Heartbeat:
     and somebody else takes it when the lease is over (reliability B2).
     """
 
-    def __init__(self, reflection: Reflection, *, lease_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        reflection: Reflection | ConsolidationRun,
+        *,
+        lease_seconds: float | None = None,
+        extend: Callable[..., bool] = extend_lease,
+    ) -> None:
+        """`extend` holds the row for so many seconds more and says whether it is still ours."""
         self._reflection = reflection
+        self._extend_lease = extend
         self._lease_seconds = lease_seconds or settings.ERL_REFLECTION_LEASE_SECONDS
         self._beats_left = int(settings.CELERY_TASK_TIME_LIMIT / self._lease_seconds * BEATS_PER_LEASE)
         self._stop = Event()
@@ -62,7 +71,7 @@ class Heartbeat:
     def _extend(self) -> bool:
         """Return whether to go on. A database that does not answer now may at the next beat."""
         try:
-            held = extend_lease(self._reflection, lease_seconds=self._lease_seconds)
+            held = self._extend_lease(self._reflection, lease_seconds=self._lease_seconds)
         except (DatabaseError, InterfaceError) as error:
             log.warning("lease_not_extended", reflection_id=str(self._reflection.pk), error=type(error).__name__)
             connection.close()

@@ -38,7 +38,9 @@ class CheckedLesson:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Match:
+class Match:
+    """What a lesson is beside those that exist: new, the same as one, or close to one."""
+
     effect: str
     heuristic: Heuristic | None = None
     similarity: float | None = None
@@ -53,7 +55,7 @@ def store_lessons(
     """
     if not lessons:
         return []
-    _lock_proposals(reflection.project_id)
+    lock_proposals(reflection.project_id)
     return [
         _store_lesson(reflection, trajectory, ordinal=ordinal, checked=checked)
         for ordinal, checked in enumerate(lessons, 1)
@@ -62,7 +64,7 @@ def store_lessons(
 
 def _store_lesson(reflection: Reflection, trajectory: Trajectory, *, ordinal: int, checked: CheckedLesson) -> Proposal:
     lesson = checked.lesson
-    match = _find_match(reflection.project, checked)
+    match = find_match(reflection.project, checked)
     if match.effect == _Effect.SUPPORT and match.heuristic is not None:
         heuristic = match.heuristic
     else:
@@ -90,18 +92,19 @@ def _store_lesson(reflection: Reflection, trajectory: Trajectory, *, ordinal: in
     )
 
 
-def _find_match(project: Project, checked: CheckedLesson) -> _Match:
+def find_match(project: Project, checked: CheckedLesson) -> Match:
+    """Return what a lesson comes to beside the lessons of its project."""
     lesson = checked.lesson
     if lesson.covers_existing is not None:
         covered = Heuristic.objects.for_project(project).filter(pk=lesson.covers_existing, status__in=_LIVE).first()
         if covered is not None:
-            return _Match(effect=_Effect.SUPPORT, heuristic=covered)
+            return Match(effect=_Effect.SUPPORT, heuristic=covered)
     same = _find_same_words(project, lesson.text)
     if same is not None:
         effect = _Effect.SUPPORT if _is_same_place(same, lesson.text) else _Effect.MERGE
-        return _Match(effect=effect, heuristic=same.heuristic, similarity=1.0)
+        return Match(effect=effect, heuristic=same.heuristic, similarity=1.0)
     if checked.vectors is None:
-        return _Match(effect=_Effect.NEW)
+        return Match(effect=_Effect.NEW)
     for neighbour in find_neighbours(project, checked.vectors, at_least=MERGE_SIMILARITY)[:1]:
         heuristic = Heuristic.objects.with_text().get(pk=neighbour.heuristic_id)
         # Vectors of "do" and "do not" are close: lessons of another polarity or family are never the same.
@@ -113,8 +116,8 @@ def _find_match(project: Project, checked: CheckedLesson) -> _Match:
             and _is_same_place(revision, lesson.text)
         )
         effect = _Effect.SUPPORT if is_same else _Effect.MERGE
-        return _Match(effect=effect, heuristic=heuristic, similarity=min(neighbour.similarity, 1.0))
-    return _Match(effect=_Effect.NEW)
+        return Match(effect=effect, heuristic=heuristic, similarity=min(neighbour.similarity, 1.0))
+    return Match(effect=_Effect.NEW)
 
 
 def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | None:
@@ -153,6 +156,7 @@ def _words(expression: object) -> Lower:
     )
 
 
-def _lock_proposals(project_id: object) -> None:
+def lock_proposals(project_id: object) -> None:
+    """Let one at a time propose lessons in a project, until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"reflection.proposals:{project_id}"])

@@ -1,6 +1,7 @@
 """What was recorded along with the run: mistake cards, mistakes, successes."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -10,11 +11,12 @@ from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.note_advice import Advice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tool_names import words_of
-from reflection.reflectors.rules.wording import cut, is_general
+from reflection.reflectors.rules.wording import cut, is_general, listed
 
 MIN_NOTE_CHARS = 15
 MAX_NOTE_CHARS = 400
 MIN_SHARED_WORDS = 2
+MAX_FAMILIES = 3
 MIN_FAMILY_CHARS = 5  # a shorter one says nothing: "env"
 
 _WORD = re.compile(r"[a-z]{4,}")
@@ -84,7 +86,7 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
 
 
 def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
-    advice = _advise(note.strip(), kind=kind)
+    advice = advise(note.strip(), kind=kind)
     if advice is None:
         return None
     trigger = f"When {advice.condition}" if advice.condition else _about(run)
@@ -103,7 +105,7 @@ def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
     )
 
 
-def _advise(note: str, *, kind: str) -> Advice | None:
+def advise(note: str, *, kind: str) -> Advice | None:
     """Return what a note says to do: in its own words if they speak to others, else what it resolves to do."""
     own = drop_numbers(note)
     if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
@@ -117,13 +119,20 @@ def _advise(note: str, *, kind: str) -> Advice | None:
 
 def _about(run: RunView) -> str:
     """Return when a note applies: on tasks of its family, or like its own if that can be said without particulars."""
-    family = " ".join(_FAMILY_WORD.findall(run.episode.task_id.lower()))
-    if len(family) >= MIN_FAMILY_CHARS:
-        return f"When the task is of the kind {family}"
-    task = " ".join(run.episode.task.split())
+    return describe_tasks([run.episode.task_id], [run.episode.task])
+
+
+def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
+    """Say in general words which tasks are meant: their families, the one task there is, or the same one again."""
+    named = [" ".join(_FAMILY_WORD.findall(family.lower())) for family in dict.fromkeys(families)]
+    if named and all(len(family) >= MIN_FAMILY_CHARS for family in named) and len(named) <= MAX_FAMILIES:
+        return f"When the task is of the kind {listed(named, last='or')}"
+    if len(named) > 1:
+        return "When starting a task of this project"
+    task = " ".join(tasks[0].split())
     if is_general(task) and len(task) <= 200:
         return f"When the task is like this: {task}"
-    return "When the same task comes again" if run.episode.task_id else ""
+    return "When the same task comes again" if any(families) else ""
 
 
 def _where(run: RunView, note: str, *, quote: str) -> Citation:

@@ -1,0 +1,90 @@
+"""Consolidate a project's memory here and now."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from memory.management.projects import add_project_argument, get_project
+from memory.values import Actor
+from reflection.consolidation.queue import request_consolidation
+from reflection.consolidation.rows import ConsolidationRun, Suggestion
+from reflection.consolidation.service import run_consolidation
+from reflection.worker_identity import owner_name
+
+BY = Actor(label="command:consolidate")
+FIGURES = (
+    "episodes",
+    "notes",
+    "verdicts",
+    "heuristics_proposed",
+    "heuristics_supported",
+    "suggestions_made",
+    "items_before",
+    "items_after",
+    "tokens_before",
+    "tokens_after",
+    "input_tokens",
+    "output_tokens",
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Look through what a project's runs noted since the last time and what its lessons were used for, and propose "
+        "new lessons, mergers, narrower and wider wordings and retirements. Nothing is changed before a reviewer "
+        "accepts it. Needs neither broker nor worker; an interrupted consolidation goes on where it was. Exit code: 0, "
+        "or 1 where it did not finish."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_project_argument(parser)
+        parser.add_argument("--again", action="store_true", help="read everything again, not only what is new")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        project = get_project(options["project"])
+        cause = ConsolidationRun.Cause.COMMAND
+        wanted = request_consolidation(project, cause=cause, by=BY, again=options["again"])
+        run = run_consolidation(wanted.pk, owner=owner_name())
+        if run is None:
+            raise CommandError("Another worker is consolidating this project now. Try again when it is done.")
+        if options["json"]:
+            figures = {name: getattr(run, name) for name in FIGURES}
+            names = ("status", "method", "fallback", "last_error")
+            self.stdout.write(json.dumps({name: getattr(run, name) for name in names} | figures))
+        else:
+            self._tell(run)
+        if run.status != ConsolidationRun.Status.DONE:
+            sys.exit(1)
+
+    def _tell(self, run: ConsolidationRun) -> None:
+        if run.status != ConsolidationRun.Status.DONE:
+            self.stderr.write(f"It did not finish ({run.status}): {run.last_error} Call the command again to go on.")
+            return
+        self.stdout.write(
+            f"Read {_count(run.episodes, 'new run')} and compared {_count(run.notes, 'note')}, by {run.method}; "
+            f"judged {_count(run.verdicts, 'use')} of lessons."
+        )
+        if run.fallback:
+            self.stdout.write(f"The rules did what the language model was to do: {run.fallback}")
+        made = dict.fromkeys(Suggestion.Kind.labels, 0)
+        for suggestion in run.suggestions.all():
+            made[suggestion.get_kind_display()] += 1
+        self.stdout.write(
+            f"Proposed {_count(run.heuristics_proposed, 'new lesson')}, added runs to {run.heuristics_supported}, made "
+            f"{_count(run.suggestions_made, 'suggestion')}"
+            + "".join(f"; {name}: {count}" for name, count in made.items() if count and name != "new lesson")
+            + "."
+        )
+        self.stdout.write(
+            f"Lessons {run.items_before} → {run.items_after}, their tokens {run.tokens_before} → {run.tokens_after}, "
+            f"if all open suggestions are accepted; the model took {run.input_tokens + run.output_tokens} tokens "
+            f"(${run.cost_usd:.4f})."
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
