@@ -195,6 +195,8 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     # No delayed messages: a sweep nobody took within its period is dropped, the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+    # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.
+    "consolidate": {"task": "reflection.tasks.consolidate_nightly", "schedule": 3600.0, "options": {"expires": 1800.0}},
 }
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -117,6 +117,13 @@ class NoRunToReflectOn(LessonMemoryError):
     code = "invalid_request"
 
 
+class QueueFull(LessonMemoryError):
+    """More reflections of the project wait than ERL_REFLECTION_QUEUE_MAX allows its clients."""
+
+    code = "queue_full"
+    retry_after_seconds = 30.0
+
+
 class EmbedderError(LessonMemoryError):
     """The embedder gave no vector; retrieval goes on with full text."""
 

@@ -5,7 +5,7 @@ import re
 import structlog
 from django.db import transaction
 
-from reflection import budget
+from reflection import breaker, budget
 from reflection.errors import LostClaim
 from reflection.heartbeat import Heartbeat
 from reflection.models import ModelCall, Reflection
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 ECHOED_WORDS = 6
 # Failures after which nobody knows whether the provider worked, and charges, for the question
-_MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large"})
+MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large"})
 _WORD = re.compile(r"\w+")
 
 
@@ -37,6 +37,7 @@ class RememberedAsk:
 
         Raises:
             BudgetExhausted: the project has none left today.
+            CircuitOpen: the provider is left alone for a while.
             LostClaim: somebody else holds the reflection.
             ProviderError: there is no answer.
         """
@@ -44,13 +45,18 @@ class RememberedAsk:
         if known is not None:
             return self._remember(known)
         self._heartbeat.ensure_held()
+        is_probe = breaker.admit(self._provider)
         reservation = budget.reserve(self._reflection.project, request)
         try:
             completion = self._ask_model(step, request)
         except ProviderError as error:
-            if error.code not in _MAYBE_CHARGED:
+            breaker.note_failure(self._provider, error)
+            if error.code not in MAYBE_CHARGED:
                 budget.release(reservation)
-            raise _without_echo(error, request) from error
+            if is_probe and breaker.is_down(error):  # the reflection that tried for all loses no attempt by it
+                breaker.admit(self._provider)
+            raise without_echo(error, request) from error
+        breaker.note_answer(self._provider)
         return self._remember(self._store(step, request, completion, reservation))
 
     def _store(
@@ -92,7 +98,7 @@ class RememberedAsk:
         )
 
 
-def _without_echo(error: ProviderError, request: CompletionRequest) -> ProviderError:
+def without_echo(error: ProviderError, request: CompletionRequest) -> ProviderError:
     """Return the failure; where the provider's words repeat the question, and so perhaps the run, without them."""
     said = _WORD.findall(str(error).lower())
     asked = f" {' '.join(_WORD.findall(request.user.lower()))} "

@@ -28,6 +28,17 @@ class BudgetExhausted(ReflectionError):
     transient = True
 
 
+class CircuitOpen(ReflectionError):
+    """The provider failed several times in a row and is left alone for a while; `wait_seconds` is how long."""
+
+    code = "circuit_open"
+    transient = True
+
+    def __init__(self, message: str, *, wait_seconds: float) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
+
+
 class StillQueued(ReflectionError):
     """The reflection still has work to do, so it cannot be queued again."""
 

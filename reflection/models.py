@@ -227,6 +227,37 @@ class DailySpend(models.Model):
         return f"{self.day}: {self.tokens} tokens"
 
 
+class ProviderStateName(models.TextChoices):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open", "half open"
+
+
+class ProviderState(models.Model):
+    """Whether a provider answers, as all workers together have seen it (reliability B10).
+
+    After several failures in a row it is left alone (open) until `opened_until`; then one call goes through as a probe
+    (half open), whose end decides.
+    """
+
+    State = ProviderStateName
+
+    provider = models.TextField(primary_key=True)
+    state = models.TextField(choices=State.choices, default=State.CLOSED)
+    failures = models.PositiveIntegerField(default=0, help_text="In a row.")
+    opened_until = models.DateTimeField(null=True)
+    rest_seconds = models.FloatField(default=0, help_text="How long the next rest is.")
+    last_error_code = models.TextField(blank=True, default="")
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["provider"]
+        constraints = [one_of("state", ProviderStateName, "reflection_providerstate_state_known")]
+
+    def __str__(self) -> str:
+        return f"{self.provider}: {self.state}"
+
+
 class WorkerHeartbeat(models.Model):
     """When a worker last showed life, last tried to claim a reflection, and last looked for forgotten ones."""
 

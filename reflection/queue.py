@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import F, Sum
 from django.db.models.functions import Now
 
+from memory.errors import QueueFull
 from memory.models import Trajectory
 from memory.values import Actor
 from reflection.doorbell import doorbell
@@ -71,7 +72,12 @@ def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "
     """Queue a reflection of a run in the caller's transaction, or return the one that is queued or running.
 
     The workers are told once the transaction is committed.
+
+    Raises:
+        QueueFull: an API client asks, and too many reflections of the project wait (reliability B11).
     """
+    if by.api_key_id is not None:
+        _refuse_if_full(trajectory)
     while True:
         new = Reflection(
             project_id=trajectory.project_id,
@@ -88,6 +94,15 @@ def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "
             break
     transaction.on_commit(partial(doorbell.ring, reflection.pk), robust=True)
     return reflection
+
+
+def _refuse_if_full(trajectory: Trajectory) -> None:
+    limit = settings.ERL_REFLECTION_QUEUE_MAX
+    waiting = Reflection.objects.live().filter(project_id=trajectory.project_id).order_by("trajectory_id")
+    if waiting.values_list("trajectory_id")[limit - 1 : limit]:
+        raise QueueFull(
+            f"{limit} reflections of this project wait already. Send the run with reflect: false, or again later."
+        )
 
 
 @transaction.atomic
@@ -184,16 +199,25 @@ def fail(
     return reflection.status
 
 
-def postpone(reflection: Reflection, *, until: object | None = None, code: str = "", message: str = "") -> str:
+def postpone(
+    reflection: Reflection,
+    *,
+    until: object | None = None,
+    for_budget: bool = True,
+    code: str = "",
+    message: str = "",
+) -> str:
     """Give a claimed reflection back without counting the attempt; return its new status.
 
-    With `until` (a time or an expression of the database) it waits for budget; without it is due at once.
+    With `until` (a time or an expression of the database) it waits, for budget or `for_budget=False` for something
+    else; without it is due at once.
 
     Raises:
         LostClaim: somebody else holds it.
     """
     # The number goes down only here, by the one who holds it, so no number is ever held by two.
-    status = Reflection.Status.RETRY if until is None else Reflection.Status.DEFERRED_BUDGET
+    waits_for_budget = until is not None and for_budget
+    status = Reflection.Status.DEFERRED_BUDGET if waits_for_budget else Reflection.Status.RETRY
     _move(
         reflection,
         status=status,

@@ -1,9 +1,11 @@
 """Run a reflection: claim, read, ask, check, and write everything that comes of it in one transaction."""
 
+import random
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +15,7 @@ import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
+from django.db.models.functions import Now
 
 from memory.models import HeuristicRevision, Trajectory
 from memory.redaction import redact
@@ -20,7 +23,7 @@ from memory.values import Episode
 from reflection.asking import RememberedAsk
 from reflection.budget import NextUtcDay, defer_project
 from reflection.doorbell import doorbell
-from reflection.errors import BudgetExhausted, LostClaim, OutcomeChanged, ReflectionError
+from reflection.errors import BudgetExhausted, CircuitOpen, LostClaim, OutcomeChanged, ReflectionError
 from reflection.heartbeat import Heartbeat
 from reflection.models import Proposal, Reflection
 from reflection.nearest import embed_lesson, find_near_heuristics
@@ -34,6 +37,7 @@ from reflection.verification import Finding, is_rejected, verify
 log = structlog.get_logger(__name__)
 
 MAX_ERROR_CHARACTERS = 500
+CIRCUIT_SPREAD_SECONDS = 5.0
 
 
 class Outcome(StrEnum):
@@ -204,6 +208,11 @@ def _give_back(reflection: Reflection, error: Exception) -> Attempt:
             status = postpone(reflection, until=NextUtcDay(), code=error.code, message=str(error))
             deferred = 1 + defer_project(reflection.project)
             log.warning("project_out_of_budget", project_id=str(reflection.project_id), deferred=deferred)
+        case CircuitOpen():
+            # Not all at once when the rest is over.
+            wait = timedelta(seconds=error.wait_seconds + random.uniform(0, CIRCUIT_SPREAD_SECONDS))  # noqa: S311
+            until = Now() + wait
+            status = postpone(reflection, until=until, for_budget=False, code=error.code, message=str(error))
         case OutcomeChanged():
             status = postpone(reflection, code=error.code, message=str(error))
             doorbell.ring(reflection.pk)

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import structlog
 from django.http import HttpRequest
+from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,6 +16,7 @@ from memory.api.idempotency import SAFE_METHODS, IdempotentMixin
 from memory.api.pagination import LimitOffset
 from memory.api.parsers import BodyRequest, JsonNegotiation, StrictJSONParser
 from memory.api.permissions import HasScope
+from memory.api.throttling import ScopeThrottle, count_failed_key
 from memory.models import ApiKey, Project
 from memory.values import Actor
 
@@ -37,12 +39,14 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
 
     authentication_classes = [ApiKeyAuthentication]
     permission_classes = [HasScope]
+    throttle_classes = [ScopeThrottle]
     parser_classes = [StrictJSONParser]
     content_negotiation_class = JsonNegotiation
     pagination_class: Any = None
     required_scopes: ClassVar[dict[str, str]] = {}
     allowed_query_params: ClassVar[frozenset[str]] = frozenset()
     body_optional = False
+    rate_headers: ClassVar[dict[str, str]] = {}
 
     @property
     def api_key(self) -> ApiKey:
@@ -75,6 +79,13 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             parser_context=drf.parser_context,
         )
 
+    def perform_authentication(self, request: Request) -> None:
+        try:
+            super().perform_authentication(request)
+        except AuthenticationFailed:
+            count_failed_key(request.META.get("REMOTE_ADDR", ""))
+            raise
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if request.method in self.allowed_methods:  # else it is a 405, whatever the query and the body
@@ -97,6 +108,8 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
         except Exception as exc:
             response = self.handle_exception(exc)
         self.response = self.finalize_response(drf, response, *args, **kwargs)  # type: ignore[arg-type]
+        for name, value in self.rate_headers.items():
+            self.response.headers.setdefault(name, value)
         return self.response
 
     def options(self, request: Any, *args: Any, **kwargs: Any) -> Response:

@@ -58,6 +58,8 @@ class ErrorCode(TextChoices):
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in a format that is not read here"
     RATE_LIMITED = "rate_limited", "Too many requests"
+    QUEUE_FULL = "queue_full", "Too much is waiting"
+    TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
     INTERNAL_ERROR = "internal_error", "Something failed on the server"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database does not answer"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder does not answer"
@@ -87,6 +89,8 @@ STATUS: dict[str, int] = {
     ErrorCode.REQUEST_TOO_LARGE: 413,
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
     ErrorCode.RATE_LIMITED: 429,
+    ErrorCode.QUEUE_FULL: 429,
+    ErrorCode.TOO_MANY_KEYS: 429,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
@@ -97,6 +101,8 @@ RETRYABLE = frozenset(
         ErrorCode.CONFLICT,
         ErrorCode.IDEMPOTENCY_IN_PROGRESS,
         ErrorCode.RATE_LIMITED,
+        ErrorCode.QUEUE_FULL,
+        ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
         ErrorCode.EMBEDDER_UNAVAILABLE,
     }
@@ -206,7 +212,11 @@ def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None
         case LessonMemoryError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
             pointer = getattr(exc, "pointer", "")
-            return Refusal(code, str(exc), fields={pointer: [getattr(exc, "reason", str(exc))]} if pointer else None)
+            fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None
+            wait = getattr(exc, "retry_after_seconds", None)
+            return Refusal(
+                code, str(exc), fields=fields, headers={"Retry-After": str(math.ceil(wait))} if wait else None
+            )
         case exceptions.ValidationError():
             return _invalid(_flatten(exc.detail, "/" if has_body else ""), has_body=has_body)
         case ModelValidationError():

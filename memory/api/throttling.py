@@ -1,0 +1,181 @@
+"""How often a key may ask (reliability A13, D13).
+
+Counted in the broker's server, atomically and for all processes together. Where that does not answer, each process
+counts for itself: nobody is locked out, and the limit is at most that many times higher for as long.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+import structlog
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from memory.api.authentication import key_of
+from memory.api.errors import ErrorCode, Refusal
+
+log = structlog.get_logger(__name__)
+
+SOCKET_SECONDS = 0.1
+REST_SECONDS = 5.0  # after a failure, until the server is asked again
+FAILED = "failed"
+MAX_LOCAL = 10_000
+# One step, so that no count is lost and none outlives its window.
+_COUNT = """
+local n = redis.call('INCR', KEYS[1])
+if n == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+return {n, redis.call('PTTL', KEYS[1])}
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """So many requests in so many seconds."""
+
+    scope: str
+    requests: int
+    seconds: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """Where a caller stands in its window."""
+
+    limit: Limit
+    used: int
+    reset_seconds: int
+
+    @property
+    def allowed(self) -> bool:
+        return self.used <= self.limit.requests
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What tells the caller (draft-ietf-httpapi-ratelimit-headers-10)."""
+        left = max(self.limit.requests - self.used, 0)
+        headers = {
+            "RateLimit-Policy": f'"{self.limit.scope}";q={self.limit.requests};w={self.limit.seconds}',
+            "RateLimit": f'"{self.limit.scope}";r={left};t={self.reset_seconds}',
+        }
+        return headers if self.allowed else headers | {"Retry-After": str(self.reset_seconds)}
+
+
+class Counters:
+    """Counts in Redis or Valkey, or here while that is away."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._client: redis.Redis | None = None
+        self._url = ""
+        self._resting_until = 0.0
+        self._local: dict[str, tuple[float, int]] = {}
+
+    def count(self, name: str, limit: Limit) -> Standing:
+        """Count one request of a caller."""
+        if time.monotonic() >= self._resting_until:
+            try:
+                used, left_ms = self._connect().eval(_COUNT, 1, f"erl:rate:{name}", limit.seconds * 1000)
+                return Standing(limit=limit, used=int(used), reset_seconds=max(1, -(-int(left_ms) // 1000)))
+            except (redis.RedisError, OSError) as error:
+                self._resting_until = time.monotonic() + REST_SECONDS
+                log.warning("rate_limits_counted_here", error=type(error).__name__)
+        return self._count_here(name, limit)
+
+    def forget(self) -> None:
+        """Ask the server again, and start over with what was counted here."""
+        with self._lock:
+            self._resting_until = 0.0
+            self._local.clear()
+            self._client = None
+
+    def _connect(self) -> redis.Redis:
+        url = settings.CELERY_BROKER_URL
+        with self._lock:
+            if self._client is None or self._url != url:
+                self._url = url
+                place = f"unix://{urlsplit(url).path}" if url.startswith("redis+socket://") else url
+                self._client = redis.Redis.from_url(
+                    place, socket_timeout=SOCKET_SECONDS, socket_connect_timeout=SOCKET_SECONDS
+                )
+            return self._client
+
+    def _count_here(self, name: str, limit: Limit) -> Standing:
+        now = time.monotonic()
+        with self._lock:
+            if len(self._local) > MAX_LOCAL:
+                self._local.clear()
+            end, used = self._local.get(name, (0.0, 0))
+            if now >= end:
+                end, used = now + limit.seconds, 0
+            self._local[name] = (end, used + 1)
+        return Standing(limit=limit, used=used + 1, reset_seconds=max(1, -int(-(end - now) // 1)))
+
+
+counters = Counters()
+
+
+@lru_cache(maxsize=8)
+def read_limits(lines: tuple[str, ...]) -> dict[str, Limit]:
+    """Read ERL_RATE_LIMITS.
+
+    Raises:
+        ValueError: a line is not scope=requests/seconds with numbers above 0.
+    """
+    limits = {}
+    for line in lines:
+        scope, _, rate = line.partition("=")
+        requests, _, seconds = rate.partition("/")
+        limit = Limit(scope=scope.strip(), requests=int(requests), seconds=int(seconds))
+        if not limit.scope or limit.requests < 1 or limit.seconds < 1:
+            raise ValueError(f"{line!r} limits nothing.")
+        limits[limit.scope] = limit
+    return limits
+
+
+def find_limit(scope: str) -> Limit | None:
+    """Return the limit of a scope, if it has one."""
+    return read_limits(tuple(settings.ERL_RATE_LIMITS)).get(scope)
+
+
+class ScopeThrottle(BaseThrottle):
+    """Limits the requests of one key in the scope that the view asks for, where that scope has a limit."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        scopes: dict[str, str] = getattr(view, "required_scopes", {})
+        scope = scopes.get(getattr(view, "action", None) or "") or scopes.get(request.method or "")
+        limit = find_limit(scope) if scope else None
+        if limit is None:
+            return True
+        standing = counters.count(f"{key_of(request).pk}:{limit.scope}", limit)
+        view.rate_headers = standing.headers
+        if not standing.allowed:
+            raise refuse(standing)
+        return True
+
+
+def count_failed_key(address: str) -> None:
+    """Count a key that was refused; an address that tries many is told to wait instead.
+
+    Raises:
+        Refusal: it tried too many.
+    """
+    limit = find_limit(FAILED)
+    if limit is not None and not (standing := counters.count(f"{FAILED}:{address}", limit)).allowed:
+        raise refuse(standing)
+
+
+def refuse(standing: Standing) -> Refusal:
+    """Say when the caller may come back."""
+    limit = standing.limit
+    return Refusal(
+        ErrorCode.RATE_LIMITED,
+        f"This is more than {limit.requests} requests in {limit.seconds} seconds ({limit.scope}). Send it again in "
+        f"{standing.reset_seconds} seconds.",
+        headers=standing.headers,
+    )

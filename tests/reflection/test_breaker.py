@@ -1,0 +1,123 @@
+"""A provider that is down is left alone, and nobody loses an attempt by it (reliability B10)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from reflection import breaker
+from reflection.errors import CircuitOpen
+from reflection.models import ProviderState, Reflection
+from reflection.providers.base import Completion, CompletionRequest, ProviderError
+from reflection.services import Outcome, run_reflection
+from tests.factories import make_reflection
+
+pytestmark = pytest.mark.django_db
+
+DOWN = ProviderError("no answer", transient=True, code="timeout")
+REFUSED = ProviderError("too long", transient=False, code="provider_failed", status=400)
+
+
+@pytest.fixture(autouse=True)
+def _model(settings: Any) -> None:
+    settings.ERL_REFLECTOR = "llm"
+    settings.ERL_LLM_PROVIDER = "openai"
+    settings.ERL_EMBEDDER = "none"
+
+
+def fail_often(count: int = breaker.FAILURES) -> None:
+    for _ in range(count):
+        breaker.note_failure("openai", DOWN)
+
+
+def pass_time(seconds: float) -> None:
+    """Move everything that waits nearer by so many seconds."""
+    moved = timedelta(seconds=seconds)
+    for row in ProviderState.objects.exclude(opened_until=None):
+        ProviderState.objects.filter(pk=row.pk).update(opened_until=row.opened_until - moved)
+    for reflection in Reflection.objects.filter(status__in=Reflection.WAITING):
+        Reflection.objects.filter(pk=reflection.pk).update(available_at=reflection.available_at - moved)
+
+
+def test_fifth_failure_in_a_row_opens_it() -> None:
+    fail_often(breaker.FAILURES - 1)
+    before = breaker.admit("openai")
+    fail_often(1)
+
+    assert before is False
+    with pytest.raises(CircuitOpen) as raised:
+        breaker.admit("openai")
+    assert 0 < raised.value.wait_seconds <= breaker.FIRST_REST_SECONDS
+
+
+def test_answer_or_refusal_between_failures_keeps_it_closed() -> None:
+    fail_often(breaker.FAILURES - 1)
+    breaker.note_failure("openai", REFUSED)
+    fail_often(breaker.FAILURES - 1)
+    breaker.note_answer("openai")
+    fail_often(breaker.FAILURES - 1)
+
+    assert breaker.admit("openai") is False
+
+
+def test_other_providers_are_asked_on() -> None:
+    fail_often()
+
+    assert breaker.admit("anthropic") is False
+
+
+def test_one_probe_goes_through_after_the_rest() -> None:
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
+
+    assert breaker.admit("openai") is True
+    with pytest.raises(CircuitOpen):
+        breaker.admit("openai")
+
+
+def test_probe_that_fails_doubles_the_rest_to_ten_minutes() -> None:
+    fail_often()
+    rests = []
+    for _ in range(7):
+        pass_time(breaker.LONGEST_REST_SECONDS)
+        breaker.admit("openai")
+        fail_often(1)
+        with pytest.raises(CircuitOpen) as raised:
+            breaker.admit("openai")
+        rests.append(round(raised.value.wait_seconds))
+
+    assert rests == [60, 120, 240, 480, 600, 600, 600]
+
+
+def test_probe_that_is_answered_closes_it() -> None:
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
+    breaker.admit("openai")
+    breaker.note_answer("openai")
+
+    assert breaker.admit("openai") is False
+
+
+def test_ten_minutes_without_the_provider_cost_few_calls_and_no_reflection() -> None:
+    calls = 0
+
+    def ask(step: str, request: CompletionRequest) -> Completion:
+        nonlocal calls
+        calls += 1
+        raise DOWN
+
+    for _ in range(30):
+        make_reflection(available_at=Now())
+    probes = 0
+    for _ in range(60):  # ten seconds each
+        while run_reflection(owner="test", ask_model=ask).outcome != Outcome.NOTHING:
+            pass
+        probes += ProviderState.objects.get().failures > breaker.FAILURES
+        pass_time(10)
+
+    assert calls == ProviderState.objects.get().failures <= breaker.FAILURES + 5
+    assert not Reflection.objects.filter(status=Reflection.Status.DEAD).exists()
+    assert Reflection.objects.filter(status=Reflection.Status.RETRY).count() == 30
+    assert max(Reflection.objects.values_list("attempts", flat=True)) <= breaker.FAILURES
+    assert probes > 0
