@@ -2,17 +2,24 @@
 
 import json
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import Prefetch
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.reading import find_given_lessons, read_steps
+from memory.api.serializers.reuse import represent
+from memory.api.serializers.trajectory import TrajectorySerializer
 from memory.models import Evidence, Trajectory
 from memory.visible_text import show_hidden
+
+MAX_QUERY_CHARS = 200
 
 
 @admin.register(Trajectory)
@@ -23,6 +30,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     list_select_related = ["project"]
     search_fields = ["task", "task_id", "external_id", "agent"]
     date_hierarchy = "created_at"
+    show_full_result_count = False
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:
@@ -30,20 +38,20 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
 
     def get_urls(self) -> list[URLPattern]:
         download = path(
-            "<uuid:trajectory_id>/steps.json",
+            "<uuid:trajectory_id>/trajectory.json",
             self.admin_site.admin_view(self.download),
             name="memory_trajectory_download",
         )
         return [download, *super().get_urls()]
 
-    def download(self, request: HttpRequest, trajectory_id: str) -> HttpResponse:
-        trajectory = get_object_or_404(self.get_queryset(request), pk=trajectory_id)
+    def download(self, request: HttpRequest, trajectory_id: UUID) -> HttpResponse:
+        """Hand out the run as the API does, all of it."""
+        trajectory = get_object_or_404(self.get_queryset(request).select_related("retrieval"), pk=trajectory_id)
         if not self.has_view_permission(request, trajectory):
-            return HttpResponse("You may not see trajectories.", status=403)
-        shown = {name: getattr(trajectory, name) for name in ("task", "outcome", "score", "steps")}
-        body = json.dumps(shown, ensure_ascii=False, indent=1)
+            raise PermissionDenied
+        body = represent(TrajectorySerializer, trajectory)
         return HttpResponse(
-            body,
+            json.dumps(body, ensure_ascii=False, indent=1, cls=DjangoJSONEncoder),
             content_type="application/json",
             headers={"Content-Disposition": f'attachment; filename="trajectory-{trajectory.pk}.json"'},
         )
@@ -51,21 +59,39 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        learnt = Evidence.objects.select_related("heuristic__current_revision")
-        found = (
-            Trajectory.objects.select_related("retrieval", "project")
-            .prefetch_related(Prefetch("evidence", queryset=learnt, to_attr="learnt"))
-            .filter(pk=object_id)
-            .first()
-        )
-        context = {"trajectory": found, "cited": _cited_steps(found) if found else set()}
+        trajectory = self._find(request, object_id)
+        if trajectory is None or not self.has_view_permission(request, trajectory):
+            return super().change_view(request, object_id, form_url, extra_context)  # its own refusal
+        context = self._reading(request, trajectory)
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
+    def _find(self, request: HttpRequest, object_id: str) -> Trajectory | None:
+        rows = self.get_queryset(request).select_related("retrieval", "project")
+        try:
+            return rows.filter(pk=object_id).first()
+        except (ValueError, ValidationError):
+            return None
 
-def _cited_steps(trajectory: Trajectory) -> set[int]:
-    """Return the numbers of the steps that some heuristic cites."""
-    cited: set[int] = set()
-    for evidence in trajectory.learnt:  # type: ignore[attr-defined]  # prefetched above
-        if evidence.first_step is not None and evidence.last_step is not None:
-            cited.update(range(evidence.first_step, evidence.last_step + 1))
-    return cited
+    def _reading(self, request: HttpRequest, trajectory: Trajectory) -> dict[str, Any]:
+        """Collect what the page shows: a fixed number of queries, however many steps and lessons."""
+        query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARS]
+        learnt = list(
+            Evidence.objects.filter(trajectory=trajectory)
+            .select_related("heuristic__current_revision")
+            .order_by("first_step", "created_at")
+        )
+        wanted = request.GET.get("lesson", "")
+        of_lesson = [item for item in learnt if str(item.heuristic_id) == wanted]
+        steps = read_steps(trajectory, cited=of_lesson or learnt, query=query)
+        return {
+            "trajectory": trajectory,
+            "learnt": learnt,
+            "given": find_given_lessons(trajectory),
+            "lesson": of_lesson[0].heuristic if of_lesson else None,
+            "steps": steps,
+            "first_cited": next((step.index for step in steps if step.cited), None),
+            "failed": [step.index for step in steps if step.failed],
+            "query": query,
+            "matching": [step.index for step in steps if step.matches] if query else [],
+            "title": "Trajectory",
+        }
