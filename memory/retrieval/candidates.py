@@ -41,7 +41,7 @@ _FILTERED = """
 
 _COLUMNS = """
     r.heuristic_id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when, r.rationale, r.polarity,
-    r.scope, r.task_id, r.tags, r.support
+    r.scope, r.task_id, r.tags, r.support, r.usefulness, r.client
 """
 
 # `query` and `texts` are evaluated once: folded into what follows, a distance would be computed five times. A vector of
@@ -157,6 +157,8 @@ class Candidate:
     task_id: str
     tags: list[str]
     support: int
+    usefulness: float
+    client: str
     own: float | None
     meaning: float | None
     words: float | None

@@ -1,16 +1,25 @@
-"""From candidates to an answer: family, support, near-repeats, and nothing where nothing fits."""
+"""From candidates to an answer: family, use, support, near-repeats, limits, and nothing where nothing fits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector
+from memory.retrieval.places import Ranked
+from memory.retrieval.quota import NO_LIMITS, Limits
+from memory.retrieval.subtasks import find_subtask
 
 SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
-SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5  # bounded: no lesson rises by being repeated (D4)
+# What a lesson has proved to be worth and how often it was seen move it by a tenth at most, so that nobody can raise
+# one by reporting on it or by repeating it (D4). A family is what the caller says of the task, not what a lesson has.
+USEFULNESS_BOOST = 0.1
+SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
+LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
+COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +32,7 @@ class Floor:
 
 
 # Measured: of 100 tasks that some lesson fits 97 to 100 get a block, of 100 of a foreign domain 14 to 67 do
-# (docs/retrieval.md): the floors lean towards giving, since a reviewer has found every lesson worth reading.
+# (docs/retrieval.md): the floors lean towards giving, since every lesson was approved before it got here.
 FLOORS = {
     "hybrid": Floor(best=0.15, injected=0.10, listed=0.05),
     "embedding": Floor(best=0.25, injected=0.20, listed=0.10),
@@ -31,21 +40,22 @@ FLOORS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ranked:
-    """A candidate in its place, with its component scores and one sentence why.
+def rank(
+    candidates: Sequence[Candidate],
+    *,
+    task_id: str = "",
+    top_k: int,
+    mode: str,
+    limits: Limits = NO_LIMITS,
+    parts: Sequence[str] = (),
+    reranked: Mapping[UUID, float] | None = None,
+) -> list[Ranked]:
+    """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits.
 
-    `fits` says that it is like enough to the task to be injected; others are listed for who wants to look.
+    Args:
+        parts: of the task; each that some good lesson serves is served in the answer.
+        reranked: what a cross-encoder said of them, to be shown.
     """
-
-    candidate: Candidate
-    fits: bool = True
-    scores: dict[str, float] = field(default_factory=dict)
-    reason: str = ""
-
-
-def rank(candidates: Sequence[Candidate], *, task_id: str = "", top_k: int, mode: str) -> list[Ranked]:
-    """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits."""
     floor = FLOORS[mode]
     abstains = max(map(_likeness, candidates), default=0.0) < floor.best
     scored = [
@@ -58,14 +68,20 @@ def rank(candidates: Sequence[Candidate], *, task_id: str = "", top_k: int, mode
         first = max(scored, key=lambda pair: pair[1].lead * _boost(pair[1], task_id))
         scored.remove(first)
         scored.insert(0, first)
-    chosen = _leave_out_repeats([candidate for _, candidate in scored], top_k=top_k)
     scores = {candidate.heuristic_id: score for score, candidate in scored}
+    wanted = len(scored) if limits != NO_LIMITS or parts else top_k
+    different = _leave_out_repeats([candidate for _, candidate in scored], top_k=wanted)
+    allowed = limits.apply(different, top_k=top_k) if limits != NO_LIMITS else different
+    subtasks = {one.heuristic_id: find_subtask(parts, _texts(one)) for one in allowed} if parts else {}
+    chosen = _cover(allowed, subtasks, scores, top_k=top_k)
     return [
         Ranked(
             candidate=candidate,
             fits=not abstains and _likeness(candidate) >= floor.injected,
-            scores=_as_scores(candidate, scores[candidate.heuristic_id]),
-            reason=explain(candidate, task_id=task_id),
+            value=scores[candidate.heuristic_id],
+            scores=_as_scores(candidate, scores[candidate.heuristic_id], reranked),
+            reason=explain(candidate, task_id=task_id, subtask=subtasks.get(candidate.heuristic_id, "")),
+            subtask=subtasks.get(candidate.heuristic_id, ""),
         )
         for candidate in chosen
     ]
@@ -76,14 +92,19 @@ def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
     return [Ranked(candidate=candidate, reason="It was drawn at random.") for candidate in candidates]
 
 
-def explain(candidate: Candidate, *, task_id: str = "") -> str:
+def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> str:
     """Say in one sentence why a lesson is here."""
-    family = " It is of the same task family." if task_id and candidate.task_id == task_id else ""
+    more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
+    part = " a part of" if subtask else ""
     if candidate.task is not None and candidate.task >= (candidate.own or 0):
-        return f"It was learnt from a task like this one.{family}"
+        return f"It was learnt from a task like{part} this one{more}."
     if (candidate.words or 0) > (candidate.meaning or 0):
-        return f"It uses the words of the task.{family}"
-    return f"What it says is close in meaning to the task.{family}"
+        return f"It uses the words of{part} the task{more}."
+    return f"What it says is close in meaning to{part} the task{more}."
+
+
+def _texts(candidate: Candidate) -> tuple[str, ...]:
+    return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
 
 
 def _likeness(candidate: Candidate) -> float:
@@ -92,6 +113,8 @@ def _likeness(candidate: Candidate) -> float:
 
 def _boost(candidate: Candidate, task_id: str) -> float:
     boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
+    boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
+    boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
     if task_id and candidate.task_id == task_id:
         return boost * SAME_FAMILY
     if task_id and candidate.task_id and candidate.scope == "task_family":
@@ -120,11 +143,35 @@ def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[C
     return chosen
 
 
-def _as_scores(candidate: Candidate, score: float) -> dict[str, float]:
+def _cover(
+    candidates: Sequence[Candidate], subtasks: Mapping[UUID, str], scores: Mapping[UUID, float], *, top_k: int
+) -> list[Candidate]:
+    """Take the first `top_k`; a part of the task that none of them serves takes a place from one served twice."""
+    chosen, others = list(candidates[:top_k]), candidates[top_k:]
+    if not others or not chosen:
+        return chosen
+    enough = COVERED * scores[chosen[0].heuristic_id]
+    served = [subtasks.get(one.heuristic_id, "") for one in chosen]
+    for other in others:
+        part = subtasks.get(other.heuristic_id, "")
+        if not part or part in served or scores[other.heuristic_id] < enough:
+            continue
+        place = next((place for place in range(len(chosen) - 1, 0, -1) if served.count(served[place]) > 1), None)
+        if place is None:
+            break
+        chosen[place : place + 1], served[place : place + 1] = [], []
+        chosen.append(other)
+        served.append(part)
+    return chosen
+
+
+def _as_scores(candidate: Candidate, score: float, reranked: Mapping[UUID, float] | None) -> dict[str, float]:
     parts = {
         "score": score,
         "meaning": candidate.meaning,
         "words": candidate.words,
         "source_task": candidate.task,
+        "rerank": (reranked or {}).get(candidate.heuristic_id),
+        "usefulness": candidate.usefulness if candidate.usefulness != 0.5 else None,
     }
     return {name: round(value, 4) for name, value in parts.items() if value is not None}

@@ -25,6 +25,8 @@ def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
         "task_id": "",
         "tags": [],
         "support": 0,
+        "usefulness": 0.5,
+        "client": "agent",
         "own": 0.4,
         "meaning": 0.5,
         "words": 0.3,

@@ -1,0 +1,209 @@
+"""Choice by a language model (ERL c.4): what it is shown, and what of its answer counts.
+
+The model belongs to another app, which registers it here: memory knows no provider. The model sees short labels in
+place of ids and names those it chooses; whatever it names besides is dropped.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import structlog
+
+from memory.embeddings.base import Vectors
+from memory.models import Project
+from memory.redaction import redact_text
+from memory.retrieval.breaker import Breaker
+from memory.retrieval.candidates import Candidate
+from memory.retrieval.context import clean
+from memory.retrieval.database import read_vector
+from memory.retrieval.places import Ranked
+from memory.retrieval.ranking import NEAR_REPEAT
+
+log = structlog.get_logger(__name__)
+
+MAX_POOL = 250  # the whole pool is shown up to here (ERL 1.7) …
+MAX_CANDIDATES = 100  # … and above so many candidates,
+BATCH_SIZE = 50  # so many at a time
+MOST = 10.0  # the model's scores go from 0 to this
+ENOUGH = 4.0  # below it a lesson is not worth its place (ERL c.1)
+DIVERSITY = 0.3  # of the choice is how little a lesson resembles those chosen before
+SAME_SUBTASK = 0.05  # what each lesson that serves the same sub-task already costs
+MAX_WHY_CHARACTERS, MAX_SUBTASK_CHARACTERS, MAX_SUBTASKS = 300, 200, 20
+
+
+class RankingFailed(Exception):
+    """The model gave no ranking in time; the message says why in a few words, for the answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfferedLesson:
+    """A lesson as the model sees it."""
+
+    label: str
+    source_task: str
+    trigger: str
+    guideline: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A lesson the model chose: scores 0 to 10, the sub-task it serves in words, one sentence why."""
+
+    label: str
+    similarity: float
+    informativeness: float
+    subtask: str = ""
+    why: str = ""
+
+
+class LessonRanker(Protocol):
+    """A language model that ranks. Called with no transaction open."""
+
+    def rank_lessons(
+        self,
+        project: Project,
+        *,
+        task: str,
+        lessons: Sequence[OfferedLesson],
+        batch_size: int | None,
+        top_k: int,
+        deadline_seconds: float,
+    ) -> list[Choice]:
+        """Return what the model chose of the lessons, shown in batches of at most `batch_size`.
+
+        Raises:
+            RankingFailed: there is no answer, or none that can be read, within the deadline.
+        """
+        ...
+
+
+FindRanker = Callable[[], LessonRanker | None]
+_find: list[FindRanker] = []
+breaker = Breaker()
+
+
+def register_ranker(find: FindRanker) -> None:
+    """Name who finds the language model; `find` returns None where none is configured."""
+    _find[:] = [find]
+
+
+def find_ranker() -> LessonRanker | None:
+    """Return the language model that ranks, or None where none is configured."""
+    return _find[0]() if _find else None
+
+
+def rank_with_model(
+    ranker: LessonRanker,
+    project: Project,
+    *,
+    task: str,
+    candidates: Sequence[Candidate],
+    top_k: int,
+    deadline_seconds: float,
+) -> list[Ranked]:
+    """Have the model choose up to `top_k` of the candidates, best first. None is an answer, too.
+
+    Raises:
+        RankingFailed: it gave no ranking in time.
+    """
+    if not candidates:
+        return []
+    if breaker.is_resting:
+        raise RankingFailed("did not answer a moment ago")
+    whole = len(candidates) <= MAX_POOL
+    shown = list(candidates if whole else candidates[:MAX_CANDIDATES])
+    by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
+    offered = [
+        OfferedLesson(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
+        for label, one in by_label.items()
+    ]
+    try:
+        choices = ranker.rank_lessons(
+            project,
+            task=task,
+            lessons=offered,
+            batch_size=None if whole else BATCH_SIZE,
+            top_k=top_k,
+            deadline_seconds=deadline_seconds,
+        )
+    except RankingFailed:
+        breaker.note(answered=False)
+        raise
+    breaker.note(answered=True)
+    return _take(_check(choices, by_label), top_k=top_k)
+
+
+def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list[tuple[Choice, Candidate]]:
+    """Drop what was not offered or was named before, and order the rest by score."""
+    kept: dict[str, tuple[Choice, Candidate]] = {}
+    for choice in choices:
+        label = choice.label.strip().upper().strip("[]")
+        if label in by_label and label not in kept:
+            kept[label] = choice, by_label[label]
+    if len(kept) < len(choices):
+        log.warning("ranking_named_unknown_lessons", named=len(choices), kept=len(kept))
+    return sorted(kept.values(), key=lambda pair: (-_relevance(pair[0]), pair[1].heuristic_id))
+
+
+def _relevance(choice: Choice) -> float:
+    """Return 0 to 1."""
+    parts = (min(max(score, 0.0), MOST) for score in (choice.similarity, choice.informativeness))
+    return sum(parts) / (2 * MOST)
+
+
+def _take(ordered: list[tuple[Choice, Candidate]], *, top_k: int) -> list[Ranked]:
+    """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without near-repeats."""
+    left = [(choice, one, _read(one)) for choice, one in ordered]
+    taken: list[tuple[Choice, Candidate, Vectors | None]] = []
+    served: dict[str, int] = {}
+    while left and len(taken) < top_k:
+        resemblances = [_resemblance(vector, taken) for _, _, vector in left]
+
+        def worth(index: int, resemblances: list[float] = resemblances) -> float:
+            choice = left[index][0]
+            repeated = SAME_SUBTASK * served.get(_name(choice.subtask), 0)
+            return (1 - DIVERSITY) * _relevance(choice) - DIVERSITY * resemblances[index] - repeated
+
+        best = max(range(len(left)), key=lambda index: (worth(index), -index))
+        choice, one, vector = left.pop(best)
+        if resemblances[best] < NEAR_REPEAT:
+            taken.append((choice, one, vector))
+            served[_name(choice.subtask)] = served.get(_name(choice.subtask), 0) + 1
+    return [_as_ranked(choice, one) for choice, one, _ in taken]
+
+
+def _read(candidate: Candidate) -> Vectors | None:
+    return read_vector(candidate.vector) if candidate.vector is not None else None
+
+
+def _resemblance(vector: Vectors | None, taken: Sequence[tuple[Choice, Candidate, Vectors | None]]) -> float:
+    others = [other for _, _, other in taken if other is not None]
+    if vector is None or not others:
+        return 0.0
+    return max(float(np.dot(vector, other)) for other in others)
+
+
+def _name(subtask: str) -> str:
+    return " ".join(subtask.lower().split())
+
+
+def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
+    scores = {
+        "score": _relevance(choice),
+        "similarity": choice.similarity,
+        "informativeness": choice.informativeness,
+        "meaning": candidate.meaning,
+        "words": candidate.words,
+        "source_task": candidate.task,
+    }
+    why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
+    return Ranked(
+        candidate=candidate,
+        fits=_relevance(choice) * MOST >= ENOUGH,
+        value=_relevance(choice),
+        scores={name: round(value, 4) for name, value in scores.items() if value is not None},
+        reason=why or "The language model chose it for this task.",
+        subtask=clean(redact_text(choice.subtask))[:MAX_SUBTASK_CHARACTERS],
+    )

@@ -1,0 +1,51 @@
+"""The parts of a task, and which of them a lesson serves: by the words they share, so it costs no model."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from memory.embeddings.composite import split_text
+from memory.embeddings.words import SHARED_WORDS
+
+MAX_PARTS = 8
+MIN_WORDS = 3
+LONG_CHARACTERS = 800  # a story is cut by length: its sentences are not its parts
+
+_STEP = re.compile(r"(?:^|\n)\s*(?:\d+[.)]|[-*•])\s+|(?<=[.!?;])\s+|\n+")
+_THEN = re.compile(r",?\s+(?:and then|then|and also|after that|afterwards|as well as)\s+", re.IGNORECASE)
+_WORD = re.compile(r"[a-z0-9]+")
+_ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
+
+
+def split_task(task: str) -> tuple[str, ...]:
+    """Return the parts of a task in its own words and order, or nothing where it has one only."""
+    if len(task) > LONG_CHARACTERS:
+        parts = split_text(task, characters=max(200, -(-len(task) // (MAX_PARTS - 1))))
+    else:
+        parts = [part for step in _STEP.split(task) for part in _THEN.split(step)]
+    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_get_words(part)) >= MIN_WORDS]
+    return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
+
+
+def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the part that shares most with a lesson's texts, words that few parts have counting more; else ""."""
+    if not parts:
+        return ""
+    words_of = [_get_words(part) for part in parts]
+    in_parts = Counter(word for words in words_of for word in words)
+    said = set().union(*map(_get_words, texts))
+    shared = [
+        sum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
+        for words in words_of
+    ]
+    best = max(range(len(parts)), key=lambda index: (shared[index], -index))
+    return parts[best] if shared[best] > 0 else ""
+
+
+def _get_words(text: str) -> set[str]:
+    return {
+        _ENDING.sub("", word) if len(word) > 4 else word
+        for word in _WORD.findall(text.lower().replace("_", " "))
+        if word not in SHARED_WORDS
+    }
