@@ -13,7 +13,7 @@ from memory.ids import uuid7
 from memory.models.constraints import not_blank, one_of
 from memory.models.project import Project
 from memory.models.trajectory import Trajectory
-from memory.values import LessonText
+from memory.values import RULE_TAG, LessonText
 
 
 class HeuristicQuerySet(models.QuerySet["Heuristic"]):
@@ -187,6 +187,11 @@ class HeuristicRevision(models.Model):
         ]
         indexes = [
             models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)),
+            models.Index(
+                fields=["project", "task_id"],
+                name="memory_revision_rules",
+                condition=Q(served=True, tags__contains=[RULE_TAG]),
+            ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
         ]
 

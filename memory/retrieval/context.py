@@ -17,8 +17,8 @@ OPEN, CLOSE = "<lessons>", "</lessons>"
 CHARACTERS_PER_TOKEN = 4
 
 # Anything that could pass for our delimiters, whichever angle bracket it is written with.
-_DELIMITER = re.compile(r"[<＜‹〈⟨﹤«]\s*([/／⁄∕]?\s*lessons)", re.IGNORECASE)
-_LABEL = re.compile(r"\[(H-)", re.IGNORECASE)
+_DELIMITER = re.compile(r"[<＜‹〈⟨﹤«]\s*([/／⁄∕]?\s*(?:lessons|record))", re.IGNORECASE)
+_LABEL = re.compile(r"\[([HM]-)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"

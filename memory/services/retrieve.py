@@ -18,6 +18,8 @@ from memory.retrieval.candidates import Candidate, draw_candidates, find_candida
 from memory.retrieval.context import build_context
 from memory.retrieval.database import execute_prepared
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
+from memory.retrieval.record import NO_RECORD, get_cost, join_blocks
+from memory.retrieval.record_rows import write_record
 from memory.retrieval.task_vector import active_model, embed_task
 from memory.values import Actor
 
@@ -48,6 +50,7 @@ def retrieve(
     budget_tokens: int | None = None,
     filters: Filters = NO_FILTERS,
     seed: str | None = None,
+    record: bool = True,
     by: Actor,
     client: str = "",
     request_id: str = "",
@@ -60,7 +63,9 @@ def retrieve(
         agent: who asks; kept in the record.
         top_k: most lessons to return; None takes ERL_RETRIEVE_TOP_K.
         mode: how to choose; None stands for hybrid. "none" answers nothing, as a control group needs it.
-        budget_tokens: size of the block; None takes ERL_CONTEXT_BUDGET_TOKENS.
+        budget_tokens: size of the whole block; None takes ERL_CONTEXT_BUDGET_TOKENS for the lessons and adds the
+            record's own budget.
+        record: begin the block with what is known of earlier runs: rules, mistakes, scores.
         seed: for mode "random"; None takes the task itself, so that a task always draws the same lessons.
 
     Where the embedder does not answer, full text does, and `degraded` says so (A16).
@@ -69,13 +74,16 @@ def retrieve(
     task = redact(task).value  # as stored texts are: a secret in a task meets the same placeholder in a lesson
     requested = mode or _Mode.HYBRID
     top_k = settings.ERL_RETRIEVE_TOP_K if top_k is None else top_k
-    budget_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens
     ranked, count, mode, degraded = _choose(
         project, task=task, task_id=task_id, top_k=top_k, mode=requested, filters=filters, seed=seed
     )
     items = [_as_item(place) for place in ranked]
-    fitting = [item for item, place in zip(items, ranked, strict=True) if place.fits]
-    context = build_context(fitting, budget_tokens=budget_tokens)
+    known = NO_RECORD
+    if record and mode != _Mode.NONE:
+        known = write_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens)
+    fitting = [i for i, place in zip(items, ranked, strict=True) if place.fits and i["id"] not in known.ids]
+    lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
+    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens))
     for item in items:
         item["injected"] = item["id"] in context.ids
     answer = RetrievalAnswer(
@@ -100,7 +108,7 @@ def retrieve(
             "mode": mode,
             "requested_mode": requested,
             "top_k": top_k,
-            "budget_tokens": budget_tokens,
+            "budget_tokens": lesson_tokens + get_cost(known),
             "candidate_count": count,
             "heuristic_ids": [place.candidate.heuristic_id for place in ranked],
             "items": Jsonb([_as_record(item) for item in items]),

@@ -48,6 +48,10 @@ class RetrieveQuery(BaseModel):
         str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
     ] = None
 
+    record: Annotated[
+        bool, Field(description="Whether `context` begins with the record of earlier runs: rules, mistakes, scores.")
+    ] = True
+
     @field_validator("task")
     @classmethod
     def _not_blank(cls, task: str) -> str:

@@ -21,7 +21,9 @@ from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.services.retrieve import retrieve
 
 Scope = ApiKey.Scope
-RETRIEVE_PARAMS = frozenset({"task", "task_id", "agent", "top_k", "mode", "budget_tokens", "polarity", "seed"})
+RETRIEVE_PARAMS = frozenset(
+    {"task", "task_id", "agent", "top_k", "mode", "budget_tokens", "polarity", "seed", "record"}
+)
 
 
 class PlainText(BaseRenderer):
@@ -157,6 +159,7 @@ def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
         budget_tokens=query.budget_tokens,
         filters=Filters(tags=query.tags, polarities=(query.polarity,) if query.polarity else ()),
         seed=query.seed,
+        record=query.record,
         by=view.actor,
         client=view.api_key.client,
         request_id=view.request_id,

@@ -1,0 +1,71 @@
+"""What the record of a task is made of: one statement over the views that retrieval may read."""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from memory.models import Project
+from memory.redaction import redact
+from memory.retrieval.context import Context
+from memory.retrieval.database import execute_prepared
+from memory.retrieval.record import NO_MATERIAL, NO_RECORD, SCORED_RUNS, Material, build_record, read_material
+
+_LIMIT = 50  # of each kind; more lines than any budget takes
+
+# Newest approved rules first; cards of the family first, then by the count a reviewer confirmed: nothing that agents
+# report changes the order. Two statements, so that each has the index it needs.
+_STATEMENT = """
+SELECT coalesce((
+    SELECT jsonb_agg(jsonb_build_object('id', r.heuristic_id, 'trigger', r.trigger, 'guideline', r.guideline,
+        'avoid', r.avoid, 'not_when', r.not_when, 'polarity', r.polarity, 'task_id', r.task_id,
+        'of_project', r.scope = 'project') ORDER BY r.id DESC)
+    FROM (SELECT * FROM servable_heuristic
+          WHERE project_id = %(project)s AND tags @> '{{rule}}'
+            AND (scope = 'project' OR task_id = %(task_id)s AND %(task_id)s <> '')
+          ORDER BY id DESC LIMIT {limit}) r
+), '[]'), coalesce((
+    SELECT jsonb_agg(jsonb_build_object('id', c.card_id, 'mistake_type', c.mistake_type,
+        'bad_decision', c.bad_decision, 'correct_decision', c.correct_decision, 'lesson', c.lesson,
+        'seen_count', c.seen_count) ORDER BY c.task_id = '', c.ranked_count DESC, c.card_id)
+    FROM (SELECT * FROM servable_mistake_card
+          WHERE project_id = %(project)s AND task_id IN (%(task_id)s, '')
+          ORDER BY task_id = '', ranked_count DESC, card_id LIMIT {limit}) c
+), '[]'), coalesce((
+    SELECT jsonb_agg(jsonb_build_array(o.outcome, o.score) ORDER BY o.created_at DESC, o.id DESC)
+    FROM (SELECT outcome, score, created_at, id FROM servable_outcome
+          WHERE project_id = %(project)s AND task_id = %(task_id)s AND %(task_id)s <> '' {agent}
+            AND (score IS NOT NULL OR outcome <> 'unknown')
+          ORDER BY created_at DESC, id DESC LIMIT {scored}) o
+), '[]')
+"""
+_OF_ALL = _STATEMENT.format(limit=_LIMIT, scored=SCORED_RUNS, agent="")
+_OF_AGENT = _STATEMENT.format(limit=_LIMIT, scored=SCORED_RUNS, agent="AND agent = %(agent)s")
+
+_SHARE = 3  # of a budget the caller names, the record takes a third at most
+
+
+def write_record(project: Project, *, task_id: str = "", agent: str = "", budget_tokens: int | None = None) -> Context:
+    """Write the record that an agent of a project is given before a task of a family.
+
+    Args:
+        budget_tokens: of the whole block the record is part of; None where only the record's own budget counts.
+    """
+    budget = settings.ERL_RECORD_BUDGET_TOKENS if project.record_budget_tokens is None else project.record_budget_tokens
+    if budget_tokens is not None:
+        budget = min(budget, budget_tokens // _SHARE)
+    if not budget:
+        return NO_RECORD
+    family = redact(task_id).value if task_id else ""  # as it was stored
+    material = find_material(project.pk, task_id=family, agent=agent)
+    return build_record(material, budget_tokens=budget, sizes=project.record_sizes)
+
+
+def find_material(project_id: UUID, *, task_id: str = "", agent: str = "") -> Material:
+    """Return what was approved for a task family and how its runs went: the agent's own where one is named."""
+    parameters: dict[str, Any] = {"project": project_id, "task_id": task_id}
+    if agent:
+        rows = execute_prepared(_OF_AGENT, parameters | {"agent": agent})
+    else:
+        rows = execute_prepared(_OF_ALL, parameters)
+    return read_material(rows[0]) if rows else NO_MATERIAL
