@@ -98,6 +98,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "erl_site.middleware.RequestIdMiddleware",
+    "erl_site.middleware.OverloadMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "erl_site.middleware.PolicyMiddleware",
@@ -218,6 +219,14 @@ ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
 ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
+ERL_RETRIEVE_MODE = env.str("ERL_RETRIEVE_MODE", "auto")  # auto: erl where a language model is set, else hybrid
+ERL_RETRIEVE_MAX_PER_SOURCE = env.int("ERL_RETRIEVE_MAX_PER_SOURCE", 0)  # 0: no limit
+ERL_RANKING_DEADLINE_SECONDS = env.float("ERL_RANKING_DEADLINE_SECONDS", 10.0)
+ERL_RERANK_URL = env.str("ERL_RERANK_URL", "")
+ERL_RERANK_API_KEY = env.str("ERL_RERANK_API_KEY", "")
+ERL_RERANK_MODEL = env.str("ERL_RERANK_MODEL", "")
+ERL_RERANK_FORMAT = env.str("ERL_RERANK_FORMAT", "cohere")  # cohere (Cohere, Jina, vLLM) or tei
+ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
 ERL_RECORD_BUDGET_TOKENS = env.int("ERL_RECORD_BUDGET_TOKENS", 200)  # on top of it, for the record of earlier runs

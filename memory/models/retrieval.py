@@ -45,6 +45,12 @@ class Retrieval(models.Model):
     considered_ids = ArrayField(models.UUIDField(), default=list)
     considered_scores = ArrayField(models.FloatField(), default=list)
     subtasks = ArrayField(models.TextField(), default=list)
+    record_text = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What of the block was not lessons; those are kept with their words.",
+    )
     context_sha256 = models.CharField(max_length=64, blank=True, default="")
     tokens = models.PositiveIntegerField(default=0)
     degraded = models.TextField(blank=True, default="", help_text="What was not available; empty when all was.")

@@ -23,8 +23,8 @@ class RetrievalAnswer:
     """Lessons for a task, best first, and the text to inject.
 
     `items` are ready for JSON: id, revision, content_sha256, trigger, guideline, avoid, not_when, rationale,
-    polarity, task_id, tags, support, scores (by component), reason (one sentence), matched_task, injected (whether it
-    is in the context: it fits the task and the budget). `degraded` says
+    polarity, task_id, tags, support, scores (by component), reason (one sentence), subtask (the part of the task it
+    serves), matched_task, injected (whether it is in the context: it fits the task and the budget). `degraded` says
     what was not available and is empty when all was. `tokens` counts the context.
     """
 
@@ -36,4 +36,5 @@ class RetrievalAnswer:
     context_sha256: str = ""
     tokens: int = 0
     candidate_count: int = 0
+    subtasks: list[str] = field(default_factory=list)
     duration_ms: float = 0.0

@@ -19,6 +19,7 @@ from memory.retrieval.candidates import Candidate
 from memory.retrieval.context import clean
 from memory.retrieval.database import read_vector
 from memory.retrieval.places import Ranked
+from memory.retrieval.quota import NO_LIMITS, Limits
 from memory.retrieval.ranking import NEAR_REPEAT
 
 log = structlog.get_logger(__name__)
@@ -102,6 +103,7 @@ def rank_with_model(
     candidates: Sequence[Candidate],
     top_k: int,
     deadline_seconds: float,
+    limits: Limits = NO_LIMITS,
 ) -> list[Ranked]:
     """Have the model choose up to `top_k` of the candidates, best first. None is an answer, too.
 
@@ -132,7 +134,11 @@ def rank_with_model(
         breaker.note(answered=False)
         raise
     breaker.note(answered=True)
-    return _take(_check(choices, by_label), top_k=top_k)
+    ordered = _check(choices, by_label)
+    if limits != NO_LIMITS:
+        kept = {one.heuristic_id for one in limits.apply([one for _, one in ordered], top_k=top_k)}
+        ordered = [(choice, one) for choice, one in ordered if one.heuristic_id in kept]
+    return _take(ordered, top_k=top_k)
 
 
 def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list[tuple[Choice, Candidate]]:

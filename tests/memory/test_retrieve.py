@@ -144,7 +144,7 @@ def test_retrieve_mode_erl_without_a_language_model_answers_by_likeness_and_says
     project = make_project()
     serve(project)
     answer = retrieve(project, task=LESSONS[0][0], mode="erl", by=BY)
-    assert (answer.mode, answer.degraded, bool(answer.items)) == ("hybrid", "language model", True)
+    assert (answer.mode, answer.degraded, bool(answer.items)) == ("hybrid", "language model (not configured)", True)
 
 
 def test_retrieve_gives_an_empty_block_where_nothing_fits() -> None:
