@@ -1,0 +1,184 @@
+"""Back up, restore beside, compare: the drill that shows a backup is one (reliability C8)."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection, transaction
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from erl_site.embedded.accounts import find_binaries
+from erl_site.embedded.errors import EmbeddedServerError
+
+_TABLES = """
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1
+"""
+
+
+class DrillError(Exception):
+    """The drill cannot be made; the text says why."""
+
+
+@dataclass(kw_only=True)
+class Drill:
+    """What a drill showed. It passed where `faults` is empty."""
+
+    tables: int = 0
+    rows: int = 0
+    dump_bytes: int = 0
+    dump_seconds: float = 0.0
+    restore_seconds: float = 0.0
+    erasures_replayed: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def run_drill(*, keep: Path | None = None) -> Drill:
+    """Dump the database, restore it beside under another name, and compare row by row; remove what was made.
+
+    Both databases are asked for what must hold of their rows and for their audit. Erasures are replayed on the copy.
+
+    Args:
+        keep: where to keep the dump; None throws it away.
+
+    Raises:
+        DrillError: PostgreSQL's programs are missing or fail.
+    """
+    drill = Drill()
+    scratch = f"erl_drill_{uuid4().hex[:12]}"
+    with tempfile.TemporaryDirectory(prefix="erl-drill-") as folder:
+        dump = Path(folder) / "erl.dump"
+        ledger = Path(folder) / "erasures.txt"
+        before = _dump(dump, drill)
+        with _database(scratch) as url:
+            started = time.perf_counter()
+            _run(_program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={_dsn(scratch)}", str(dump))
+            drill.restore_seconds = time.perf_counter() - started
+            drill.faults += _compare(before, _digest_of(scratch))
+            call_command("erase", "--export", str(ledger), stdout=StringIO())
+            drill.erasures_replayed = len(ledger.read_text().splitlines())
+            for place, address in (("the database", ""), ("the restored copy", url)):
+                if address:
+                    _manage(address, "erase", "--replay", str(ledger))
+                for command in ("check_invariants", "verify_audit"):
+                    said = _manage(address, command)
+                    drill.faults += [f"{command} on {place}: {said}"] if said else []
+        if keep is not None:
+            shutil.copyfile(dump, keep)
+    drill.tables, drill.rows = len(before), sum(rows for rows, _ in before.values())
+    return drill
+
+
+def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
+    """Write a dump and return the digest of every table at the very moment it shows."""
+    program = _program("pg_dump")
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("SET LOCAL statement_timeout = 0")
+        cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        cursor.execute("SELECT pg_export_snapshot()")
+        (snapshot,) = cursor.fetchone()
+        started = time.perf_counter()
+        name = str(connection.settings_dict["NAME"])
+        _run(program, "--format=custom", f"--snapshot={snapshot}", f"--file={target}", f"--dbname={_dsn(name)}")
+        drill.dump_seconds = time.perf_counter() - started
+        drill.dump_bytes = target.stat().st_size
+        return _digest(cursor)
+
+
+def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
+    """Return rows and a sum of the rows' hashes, for every table."""
+    cursor.execute("SET LOCAL timezone = 'UTC'")
+    cursor.execute(_TABLES)
+    found = {}
+    for (table,) in cursor.fetchall():
+        cursor.execute(f"SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)::text FROM {table} t")  # noqa: S608
+        found[table] = cursor.fetchone()
+    return found
+
+
+def _digest_of(name: str) -> dict[str, tuple[int, str]]:
+    with psycopg.connect(_dsn(name)) as other, other.cursor() as cursor:
+        return _digest(cursor)
+
+
+def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str]]) -> list[str]:
+    missing = [f"{table} is not in the copy" for table in before.keys() - after.keys()]
+    differing = [
+        f"{table}: {before[table][0]} rows became {after[table][0]}, or their content changed"
+        for table in sorted(before.keys() & after.keys())
+        if before[table] != after[table]
+    ]
+    return missing + differing
+
+
+@contextmanager
+def _database(name: str) -> Iterator[str]:
+    """Make an empty database beside ours, yield its URL, and drop it."""
+    with psycopg.connect(_dsn("postgres"), autocommit=True) as server:
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    try:
+        yield _url(name)
+    finally:
+        with psycopg.connect(_dsn("postgres"), autocommit=True) as server:
+            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _dsn(name: str) -> str:
+    connection.ensure_connection()
+    place = connection.settings_dict
+    given = {"host": place["HOST"], "port": place["PORT"], "user": place["USER"], "password": place["PASSWORD"]}
+    return make_conninfo(dbname=name, **{key: str(value) for key, value in given.items() if value})
+
+
+def _url(name: str) -> str:
+    place = connection.settings_dict
+    user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
+    who = f"{user}:{password}" if password else user
+    host, port = str(place["HOST"] or "localhost"), str(place["PORT"] or 5432)
+    if host.startswith("/"):
+        return f"postgresql://{who}@/{name}?host={quote(host, safe='')}&port={port}"
+    return f"postgresql://{who}@{host}:{port}/{name}"
+
+
+def _program(name: str) -> str:
+    try:
+        return str(find_binaries() / name)
+    except EmbeddedServerError:
+        found = shutil.which(name)
+        if found is None:
+            raise DrillError(
+                f"{name} is missing. Install PostgreSQL's client programs of the server's version."
+            ) from None
+        return found
+
+
+def _run(*command: str) -> None:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise DrillError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
+
+
+def _manage(url: str, command: str, *arguments: str) -> str:
+    """Run a command of ours, on another database where `url` names one; return what it said where it failed."""
+    if not url:
+        connection.ensure_connection()
+        url = _url(str(connection.settings_dict["NAME"]))
+    program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
+    environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
+    return (ended.stdout + ended.stderr).strip()[-2000:] if ended.returncode else ""

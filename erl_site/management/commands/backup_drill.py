@@ -1,0 +1,40 @@
+"""Show that a backup of this database can be restored."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from erl_site.backup import DrillError, run_drill
+
+
+class Command(BaseCommand):
+    help = (
+        "Dump the database, restore the dump into a database beside it, compare every table, replay the erasures on "
+        "the copy, check invariants and audit on both, and drop the copy. Exits 1 and names what differs."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the dump in this file")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            drill = run_drill(keep=options["keep"])
+        except DrillError as error:
+            raise CommandError(str(error)) from error
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(drill)))
+        else:
+            for fault in drill.faults:
+                self.stdout.write(fault)
+            self.stdout.write(
+                f"{drill.rows} rows of {drill.tables} tables: dumped in {drill.dump_seconds:.1f} s "
+                f"({drill.dump_bytes / 1e6:.1f} MB), restored in {drill.restore_seconds:.1f} s, "
+                f"{drill.erasures_replayed} erasures replayed, {len(drill.faults)} faults."
+            )
+        if drill.faults:
+            raise CommandError("The restored copy is not the database. Do not rely on this backup.", returncode=1)

@@ -1,0 +1,108 @@
+"""The doctor finds what is wrong and says what to do."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+from erl_site import health
+from erl_site.diagnosis import Status, diagnose
+from memory.models import ApiKey
+from reflection.breaker import FAILURES, note_failure
+from reflection.models import WorkerHeartbeat
+from reflection.providers.base import ProviderError
+from tests.factories import make_api_key, make_reflection
+
+pytestmark = pytest.mark.django_db
+
+
+def found(name: str) -> dict[Status, str]:
+    return {each.status: each.message for each in diagnose() if each.name == name}
+
+
+def break_index() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory_trajectory_tags'::regclass")
+
+
+def forget_migration() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'evaluation'")
+
+
+def open_circuit() -> None:
+    for _ in range(FAILURES):
+        note_failure("openai", ProviderError("down", transient=True, code="timeout"))
+
+
+def let_wait(minutes: int) -> None:
+    make_reflection(available_at=timezone.now() - timedelta(minutes=minutes))
+
+
+FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
+    "indexes": (break_index, Status.FAILURE, "memory_trajectory_tags"),
+    "migrations": (forget_migration, Status.FAILURE, "not applied"),
+    "keys": (
+        lambda: make_api_key(expires_at=timezone.now() + timedelta(days=3), client="soon"),
+        Status.WARNING,
+        "soon (",
+    ),
+    "unused keys": (
+        lambda: ApiKey.objects.filter(pk=make_api_key(client="old").api_key.pk).update(
+            created_at=timezone.now() - timedelta(days=100)
+        ),
+        Status.WARNING,
+        "90 days",
+    ),
+    "queue": (lambda: let_wait(20), Status.FAILURE, "due for 1200 seconds"),
+    "workers": (lambda: let_wait(1), Status.FAILURE, "No worker"),
+    "providers": (open_circuit, Status.WARNING, "openai failed 5 times"),
+    "dead reflections": (
+        lambda: make_reflection(status="dead", finished_at=timezone.now()),
+        Status.WARNING,
+        "1 were given up",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_fault_is_found(name: str) -> None:
+    make, status, told = FAULTS[name]
+    make()
+
+    assert told in found(name)[status]
+
+
+def test_throw_away_server_is_called_that() -> None:
+    assert "fsync" in found("durability")[Status.FAILURE]
+
+
+def test_broker_that_is_away_is_a_warning(settings: Any) -> None:
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    health.broker.succeeds()
+
+    assert Status.WARNING in found("broker")
+
+
+def test_signs_of_life_are_counted() -> None:
+    WorkerHeartbeat.objects.create(name="w@1/1")
+
+    assert found("workers") == {Status.OK: "1 workers show signs of life."}
+
+
+def test_command_prints_json_and_exits_1() -> None:
+    output = StringIO()
+    break_index()
+
+    with pytest.raises(CommandError) as raised:
+        call_command("doctor", "--json", stdout=output)
+
+    findings = json.loads(output.getvalue())["findings"]
+    assert raised.value.returncode == 1
+    assert all(each["todo"] for each in findings if each["status"] != "ok")
