@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 
-from memory.models import Project
+from memory.models import Project, ProjectMembership
 from memory.models.membership import project_ids_of
 
 Row = TypeVar("Row", bound=Model)
@@ -22,3 +22,13 @@ def narrow_to_projects(queryset: QuerySet[Row], user: Any, *, path: str = "proje
     if user.is_superuser:
         return queryset
     return queryset.filter(**{f"{path}__in": project_ids_of(user)})
+
+
+def has_role(user: Any, project_id: Any, *roles: str) -> bool:
+    """Tell whether a person has one of these roles in a project. One query; none for a superuser."""
+    return user.is_superuser or project_ids_of(user, roles=roles).filter(pk=project_id).exists()
+
+
+def may_review(user: Any, project_id: Any) -> bool:
+    """Tell whether a person may decide on a project's lessons, by permission and by role."""
+    return user.has_perm("memory.review_heuristic") and has_role(user, project_id, ProjectMembership.Role.REVIEWER)

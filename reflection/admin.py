@@ -7,9 +7,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
+from memory.access import has_role
 from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.hooks import add_flags, add_reflection_request
+from memory.models import ProjectMembership
 from memory.values import Actor
 from memory.visible_text import show_hidden
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
@@ -81,6 +83,9 @@ class ReflectionAdmin(ReadOnlyAdmin[Reflection]):
     def reflect_again(self, request: HttpRequest, queryset: QuerySet[Reflection]) -> None:
         assert request.user.is_authenticated
         for reflection in queryset.select_related("trajectory"):
+            if not has_role(request.user, reflection.project_id, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"{reflection.trajectory}: you are not an operator of its project.")
+                continue
             try:
                 requeue_reflection(reflection, by=Actor.person(request.user))
             except StillQueued as refusal:

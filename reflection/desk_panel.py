@@ -9,6 +9,7 @@ from django.db.models import Count, Q, Sum
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.access import narrow_to_projects
 from memory.admin.panels import Figure, Panel
 from memory.errors import NoRunToReflectOn
 from memory.models import Heuristic
@@ -55,7 +56,7 @@ def reflect_on_run_again(heuristic: Heuristic, by: Actor) -> str:
 def count_reflections(user: Any) -> Iterable[Figure]:
     """Return how many reflections failed and wait, and what the models cost."""
     if user.has_perm("reflection.view_reflection"):
-        counted = Reflection.objects.aggregate(
+        counted = narrow_to_projects(Reflection.objects.all(), user).aggregate(
             dead=Count("id", filter=Q(status=Reflection.Status.DEAD)),
             live=Count("id", filter=Q(status__in=Reflection.LIVE)),
         )
@@ -69,7 +70,11 @@ def count_reflections(user: Any) -> Iterable[Figure]:
         )
     if user.has_perm("reflection.view_dailyspend"):
         since = timezone.now().date() - timedelta(days=6)
-        spent = DailySpend.objects.filter(day__gte=since).aggregate(cost=Sum("cost_usd"), calls=Sum("calls"))
+        spent = (
+            narrow_to_projects(DailySpend.objects.all(), user)
+            .filter(day__gte=since)
+            .aggregate(cost=Sum("cost_usd"), calls=Sum("calls"))
+        )
         yield Figure(
             label="model cost, 7 days",
             value=f"${spent['cost'] or 0:.2f}",

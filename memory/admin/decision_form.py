@@ -9,6 +9,8 @@ from django.core import signing
 
 from memory.errors import CannotMerge, LessonMemoryError
 from memory.models import Heuristic, HeuristicRevision
+from memory.services.ask_again import ask_again
+from memory.services.claim_heuristic import release_heuristic, take_over_heuristic
 from memory.services.merge_heuristics import merge_heuristics
 from memory.services.propose_heuristic import restore_revision
 from memory.services.review_heuristic import (
@@ -32,9 +34,26 @@ REASONS = [
     ("Not clear what to do", "Unclear"),
 ]
 
-_DECISIONS = ("approve", "preview", "edit", "reject", "retire", "quarantine", "merge", "duplicate", "restore")
+_DECISIONS = (
+    "approve",
+    "preview",
+    "edit",
+    "reject",
+    "retire",
+    "quarantine",
+    "merge",
+    "duplicate",
+    "restore",
+    "again",
+    "claim",
+    "release",
+)
+STAYING = frozenset({"restore", "again", "claim"})  # after these the page shows the same heuristic
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
+FIRST_APPROVAL = (
+    "Your approval is recorded as the first of two. Agents get these words once another reviewer approves them too."
+)
 _MAX_SECONDS = 3600  # whoever comes back after an hour did not read for an hour
 
 
@@ -65,6 +84,17 @@ class DecisionForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.heuristic = heuristic
         self.difference: list[DiffPart] = []  # what an edit would change, once it was asked for
+
+    @classmethod
+    def after_change(cls, stale: "DecisionForm", heuristic: Heuristic, revision: HeuristicRevision) -> "DecisionForm":
+        """The form of a decision that came too late: the person's own words are kept, the text to decide on is new."""
+        data = {**stale.data.dict(), "content_sha256": revision.content_sha256}  # type: ignore[attr-defined]  # a POST
+        data["opened"] = signing.dumps(time.time(), salt="desk")
+        form = cls(data, heuristic=heuristic)
+        form.is_valid()
+        if stale.cleaned_data["decision"] in ("edit", "preview"):
+            form.show_difference()
+        return form
 
     @classmethod
     def for_revision(cls, heuristic: Heuristic, revision: HeuristicRevision) -> "DecisionForm":
@@ -107,13 +137,13 @@ class DecisionForm(forms.Form):
         about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": self._seconds_on_screen()}
         match data["decision"]:
             case "approve":
-                approve_heuristic(self.heuristic, **seen, **about)
-                return "Approved. Agents get this heuristic from now on."
+                done = approve_heuristic(self.heuristic, **seen, **about)
+                return FIRST_APPROVAL if _waits(done) else "Approved. Agents get this heuristic from now on."
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
-                edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **seen, **about)
-                return "Edited and approved. Agents get your wording from now on."
+                done = edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **seen, **about)
+                return FIRST_APPROVAL if _waits(done) else "Edited and approved. Agents get your wording from now on."
             case "reject":
                 reject_heuristic(self.heuristic, **seen, **about)
                 return "Rejected. The heuristic stays in the records with your reason."
@@ -129,6 +159,14 @@ class DecisionForm(forms.Form):
                     raise LessonMemoryError(f"There is no revision {data['number']}. Reload the page and choose again.")
                 restore_revision(self.heuristic, revision=revision, by=by)
                 return f"The words of revision {revision.number} are proposed again. Decide on them like on any other."
+            case "again":
+                return ask_again(self.heuristic, **about)
+            case "claim":
+                claim = take_over_heuristic(self.heuristic, by=by)
+                return f"It is yours until {claim.expires_at:%H:%M} UTC."
+            case "release":
+                release_heuristic(self.heuristic, by=by)
+                return "Released. Others can take it."
             case _:
                 return self._merge(about)
 
@@ -139,7 +177,7 @@ class DecisionForm(forms.Form):
             raise CannotMerge("The other heuristic does not exist any more. Reload the page and choose another.")
         takes_over = data["decision"] == "merge"
         about["reason"] = about["reason"] or ("Merged, with these words" if takes_over else "Duplicate")
-        merge_heuristics(
+        kept = merge_heuristics(
             self.heuristic,
             into=into,
             take_wording=takes_over,
@@ -147,6 +185,8 @@ class DecisionForm(forms.Form):
             into_sha256=data["into_sha256"] or None,
             **about,
         )
+        if takes_over and _waits(kept) and into.status != Heuristic.Status.PROPOSED:
+            return f"Merged. {FIRST_APPROVAL}"
         if takes_over:
             return "Merged. The other heuristic says it in these words now and has the evidence of both."
         return "Marked as a duplicate. The other heuristic has the evidence of both."
@@ -163,3 +203,8 @@ class DecisionForm(forms.Form):
             return None
         seconds = round(time.time() - opened_at, 1)
         return seconds if 0 <= seconds <= _MAX_SECONDS else None
+
+
+def _waits(heuristic: Heuristic) -> bool:
+    """Tell whether an approval was the first of two."""
+    return heuristic.status == Heuristic.Status.PROPOSED

@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Count, Max, Q
+from django.db.models import Max
+from django.utils import timezone
 
+from memory.access import may_review
 from memory.admin.decision_form import DecisionForm
 from memory.admin.neighbours import find_neighbours
 from memory.admin.panels import draw_desk_panels
+from memory.admin.queue import Queue, explain_priority
 from memory.admin.timeline import collect_events, count_use
-from memory.models import Evidence, Heuristic, HeuristicRevision, Trajectory
+from memory.hooks import can_reflect_again
+from memory.models import Evidence, Heuristic, HeuristicRevision, Review, Trajectory
 from memory.retrieval.context import count_tokens, write_line
+from memory.services.claim_heuristic import open_heuristic
+from memory.services.prioritise_heuristics import find_fitting_tasks
+from memory.word_diff import DiffPart, diff_lessons
 
 _RUNS = 5  # runs shown; the rest are counted
-_FAMILY_RUNS = 20
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
 
 
@@ -37,24 +42,33 @@ class CitedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where in its project's queue a proposal stands, and what is before and after it."""
+class Stale:
+    """The wording a decision was about, and what the present one changed in it."""
 
-    number: int
-    waiting: int
-    following: UUID | None
-    preceding: UUID | None
+    read: HeuristicRevision
+    diff: list[DiffPart]
 
 
-def desk_context(heuristic: Heuristic, *, form: DecisionForm | None, may_review: bool) -> dict[str, Any]:
-    """Collect all that the desk's template needs, in a fixed number of queries."""
+def desk_context(
+    heuristic: Heuristic, *, queue: Queue, form: DecisionForm | None = None, stale: Stale | None = None
+) -> dict[str, Any]:
+    """Collect all that the desk's template needs, in a fixed number of queries.
+
+    Opening a proposal claims it for who may decide on it, unless somebody else has it.
+    """
     revision = heuristic.current_revision
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
     use, first_served_at = count_use(heuristic)
     line = _agent_line(revision)
-    waiting = heuristic.status == Heuristic.Status.PROPOSED
+    user = queue.user
+    archived_at = heuristic.project.archived_at
+    archived = archived_at is not None and archived_at <= timezone.now()
+    waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
+    reviews_here = may_review(user, heuristic.project_id)
+    claim = open_heuristic(heuristic, revision, user_id=user.pk) if reviews_here and waiting else None
+    first_approvals = _first_approvals(revision) if heuristic.project.four_eyes else []
     return {
         "heuristic": heuristic,
         "revision": revision,
@@ -63,52 +77,46 @@ def desk_context(heuristic: Heuristic, *, form: DecisionForm | None, may_review:
         "tokens": count_tokens(line + "\n"),
         "runs": runs,
         "runs_not_shown": max(0, heuristic.support - len(runs)),
-        "family": _recent_outcomes(heuristic, revision),
+        "fitting": find_fitting_tasks(heuristic),
         "neighbours": find_neighbours(revision),
         "panels": draw_desk_panels(heuristic),
         "use": use,
         "events": collect_events(heuristic, first_served_at),
         "form": form or DecisionForm.for_revision(heuristic, revision),
-        "may_review": may_review,
+        "stale": stale,
+        "may_review": reviews_here,
         "waiting": waiting,
+        "archived": archived,
+        "claim": claim,
+        "claimed_by_other": claim is not None and claim.user_id != user.pk,
+        "first_approvals": first_approvals,
+        "approved_by_me": any(review.reviewer_user_id == user.pk for review in first_approvals),
+        "why_here": explain_priority(heuristic),
+        "can_reflect_again": can_reflect_again(),
+        "queue_query": queue.query,
         "is_served": revision.served or served is not None,
-        "place": _find_place(heuristic),
+        "place": queue.find_place(heuristic),
         "title": "Review" if waiting else "Heuristic",
     }
 
 
-def next_proposed(heuristic: Heuristic) -> Heuristic | None:
-    """Find the proposal that follows in the queue: the next older one, then the newest of the rest."""
-    queue = Heuristic.objects.proposed().filter(project=heuristic.project_id).exclude(pk=heuristic.pk)
-    older = queue.filter(created_at__lte=heuristic.created_at).order_by("-created_at", "-id").first()
-    return older or queue.order_by("-created_at", "-id").first()
+def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None:
+    """Return the wording a person read, by its hash, against the present one; None where there was no such wording."""
+    read = heuristic.revisions.filter(content_sha256=content_sha256).order_by("-number").first()
+    present = heuristic.current_revision
+    if read is None or present is None:
+        return None
+    return Stale(read=read, diff=diff_lessons(read.as_text(), present.as_text()))
 
 
-def _find_place(heuristic: Heuristic) -> Place:
-    queue = Heuristic.objects.proposed().filter(project=heuristic.project_id)
-    newer = Q(created_at__gt=heuristic.created_at)
-    counted = queue.aggregate(waiting=Count("id"), newer=Count("id", filter=newer))
-    others = queue.exclude(pk=heuristic.pk).values_list("pk", flat=True)
-    return Place(
-        number=counted["newer"] + 1,
-        waiting=counted["waiting"],
-        following=others.filter(created_at__lte=heuristic.created_at).order_by("-created_at", "-id").first(),
-        preceding=others.filter(newer).order_by("created_at", "id").first(),
-    )
+def _first_approvals(revision: HeuristicRevision) -> list[Review]:
+    return list(Review.objects.filter(revision=revision, decision=Review.Decision.FIRST_APPROVAL))
 
 
 def _agent_line(revision: HeuristicRevision) -> str:
     """Return the lesson as it stands in an agent's prompt."""
     words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
     return write_line({"id": revision.heuristic_id, **words}, number=1)
-
-
-def _recent_outcomes(heuristic: Heuristic, revision: HeuristicRevision) -> list[Any]:
-    """Return how the newest runs that it is meant for ended: those of its task family, or all of the project."""
-    runs = Trajectory.objects.filter(project=heuristic.project_id)
-    if revision.task_id:
-        runs = runs.filter(task_id=revision.task_id)
-    return list(runs.values("pk", "outcome", "task", "created_at")[:_FAMILY_RUNS])
 
 
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:

@@ -3,42 +3,87 @@
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.text import Truncator
 
-from memory.admin.decision_form import DecisionForm
-from memory.admin.desk import desk_context, next_proposed
+from memory.access import may_review, narrow_to_projects
+from memory.admin.decision_form import REASONS, STAYING, DecisionForm
+from memory.admin.desk import Stale, compare_with_read, desk_context
+from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.saved_filters import SavedFilterViews
 from memory.admin.undo import remember_decision, undo_context
-from memory.errors import LessonMemoryError
+from memory.errors import ChangedMeanwhile, LessonMemoryError
 from memory.models import Heuristic, Review
+from memory.services.claim_heuristic import release_heuristic
+from memory.services.review_in_bulk import MAX_AT_ONCE, review_in_bulk
 from memory.services.undo_review import undo_review
 from memory.values import Actor
 from memory.visible_text import show_hidden
 
 
+class ReviewActionForm(ActionForm):
+    """The choice of what to do with the selected, and why."""
+
+    reason = forms.ChoiceField(
+        required=False, label="Why (to reject):", choices=[("", "–"), *((text, short) for text, short in REASONS)]
+    )
+
+
 @admin.register(Heuristic)
-class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
+class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     change_form_template = "admin/memory/heuristic/desk.html"
-    list_display = ["trigger_line", "status", "polarity", "task_id", "reflector", "support", "project", "created_at"]
-    list_filter = ["status", "project", "current_revision__polarity", "reflector", "created_at"]
-    list_select_related = ["current_revision", "project"]
+    list_display = [
+        "trigger_line",
+        "why_here",
+        "status",
+        "on_it",
+        "polarity",
+        "task_id",
+        "reflector",
+        "project",
+        "created_at",
+    ]
+    list_filter = ["status", "project", *QUEUE_FILTERS, "current_revision__polarity", "reflector", "created_at"]
+    list_select_related = ["current_revision", "project", "claim__user"]
     search_fields = ["current_revision__trigger", "current_revision__guideline", "current_revision__task_id"]
-    date_hierarchy = "created_at"
     show_full_result_count = False
+    actions = ["approve_selected", "reject_selected"]
+    action_form = ReviewActionForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
-        return Heuristic.objects.select_related("current_revision", "superseded_by__current_revision")
+        related = ("current_revision", "superseded_by__current_revision", "project")
+        return super().get_queryset(request).select_related(*related)
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        if request.GET.get("status__exact") == Heuristic.Status.PROPOSED or "order" in request.GET:
+            return ordering_of(request.GET.get("order", ""))
+        return ("-created_at", "-id")
 
     @admin.display(description="when …", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
         return show_hidden(Truncator(trigger).chars(160))
+
+    @admin.display(description="why it stands here", ordering="-review_priority")
+    def why_here(self, heuristic: Heuristic) -> str:
+        return explain_priority(heuristic) if heuristic.status == Heuristic.Status.PROPOSED else ""
+
+    @admin.display(description="on it")
+    def on_it(self, heuristic: Heuristic) -> str:
+        claim = getattr(heuristic, "claim", None)
+        if claim is None or claim.expires_at <= timezone.now() or heuristic.status != Heuristic.Status.PROPOSED:
+            return ""
+        return f"{claim.user.get_username()} until {claim.expires_at:%H:%M}"
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:
@@ -48,31 +93,77 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
     def task_id(self, heuristic: Heuristic) -> str:
         return heuristic.current_revision.task_id if heuristic.current_revision else ""
 
-    def has_review_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memory.review_heuristic")
+    def has_review_permission(self, request: HttpRequest, obj: Heuristic | None = None) -> bool:
+        if obj is None:
+            return request.user.has_perm("memory.review_heuristic")
+        return may_review(request.user, obj.project_id)
 
     def get_urls(self) -> list[URLPattern]:
         undo = path("<uuid:review_id>/undo/", self.admin_site.admin_view(self.undo_view), name="memory_heuristic_undo")
         return [undo, *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {**undo_context(request), **(extra_context or {})})
+        shown = undo_context(request) | self.saved_filters_context(request)
+        return super().changelist_view(request, {**shown, **(extra_context or {})})
+
+    @admin.action(description=f"Approve (read before, nothing flagged, at most {MAX_AT_ONCE})", permissions=["review"])
+    def approve_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
+        self._review_selected(request, queryset, approve=True, reason="")
+
+    @admin.action(description=f"Reject (read before, nothing flagged, at most {MAX_AT_ONCE})", permissions=["review"])
+    def reject_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
+        reason = request.POST.get("reason", "")
+        if reason not in dict(REASONS):
+            messages.error(request, "Choose the reason beside the action; it stays with the decisions.")
+            return
+        self._review_selected(request, queryset, approve=False, reason=reason)
+
+    def _review_selected(
+        self, request: HttpRequest, queryset: QuerySet[Heuristic], *, approve: bool, reason: str
+    ) -> None:
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin lets nobody else in
+        selected = list(queryset[: MAX_AT_ONCE + 1])
+        try:
+            results = review_in_bulk(selected, approve=approve, by=by, reason=reason)
+        except LessonMemoryError as refusal:
+            messages.error(request, str(refusal))
+            return
+        for result in results:
+            if result.refusal:
+                link = reverse("admin:memory_heuristic_change", args=[result.heuristic.pk])
+                name = show_hidden(Truncator(str(result.heuristic)).chars(80))
+                messages.error(request, format_html('<a href="{}">{}</a>: {}', link, name, result.refusal))
+        done = [result.heuristic for result in results if not result.refusal]
+        if done and approve:
+            first = sum(heuristic.status == Heuristic.Status.PROPOSED for heuristic in done)
+            then = f" {first} of them wait for a second reviewer." if first else ""
+            messages.success(request, f"{len(done)} approved.{then}")
+        elif done:
+            messages.success(request, f"{len(done)} rejected.")
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         heuristic = self.get_object(request, object_id)
         if heuristic is None:
-            return super().change_view(request, object_id, form_url, extra_context)
-        form = None
+            gone = "This heuristic or its project was deleted, or you are not a member of its project any more."
+            messages.error(request, f"{gone} Nothing was changed.")
+            return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
+        queue = Queue(user=request.user, query=request.GET.get("_changelist_filters", ""))
+        form, stale = None, None
         if request.method == "POST":
             form = DecisionForm(request.POST, heuristic=heuristic)
-            if answer := self._decide(request, heuristic, form):
+            answer = self._decide(request, heuristic, form, queue)
+            if isinstance(answer, HttpResponse):
                 return answer
-        if not self.has_view_permission(request, heuristic):
-            raise PermissionDenied
-        may_review = self.has_review_permission(request)
-        context = desk_context(heuristic, form=form, may_review=may_review) | undo_context(request)
+            if answer is not None:
+                heuristic = self.get_object(request, object_id)
+                assert heuristic is not None
+                assert heuristic.current_revision is not None
+                form, stale = DecisionForm.after_change(form, heuristic, heuristic.current_revision), answer
+        context = desk_context(heuristic, queue=queue, form=form, stale=stale) | undo_context(request)
         request.method = "GET"  # the parent view draws the page; saving is not its business
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
@@ -82,7 +173,8 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
             return HttpResponseNotAllowed(["POST"])
         self._require_review_permission(request)
         assert request.user.is_authenticated
-        review = get_object_or_404(Review.objects.select_related("heuristic", "revision"), pk=review_id)
+        reviews = narrow_to_projects(Review.objects.select_related("heuristic", "revision"), request.user)
+        review = get_object_or_404(reviews, pk=review_id)
         try:
             undo_review(review, by=Actor.person(request.user))
         except LessonMemoryError as refusal:
@@ -93,28 +185,54 @@ class HeuristicAdmin(ReadOnlyAdmin[Heuristic]):
 
     def _require_review_permission(self, request: HttpRequest) -> None:
         if not self.has_review_permission(request):
-            raise PermissionDenied("You need the permission “review heuristics” to decide on this page.")
+            raise PermissionDenied(
+                "You need the permission “review heuristics” to decide on this page, and you do not have it, or not "
+                "any more. Nothing was changed. Ask an administrator to put you into the group Reviewer."
+            )
 
-    def _decide(self, request: HttpRequest, heuristic: Heuristic, form: DecisionForm) -> HttpResponse | None:
-        """Carry out the decision and go to the next proposal; return None where the page has to be shown again."""
+    def _decide(
+        self, request: HttpRequest, heuristic: Heuristic, form: DecisionForm, queue: Queue
+    ) -> HttpResponse | Stale | None:
+        """Carry out the decision and go to the next proposal.
+
+        Returns:
+            None or what changed meanwhile where the page has to be shown again.
+        """
         self._require_review_permission(request)
         if not form.is_valid():
             return None
-        if form.cleaned_data["decision"] == "preview":
+        decision = form.cleaned_data["decision"]
+        if decision == "preview":
             form.show_difference()
             return None
         assert request.user.is_authenticated
+        by = Actor.person(request.user)
         try:
-            done = form.carry_out(by=Actor.person(request.user))
+            done = form.carry_out(by=by)
+        except ChangedMeanwhile as refusal:
+            stale = compare_with_read(heuristic, form.cleaned_data["content_sha256"])
+            if stale is not None:
+                return stale
+            messages.error(request, str(refusal))
+            return HttpResponseRedirect(request.get_full_path())
         except LessonMemoryError as refusal:
             messages.error(request, str(refusal))
-            return HttpResponseRedirect(request.path)
+            return HttpResponseRedirect(request.get_full_path())
         messages.success(request, done)
-        if form.cleaned_data["decision"] == "restore":
-            return HttpResponseRedirect(request.path)
-        remember_decision(request, heuristic)
-        following = next_proposed(heuristic)
-        if following is None:
-            messages.info(request, "Nothing else is waiting for review in this project.")
-            return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
-        return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[following.pk]))
+        if decision in STAYING:
+            return HttpResponseRedirect(request.get_full_path())
+        if decision != "release":
+            remember_decision(request, heuristic)
+            release_heuristic(heuristic, by=by)
+        return self._go_on(request, heuristic, queue)
+
+    def _go_on(self, request: HttpRequest, heuristic: Heuristic, queue: Queue) -> HttpResponse:
+        following = queue.find_next(heuristic)
+        if following is not None:
+            query = {"_changelist_filters": queue.query} if queue.query else None
+            return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[following], query=query))
+        messages.info(
+            request,
+            "Nothing else waits for you with these filters." if queue.query else "Nothing else waits for your review.",
+        )
+        return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))

@@ -6,20 +6,54 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from memory.access import has_role, visible_projects
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.models import ApiKey, Project
+from memory.models import ApiKey, Project, ProjectMembership
 from memory.services.revoke_api_key import revoke_api_key
 
 
 @admin.register(Project)
 class ProjectAdmin(admin.ModelAdmin[Project]):
-    list_display = ["name", "slug", "reflect_on_record", "daily_cost_budget_usd", "created_at"]
+    list_display = [
+        "name",
+        "slug",
+        "reflect_on_record",
+        "four_eyes",
+        "daily_cost_budget_usd",
+        "archived_at",
+        "created_at",
+    ]
     search_fields = ["name", "slug"]
     readonly_fields = ["id", "created_at"]
     prepopulated_fields = {"slug": ["name"]}
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
+        return visible_projects(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or has_role(request.user, obj.pk, ProjectMembership.Role.OPERATOR))
+
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # a project's records go by erasure, not by one click
+
+    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if not change and not has_role(request.user, obj.pk, ProjectMembership.Role.OPERATOR):
+            role = ProjectMembership.Role.OPERATOR  # else who made it would not see it
+            ProjectMembership.objects.create(user_id=request.user.pk or 0, project=obj, role=role)
+
+
+@admin.register(ProjectMembership)
+class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
+    """Who works where. It gives rights, so no group has it: superusers, and whom they gave the permission."""
+
+    list_display = ["user", "project", "role", "created_at"]
+    list_filter = ["role", "project"]
+    list_select_related = ["user", "project"]
+    search_fields = ["user__username", "project__name"]
+    autocomplete_fields = ["user", "project"]
+    readonly_fields = ["created_at"]
 
 
 @admin.register(ApiKey)
@@ -36,6 +70,9 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     @admin.action(description="Revoke the selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         for key in queryset:
+            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"You are not an operator of the project of the key {key}. It still works.")
+                continue
             revoke_api_key(key)
             messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
 

@@ -1,16 +1,50 @@
-"""A base for what a machine wrote and nobody edits."""
+"""A base for what a machine wrote and nobody edits, shown to the members of its project."""
 
 from typing import Any, TypeVar
 
 from django.contrib import admin
-from django.db.models import Model
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
+
+from memory.access import narrow_to_projects, visible_projects
 
 Row = TypeVar("Row", bound=Model)
 
 
-class ReadOnlyAdmin(admin.ModelAdmin[Row]):
+class MemberProjectsFilter(admin.RelatedFieldListFilter):
+    """Offers the projects a person may see, and no other's name."""
+
+    def field_choices(self, field: Any, request: HttpRequest, model_admin: Any) -> list[Any]:
+        return [(str(project.pk), str(project)) for project in visible_projects(request.user)]
+
+
+class MemberRows(admin.ModelAdmin[Row]):
+    """Shows the rows of the projects a person is a member of. `project_path` leads from a row to its project."""
+
+    project_path: str | None = "project"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
+        queryset = super().get_queryset(request)
+        path = self.project_path
+        if path is None or not self._has_field(path.partition("__")[0]):
+            return queryset
+        return narrow_to_projects(queryset, request.user, path=path)
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        filters = super().get_list_filter(request)
+        return [("project", MemberProjectsFilter) if each == "project" else each for each in filters]
+
+    def _has_field(self, name: str) -> bool:
+        try:
+            self.opts.get_field(name)
+        except FieldDoesNotExist:
+            return False
+        return True
+
+
+class ReadOnlyAdmin(MemberRows[Row]):
     """Lists and shows rows. Adding, changing and deleting go through services, so the admin offers none of them."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

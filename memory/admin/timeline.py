@@ -83,10 +83,12 @@ def count_use(heuristic: Heuristic) -> tuple[Use, datetime | None]:
 
 _TITLES: dict[str, str] = {
     Review.Decision.APPROVE: "Approved",
+    Review.Decision.FIRST_APPROVAL: "Approved, the first of two",
     Review.Decision.EDIT: "Edited",
     Review.Decision.REJECT: "Rejected",
     Review.Decision.RETIRE: "Retired",
     Review.Decision.QUARANTINE: "Quarantined",
     Review.Decision.MERGE: "Merged",
     Review.Decision.UNDO: "Decision undone",
+    Review.Decision.REFLECT_AGAIN: "Another reflection asked for",
 }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
+from memory.models import ProjectMembership
 from tests.e2e.browser import find_chromium, open_browser
 from tests.factories import make_member
 
@@ -44,7 +45,9 @@ def reviewer(transactional_db: None, settings: Any) -> Any:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second less a login
     names = ["review_heuristic", "view_heuristic", "view_trajectory", "view_reflection", "view_retrieval"]
     names += ["requeue_reflection", "view_review", "view_project"]
-    return make_member("ana", password="correct horse", permissions=names)
+    user = make_member("ana", password="correct horse", permissions=names)
+    ProjectMembership.objects.create(user=user, role="operator")
+    return user
 
 
 @pytest.fixture

@@ -36,6 +36,9 @@
     a: () => press(button("approve")),
     r: () => ask("reject"),
     q: () => ask("quarantine"),
+    t: () => ask("retire"),
+    g: () => press(button("again")),
+    c: () => press(button("claim") || button("release")),
     e: () => {
       const details = desk.querySelector("details.edit");
       if (!details) return;

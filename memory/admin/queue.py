@@ -1,0 +1,270 @@
+"""The queue: its filters, its order with the reason for it, and what comes after and before an item."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from memory.access import narrow_to_projects
+from memory.models import Heuristic, Review, ReviewClaim
+
+BY_EFFECT = ("-review_priority", "-created_at", "-id")
+OLDEST_FIRST = ("created_at", "id")
+_FAMILIES = 30
+# What the admin's own filters put into the address.
+_EXACT = ("project__id__exact", "current_revision__polarity__exact", "reflector")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where in the queue a proposal stands, and what is before and after it."""
+
+    number: int
+    waiting: int
+    following: UUID | None
+    preceding: UUID | None
+
+
+class QueueFilter(admin.SimpleListFilter):
+    """A filter of the list that the desk applies too, when it looks for what comes next."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> QuerySet[Heuristic]:
+        value = self.value()
+        return queryset if value is None else self.narrow(queryset, value, request.user)
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        """Return what a value of the filter leaves."""
+        raise NotImplementedError
+
+
+class ClaimFilter(QueueFilter):
+    title = "who is on it"
+    parameter_name = "claim"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [("mine", "Mine"), ("unassigned", "Nobody"), ("others", "Others")]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        live = ReviewClaim.objects.filter(heuristic=OuterRef("pk"), expires_at__gt=timezone.now())
+        if value == "mine":
+            return queryset.filter(Exists(live.filter(user=user.pk)))
+        if value == "others":
+            return queryset.filter(Exists(live.exclude(user=user.pk)))
+        return queryset.filter(~Exists(live))
+
+
+class ApprovalsFilter(QueueFilter):
+    title = "approvals"
+    parameter_name = "approvals"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [("second", "Waits for a second one"), ("first", "Has none")]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        approved_once = Exists(_first_approvals())
+        return queryset.filter(approved_once if value == "second" else ~approved_once)
+
+
+class RiskFilter(QueueFilter):
+    title = "checks"
+    parameter_name = "risk"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user).exclude(risk_flags=[])
+        codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
+        named = sorted({code for each in codes for code in each})
+        return [("any", "Found something"), ("none", "Found nothing"), *((code, code) for code in named)]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        if value == "any":
+            return queryset.exclude(risk_flags=[])
+        return queryset.filter(risk_flags=[]) if value == "none" else queryset.filter(risk_flags__contains=[value])
+
+
+class FamilyFilter(QueueFilter):
+    title = "task family"
+    parameter_name = "family"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user)
+        counted = rows.order_by().values_list("current_revision__task_id").annotate(n=Count("pk")).order_by("-n")
+        return [(family or "-", family or "none") for family, _ in counted[:_FAMILIES]]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        return queryset.filter(current_revision__task_id="" if value == "-" else value)
+
+
+class SupportFilter(QueueFilter):
+    title = "seen in"
+    parameter_name = "support"
+    _RANGES = {"0": Q(support=0), "1": Q(support=1), "2": Q(support__range=(2, 4)), "5": Q(support__gte=5)}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [("0", "no run"), ("1", "1 run"), ("2", "2 to 4 runs"), ("5", "5 runs or more")]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        return queryset.filter(cls._RANGES.get(value, Q()))
+
+
+class AgeFilter(QueueFilter):
+    title = "waiting for"
+    parameter_name = "age"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [("day", "less than a day"), ("week", "a day to a week"), ("older", "more than a week")]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        now = timezone.now()
+        day, week = now - timedelta(days=1), now - timedelta(days=7)
+        ranges = {
+            "day": Q(created_at__gt=day),
+            "week": Q(created_at__lte=day, created_at__gt=week),
+            "older": Q(created_at__lte=week),
+        }
+        return queryset.filter(ranges.get(value, Q()))
+
+
+class OrderFilter(QueueFilter):
+    """Not a filter: the order of the queue, in the address like the filters."""
+
+    title = "order"
+    parameter_name = "order"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [("oldest", "Oldest first"), ("newest", "Newest first")]
+
+    def choices(self, changelist: Any) -> Any:
+        first, *rest = super().choices(changelist)
+        return [{**first, "display": "Largest effect first"}, *rest]
+
+    @classmethod
+    def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
+        return queryset
+
+
+QUEUE_FILTERS = (
+    ClaimFilter,
+    ApprovalsFilter,
+    RiskFilter,
+    FamilyFilter,
+    SupportFilter,
+    AgeFilter,
+    OrderFilter,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
+    """The proposals a person walks through, as the list showed them. `query` is the list's address after the mark."""
+
+    user: Any
+    query: str
+
+    def rows(self) -> QuerySet[Heuristic]:
+        """Return what the list's filters leave of the proposals, without an order."""
+        given = dict(parse_qsl(self.query))
+        rows = narrow_to_projects(Heuristic.objects.proposed(), self.user).order_by()
+        rows = rows.exclude(project__archived_at__lte=timezone.now())
+        for each in QUEUE_FILTERS:
+            if value := given.get(str(each.parameter_name)):
+                rows = each.narrow(rows, value, self.user)
+        exact = {name: given[name] for name in _EXACT if given.get(name)}
+        try:
+            return rows.filter(**exact)
+        except (ValueError, ValidationError):  # an address somebody typed
+            return rows
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The fields the queue is ordered by."""
+        return ordering_of(dict(parse_qsl(self.query)).get("order", ""))
+
+    def find_place(self, heuristic: Heuristic) -> Place:
+        """Say where a heuristic stands. Three queries, whatever the queue's length."""
+        rows, ahead = self.rows(), _ahead_of(heuristic, self.order)
+        counted = rows.aggregate(waiting=Count("pk"), ahead=Count("pk", filter=ahead))
+        free = self._free(rows).exclude(pk=heuristic.pk)
+        behind = free.exclude(ahead).order_by(*self.order)
+        before = free.filter(ahead).order_by(*_reverse(self.order))
+        return Place(
+            number=counted["ahead"] + 1,
+            waiting=counted["waiting"],
+            following=behind.values_list("pk", flat=True).first(),
+            preceding=before.values_list("pk", flat=True).first(),
+        )
+
+    def find_next(self, heuristic: Heuristic) -> UUID | None:
+        """Return what follows a heuristic that was decided on: the next behind it, then the first of the rest."""
+        free = self._free(self.rows()).exclude(pk=heuristic.pk).order_by(*self.order).values_list("pk", flat=True)
+        behind = free.exclude(_ahead_of(heuristic, self.order)).first()
+        return behind or free.first()
+
+    def _free(self, rows: QuerySet[Heuristic]) -> QuerySet[Heuristic]:
+        """Leave out what others are on, and what waits for the approval of somebody else than this person."""
+        claimed = ReviewClaim.objects.filter(heuristic=OuterRef("pk"), expires_at__gt=timezone.now())
+        return rows.filter(
+            ~Exists(claimed.exclude(user=self.user.pk)), ~Exists(_first_approvals().filter(reviewer_user=self.user.pk))
+        )
+
+
+def ordering_of(name: str) -> tuple[str, ...]:
+    """Return the fields of an order by its name in the address; the largest effect first where there is none."""
+    return {"oldest": OLDEST_FIRST, "newest": ("-created_at", "-id")}.get(name, BY_EFFECT)
+
+
+def explain_priority(heuristic: Heuristic) -> str:
+    """Say in a few words why a proposal stands where it stands."""
+    basis = heuristic.review_basis
+    if heuristic.prioritised_at is None or not basis:
+        return "not looked at yet"
+    parts = [
+        f"fits {basis['matches']} of the last {basis['tasks']} tasks" if basis["tasks"] else "no task to try it on",
+        f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",
+    ]
+    if heuristic.confidence is not None:
+        parts.append(f"reflector {heuristic.confidence:.0%} sure")
+    if basis["flags"]:
+        parts.append(f"checks: {', '.join(basis['flags'])}")
+    if basis["broad"]:
+        parts.append("for the whole project")
+    if basis["replaces"]:
+        parts.append("replaces words in use")
+    return ", ".join(parts)
+
+
+def _first_approvals() -> QuerySet[Review]:
+    return Review.objects.filter(
+        heuristic=OuterRef("pk"),
+        revision=OuterRef("current_revision"),
+        decision=Review.Decision.FIRST_APPROVAL,
+    )
+
+
+def _ahead_of(heuristic: Heuristic, order: tuple[str, ...]) -> Q:
+    """Return the condition for rows that come before this one in an order whose last field is unique."""
+    ahead, same = Q(), Q()
+    for field in order:
+        name = field.removeprefix("-")
+        value = getattr(heuristic, name)
+        ahead |= same & Q(**{f"{name}__{'gt' if field.startswith('-') else 'lt'}": value})
+        same &= Q(**{name: value})
+    return ahead
+
+
+def _reverse(order: tuple[str, ...]) -> list[str]:
+    return [field.removeprefix("-") if field.startswith("-") else f"-{field}" for field in order]

@@ -1,0 +1,64 @@
+"""Views of the queue that a person gave a name."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from memory.models import Heuristic, SavedFilter
+
+MAX_SAVED = 30
+_NOT_FILTERS = ("p", "e", "all")  # the page, and what the admin adds to an address it did not understand
+
+
+class SavedFilterViews(admin.ModelAdmin[Heuristic]):
+    """Adds to the list: the person's saved filters, saving the present one, forgetting one."""
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("filters/save/", wrap(self.save_filter), name="memory_heuristic_save_filter"),
+            path("filters/<int:filter_id>/forget/", wrap(self.forget_filter), name="memory_heuristic_forget_filter"),
+            *super().get_urls(),
+        ]
+
+    def saved_filters_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the person's filters and the present one as it would be saved. One query."""
+        given = request.GET.copy()
+        for name in _NOT_FILTERS:
+            given.pop(name, None)
+        present = given.urlencode()
+        saved = list(SavedFilter.objects.filter(user=request.user.pk)[:MAX_SAVED])
+        known = any(each.query == present for each in saved)
+        return {"saved_filters": saved, "present_filter": present, "can_save_filter": present and not known}
+
+    def save_filter(self, request: HttpRequest) -> HttpResponse:
+        """Keep the list's filters under a name; a name that is taken gets the new ones."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        name, query = request.POST.get("name", "").strip()[:60], request.POST.get("query", "")[:1000]
+        if not name:
+            messages.error(request, "Give the filter a name to save it.")
+        elif SavedFilter.objects.filter(user=request.user.pk).exclude(name=name).count() >= MAX_SAVED:
+            messages.error(request, f"You have {MAX_SAVED} saved filters. Forget one to save another.")
+        else:
+            try:
+                with transaction.atomic():
+                    SavedFilter.objects.update_or_create(user_id=request.user.pk, name=name, defaults={"query": query})
+            except IntegrityError:  # saved twice at the same moment
+                pass
+            messages.success(request, f"Saved as “{name}”. It is at the top of this list for you.")
+        return self._back(query)
+
+    def forget_filter(self, request: HttpRequest, filter_id: int) -> HttpResponse:
+        """Delete one of the person's own filters."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        SavedFilter.objects.filter(user=request.user.pk, pk=filter_id).delete()
+        return self._back(request.POST.get("query", ""))
+
+    def _back(self, query: str) -> HttpResponse:
+        address = reverse("admin:memory_heuristic_changelist")
+        return HttpResponseRedirect(f"{address}?{query}" if query else address)
