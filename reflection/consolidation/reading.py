@@ -88,9 +88,8 @@ def read_lessons(project: Project) -> list[Lesson]:
         vector__isnull=False,
         heuristic__current_revision=F("revision"),
     )
-    vectors = {
-        row.heuristic_id: row.vector.to_numpy().astype(np.float32) for row in embedded.only("heuristic", "vector")
-    }
+    rows_of = embedded.values_list("heuristic_id", "vector")
+    vectors = {heuristic_id: np.array(vector, np.float32) for heuristic_id, vector in rows_of}
     lessons = [
         Lesson(
             revision=heuristic.current_revision,
