@@ -1,10 +1,16 @@
-"""Gunicorn's own messages in the shape of all other logs: `gunicorn --config python:erl_site.gunicorn_config`."""
+"""Gunicorn as this product runs it: `gunicorn --config python:erl_site.gunicorn_config`."""
 
+import os
 from typing import Any
 
 from gunicorn.glogging import Logger
 
 from erl_site.log_config import logging_config
+
+# Before numpy is loaded: requests run beside each other, and a product of a small matrix is not worth other threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+worker_class = "erl_site.web_worker.WebWorker"
 
 
 class EventLogger(Logger):  # type: ignore[misc]

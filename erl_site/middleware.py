@@ -1,4 +1,4 @@
-"""Request correlation: one id and one trace through logs, answers and jobs (reliability A12)."""
+"""What happens around every request: its id and trace (reliability A12), the limit of waiting, the content policy."""
 
 import re
 import secrets
@@ -9,14 +9,18 @@ import structlog
 from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
+from erl_site.waiting import waited_seconds
+from memory.api.errors import ErrorCode, problem
 from memory.ids import uuid7
 
 log = structlog.get_logger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+OVERLOAD_RETRY_SECONDS = 1
 _QUIET_PATHS = frozenset({"/health", "/ready"})  # asked every few seconds by whoever watches
 
 
@@ -42,6 +46,25 @@ class RequestIdMiddleware:
         response["X-Request-ID"] = request_id
         _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
         return response  # the variables stay bound: Django still logs what it answered
+
+
+class OverloadMiddleware:
+    """Turn a request of the API away that waited too long for a thread: the next one then need not wait as long.
+
+    Requests beyond what the machine can do would otherwise queue, and every answer would come too late to be of use.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        limit = settings.ERL_API_MAX_WAIT_SECONDS
+        if limit and waited_seconds.get() > limit and request.path_info.startswith("/api/v1/"):
+            headers = {"Retry-After": str(OVERLOAD_RETRY_SECONDS)}
+            response = problem(ErrorCode.OVERLOADED, request=request, headers=headers)
+            response["Content-Length"] = str(len(response.content))  # no other middleware does it this far out
+            return response
+        return self.get_response(request)
 
 
 class PolicyMiddleware(CSPMiddleware):

@@ -82,7 +82,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
     """Describe the stack: web server, worker, scheduler and the embedded servers."""
     home, python = settings.ERL_HOME, sys.executable
     bind = _address(port)
-    web = ["--bind", bind, "--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+    web = ["--bind", bind, "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
     worker = ["-P", "prefork", "-c", str(WORKER_PROCESSES), "--without-mingle", "--without-gossip"]
     celery = (python, "-m", "celery", "-A", "erl_site")
     return Supervisor(

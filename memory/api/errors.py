@@ -58,6 +58,7 @@ class ErrorCode(TextChoices):
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in a format that is not read here"
     RATE_LIMITED = "rate_limited", "Too many requests"
+    OVERLOADED = "overloaded", "The server is busy"
     QUEUE_FULL = "queue_full", "Too much is waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
     INTERNAL_ERROR = "internal_error", "Something failed on the server"
@@ -89,6 +90,7 @@ STATUS: dict[str, int] = {
     ErrorCode.REQUEST_TOO_LARGE: 413,
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
     ErrorCode.RATE_LIMITED: 429,
+    ErrorCode.OVERLOADED: 503,
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.TOO_MANY_KEYS: 429,
     ErrorCode.INTERNAL_ERROR: 500,
@@ -101,6 +103,7 @@ RETRYABLE = frozenset(
         ErrorCode.CONFLICT,
         ErrorCode.IDEMPOTENCY_IN_PROGRESS,
         ErrorCode.RATE_LIMITED,
+        ErrorCode.OVERLOADED,
         ErrorCode.QUEUE_FULL,
         ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
@@ -125,6 +128,8 @@ _DETAILS = {
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: "Send the body as application/json in UTF-8.",
     ErrorCode.NOT_ACCEPTABLE: "Ask for application/json in the Accept header, or leave the header out.",
     ErrorCode.DATABASE_UNAVAILABLE: "The database does not answer. Nothing was changed; send the request again later.",
+    ErrorCode.OVERLOADED: "More requests wait than the server can answer in time. Nothing was changed; send this one "
+    "again after the seconds that Retry-After names.",
     ErrorCode.CONFLICT: "Another request changed the same thing at the same time. Send the request again.",
     ErrorCode.INTERNAL_ERROR: "The request failed on our side and changed nothing. Report its id if that persists.",
 }

@@ -21,7 +21,7 @@ class ChaosWeb(Stack):
     """Gunicorn with two workers, forked from a warm master so that a killed one is back at once."""
 
     def start_web(self) -> None:
-        place = ["--bind", f"127.0.0.1:{self.port}", "--worker-class", "gthread", "--workers", "2", "--threads", "4"]
+        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", "2", "--threads", "4"]
         options = ["--config=python:erl_site.gunicorn_config", "--preload", "--no-control-socket"]
         self._start("web", "gunicorn", "tests.chaos.wsgi", *options, *place)
         self._wait("web", self._web_answers)

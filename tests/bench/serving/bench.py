@@ -161,7 +161,7 @@ class Bench:
     def _start(self, name: str) -> None:
         port = free_port()
         options = ["--config=python:erl_site.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
-        size = ["--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        size = ["--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
         environment = {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
