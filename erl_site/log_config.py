@@ -55,6 +55,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
             "django": {"handlers": [], "level": level, "propagate": True},
             "django.request": {"level": "ERROR"},  # request_finished says the rest
             "django.server": {"handlers": [], "level": level, "propagate": True},
+            "axes": {"level": "ERROR"},  # prose; sign_in_locked says what happened
             "environ": {"level": "WARNING"},  # that there is no .env is no news
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},

@@ -73,10 +73,30 @@ def test_charts_draw_runs_and_answers_by_week(admin: Client) -> None:
     make_trajectory(project=project)
     make_retrieval(project=project)
 
-    runs, answers = admin.get("/admin/").context["charts"]
+    runs, answers, guided = admin.get("/admin/").context["charts"]
 
     assert (runs.bars[-1].first, runs.bars[-1].second, runs.bars[-1].first_height) == (1, 1, 50)
     assert (answers.bars[-1].first, answers.bars[-1].second) == (0, 1)
+    assert guided.highest == 0
+
+
+def test_lessons_given_and_how_their_runs_ended_are_counted(admin: Client) -> None:
+    project = make_project()
+    given = make_retrieval(project=project, heuristic_ids=[make_heuristic(project=project).pk] * 2)
+    make_trajectory(project=project, retrieval=given, outcome="success", score=1)
+    make_trajectory(project=project, retrieval=given, outcome="failure")
+    make_trajectory(project=project, outcome="unknown", score=None)
+
+    shown = figures(admin)
+    link = next(
+        figure.link
+        for figure in admin.get("/admin/").context["figures"]
+        if figure.label == "of the runs with lessons succeeded"
+    )
+
+    assert (shown["lessons given, 7 days"], shown["of the runs with lessons succeeded"]) == ("2", "50 %")
+    assert (shown["runs recorded, 7 days"], shown["of them succeeded"]) == ("3", "50 %")
+    assert admin.get(link).context["cl"].result_count == 2
 
 
 def test_every_link_of_the_dashboard_opens_a_list(admin: Client) -> None:
