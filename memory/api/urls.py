@@ -13,6 +13,7 @@ from memory.api.views.review import (
     RetireView,
     ReviewListView,
 )
+from memory.api.views.summary import MemorySummaryView
 from memory.api.views.trajectories import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
 
 app_name = "api"
@@ -31,5 +32,6 @@ urlpatterns = [
     path("reviews", ReviewListView.as_view(), name="review-list"),
     path("retrieve", RetrieveView.as_view(), name="retrieve"),
     path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
+    path("memory/summary", MemorySummaryView.as_view(), name="memory-summary"),
     path("context", ContextView.as_view(), name="context"),
 ]

@@ -27,6 +27,14 @@ LESSON = {
     "tags": ["webshop", "price"],
 }
 
+MISTAKE = {
+    "mistake_type": "price_above_limit",
+    "bad_decision": "Bought the first result without comparing its price with the limit.",
+    "correct_decision": "Compare the price with the limit before buying.",
+    "evidence": "The last step bought an item above 40 dollars.",
+    "lesson": "Whatever else fits, a price above the limit makes the purchase wrong.",
+}
+
 
 @dataclass
 class Recorder:
@@ -72,6 +80,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     question = {"task": TASK, "task_id": "webshop", "agent": "react-shopper", "top_k": 5}
     answer = call("retrieveLessons", "post", "/retrieve", question)
     call("getContext", "get", "/context", {"task": TASK, "top_k": 5})
+    call("getMemorySummary", "get", "/memory/summary?task_id=webshop")
     call("getRetrieval", "get", f"/retrievals/{answer['retrieval_id']}")
     said = {"verdict": "followed", "helpful": True, "retrieval_id": answer["retrieval_id"]}
     call("rateHeuristic", "post", f"{path}/feedback", said)
@@ -113,5 +122,7 @@ def _a_run() -> dict[str, Any]:
         "model": "text-davinci-002",
         "tags": ["webshop"],
         "external_id": run["id"],
+        "mistakes": ["Bought the first result although it cost more than the task allows."],
+        "mistake_cards": [MISTAKE],
         "metadata": {"benchmark": "WebShop", "index": 144},
     }

@@ -63,7 +63,7 @@ def test_record_leaves_out_what_the_project_leaves_out() -> None:
 
 def test_tight_record_keeps_the_first_of_each_kind_and_drops_the_lesson_of_a_card() -> None:
     many = replace(FULL, rules=(RULE, *(replace(RULE, id=f"x{n}", guideline=f"Rule {n}.") for n in range(9))))
-    text = build_record(many, budget_tokens=82).text
+    text = build_record(many, budget_tokens=77).text
 
     assert "Check the fare class first." in text
     assert "Cancelled basic economy → Check the time of booking." in text
