@@ -8,11 +8,17 @@ class ReflectionConfig(AppConfig):
         from celery.signals import worker_init
 
         from memory.invariants import add_invariants
+        from memory.retrieval.llm_ranking import register_ranker
+        from memory.retrieval.rerank import register_reranker
         from memory.signals import trajectory_recorded
         from reflection.invariants import INVARIANTS
+        from reflection.ranking import find_provider_ranker
         from reflection.receivers import queue_reflection
+        from reflection.reranking import find_http_reranker
         from reflection.sweeper import add_sweeper
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)
+        register_ranker(find_provider_ranker)
+        register_reranker(find_http_reranker)
         worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")

@@ -50,9 +50,9 @@ CODES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """A provider's JSON answer with status 200."""
+    """A provider's JSON answer with status 200: an object, or a list where that was allowed."""
 
-    body: dict[str, Any]
+    body: Any
     latency_ms: float
 
 
@@ -92,8 +92,8 @@ class ProviderClient:
     def close(self) -> None:
         self._http.close()
 
-    def post(self, path: str, payload: dict[str, Any]) -> Reply:
-        """Send one JSON body; raise `ProviderError` for everything but a JSON object with status 200."""
+    def post(self, path: str, payload: dict[str, Any], *, or_list: bool = False) -> Reply:
+        """Send one JSON body; raise `ProviderError` for everything but a JSON object, `or_list`, with status 200."""
         started = time.monotonic()
         content = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
@@ -119,7 +119,7 @@ class ProviderClient:
             ) from error
         if response.status_code != 200:
             self._refuse(response, body)
-        return Reply(body=self._parse(body), latency_ms=(time.monotonic() - started) * 1000)
+        return Reply(body=self._parse(body, or_list=or_list), latency_ms=(time.monotonic() - started) * 1000)
 
     def fail(self, error: Any) -> NoReturn:
         """Raise `ProviderError` for an error object inside an answer with status 200, as gateways send it."""
@@ -154,12 +154,12 @@ class ProviderClient:
             chunks.append(chunk)
         return b"".join(chunks)
 
-    def _parse(self, body: bytes) -> dict[str, Any]:
+    def _parse(self, body: bytes, *, or_list: bool) -> Any:
         try:
             parsed = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise self.bad_envelope() from error
-        if not isinstance(parsed, dict):
+        if not isinstance(parsed, dict) and not (or_list and isinstance(parsed, list)):
             raise self.bad_envelope()
         return parsed
 

@@ -148,8 +148,12 @@ _deadline: ContextVar[float | None] = ContextVar("provider_deadline", default=No
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Bound everything inside together: connecting, TLS, sending and reading, however slowly bytes drip in."""
-    token = _deadline.set(time.monotonic() + seconds)
+    """Bound everything inside together: connecting, TLS, sending and reading, however slowly bytes drip in.
+
+    A deadline inside another ends no later than that.
+    """
+    end, outer = time.monotonic() + seconds, _deadline.get()
+    token = _deadline.set(end if outer is None else min(end, outer))
     try:
         yield
     finally:

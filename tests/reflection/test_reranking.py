@@ -1,0 +1,105 @@
+"""The cross-encoder behind POST /rerank, on a real HTTP server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory.models import Project
+from memory.retrieval import rerank
+from memory.retrieval.answer import RetrievalAnswer
+from memory.services.embed_heuristics import embed_heuristics
+from memory.services.retrieve import retrieve
+from memory.values import Actor
+from reflection.reranking import close_reranker
+from tests.factories import make_heuristic, make_project
+from tests.scripted_provider import ScriptedProvider, answer, drips, fails, raw, silence
+from tests.scripted_reranker import scores
+
+pytestmark = pytest.mark.django_db
+TASK = "Cancel the flight of a passenger and refund the fare"
+SUBJECTS = ["flight fare class", "refund of a flight", "seat on a flight"]
+
+
+@pytest.fixture
+def reranker(settings: Any) -> Iterator[ScriptedProvider]:
+    rerank.breaker.reset()
+    with ScriptedProvider() as scripted:
+        settings.ERL_RERANK_URL = f"{scripted.anthropic_url}/v2/rerank"
+        settings.ERL_RERANK_API_KEY = "secret-of-the-reranker"
+        settings.ERL_LLM_ALLOW_LOOPBACK = True
+        settings.ERL_RERANK_DEADLINE_SECONDS = 3.0
+        yield scripted
+        close_reranker()
+    rerank.breaker.reset()
+
+
+@pytest.fixture
+def project() -> Project:
+    made = make_project()
+    lessons = [
+        make_heuristic(project=made, status="approved", trigger=f"A passenger asks about a {one}", guideline="Look.")
+        for one in SUBJECTS
+    ]
+    embed_heuristics([lesson.pk for lesson in lessons])
+    return made
+
+
+def ask(project: Project) -> RetrievalAnswer:
+    return retrieve(project, task=TASK, record=False, by=Actor(label="test"))
+
+
+def likes_seats(text: str) -> float:
+    return 0.9 if "seat" in text else 0.1
+
+
+@pytest.mark.parametrize("shape", ["cohere", "tei"])
+def test_the_cross_encoder_decides_the_order(
+    shape: str, reranker: ScriptedProvider, project: Project, settings: Any
+) -> None:
+    settings.ERL_RERANK_FORMAT = shape
+    reranker.script(scores(likes_seats, shape=shape))
+    given = ask(project)
+    assert (given.mode, given.degraded) == ("hybrid", "")
+    assert "seat" in given.items[0]["trigger"]
+    assert [item["scores"]["rerank"] for item in given.items] == [0.9, 0.1, 0.1]
+    (request,) = reranker.requests
+    assert request.path == "/v2/rerank"
+    assert request.headers["authorization"] == "Bearer secret-of-the-reranker"
+    assert request.body["query"] == TASK
+
+
+def test_scores_of_any_scale_become_shares(reranker: ScriptedProvider, project: Project) -> None:
+    reranker.script(scores(lambda text: 7.5 if "seat" in text else -4.0))
+    given = ask(project)
+    assert "seat" in given.items[0]["trigger"]
+    assert all(0 < item["scores"]["rerank"] < 1 for item in given.items)
+
+
+FAILURES = {
+    "hangs": (silence(), "too slow"),
+    "drips": (drips(), "too slow"),
+    "error": (fails(500), "failed"),
+    "elsewhere": (raw(b"{}", status=302, headers={"Location": "http://169.254.169.254/"}), "failed"),
+    "chat": (answer("hello"), "gave an unusable answer"),
+    "other places": (raw(b'{"results": [{"index": 99, "relevance_score": 1}]}'), "gave an unusable answer"),
+    "no number": (raw(b'{"results": [{"index": 0, "relevance_score": "NaN"}]}'), "gave an unusable answer"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_the_order_without_it_answers_where_it_does_not(
+    name: str, reranker: ScriptedProvider, project: Project, settings: Any
+) -> None:
+    behaviour, reason = FAILURES[name]
+    settings.ERL_RERANK_DEADLINE_SECONDS = 0.3 if reason == "too slow" else 20.0
+    reranker.script(behaviour)
+    given = ask(project)
+    assert (given.mode, given.degraded) == ("hybrid", f"reranker ({reason})")
+    assert given.context
+
+
+def test_an_address_inside_the_network_is_refused(reranker: ScriptedProvider, project: Project, settings: Any) -> None:
+    settings.ERL_LLM_ALLOW_LOOPBACK = False
+    assert ask(project).degraded == "reranker (failed)"
+    assert reranker.requests == []
