@@ -1,0 +1,46 @@
+"""The figures Prometheus is given."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.urls import Resolver404, resolve
+from prometheus_client.parser import text_string_to_metric_families
+
+from reflection.breaker import FAILURES, note_failure
+from reflection.models import WorkerHeartbeat
+from reflection.providers.base import ProviderError
+from tests.factories import make_heuristic, make_reflection
+
+pytestmark = pytest.mark.django_db
+
+
+def scrape() -> dict[tuple[str, ...], float]:
+    output = StringIO()
+    call_command("serve_metrics", "--once", stdout=output)
+    families = text_string_to_metric_families(output.getvalue())
+    return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
+
+
+def test_figures_are_what_the_rows_say(django_assert_max_num_queries: Any) -> None:
+    make_reflection()
+    make_reflection(status="dead")
+    make_heuristic(status="approved")
+    WorkerHeartbeat.objects.create(name="w@1/1")
+    for _ in range(FAILURES):
+        note_failure("openai", ProviderError("down", transient=True, code="timeout"))
+
+    with django_assert_max_num_queries(15):
+        figures = scrape()
+
+    assert figures["erl_reflections", "queued"] == figures["erl_reflections", "dead"] == 1
+    assert figures["erl_heuristics", "approved"] == 1
+    assert figures["erl_workers_alive",] == figures["erl_provider_left_alone", "openai"] == 1
+    assert 0 <= figures["erl_oldest_due_reflection_age_seconds",] < 60
+    assert figures["erl_database_bytes",] > 0
+
+
+def test_public_listener_has_no_metrics() -> None:
+    with pytest.raises(Resolver404):
+        resolve("/metrics")
