@@ -1,0 +1,66 @@
+"""Score histories as lines, drawn on the server."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from memory.access import visible_projects
+from memory.models import Project, Trajectory
+from memory.services.score_history import ScoreHistory, read_score_history
+
+SHOWN_CHARTS, SHOWN_RUNS = 24, 60
+WIDTH, HEIGHT, MARGIN = 320, 96, 6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One run on the line, oldest left; a score of 1 is at the top."""
+
+    x: float
+    y: float
+    score: float
+    trajectory_id: UUID
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreChart:
+    """The newest runs of one task family and agent."""
+
+    history: ScoreHistory
+    points: list[Point]
+    mean_y: float
+
+    @property
+    def line(self) -> str:
+        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
+
+
+def scores_context(user: Any, *, project_id: str = "", task_id: str | None = None) -> dict[str, Any]:
+    """Collect the charts of one project a person may see: the named one, else the first."""
+    projects = list(visible_projects(user).order_by("slug"))
+    project = next((each for each in projects if str(each.pk) == project_id), projects[0] if projects else None)
+    charts = draw_scores(project, task_id=task_id) if project else []
+    return {"projects": projects, "project": project, "task_id": task_id, "charts": charts, "limit": SHOWN_CHARTS}
+
+
+def draw_scores(project: Project, *, task_id: str | None = None) -> list[ScoreChart]:
+    """Draw the task families and agents with the most runs, or those of one family."""
+    histories = read_score_history(project, task_id=task_id, limit=SHOWN_CHARTS)
+    return [_draw(project, history) for history in histories]
+
+
+def _draw(project: Project, history: ScoreHistory) -> ScoreChart:
+    runs = Trajectory.objects.filter(
+        project=project, task_id=history.task_id, agent=history.agent, score__isnull=False
+    ).order_by("-created_at", "-id")
+    newest = list(runs.values_list("pk", "score")[:SHOWN_RUNS])[::-1]
+    step = (WIDTH - 2 * MARGIN) / max(len(newest) - 1, 1)
+    points = [
+        Point(x=MARGIN + number * step, y=_height(score or 0.0), score=score or 0.0, trajectory_id=pk)
+        for number, (pk, score) in enumerate(newest)
+    ]
+    return ScoreChart(history=history, points=points, mean_y=_height(history.mean))
+
+
+def _height(score: float) -> float:
+    return MARGIN + (1 - score) * (HEIGHT - 2 * MARGIN)

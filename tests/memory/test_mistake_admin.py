@@ -1,0 +1,169 @@
+"""The pages of mistake cards and scores: what they show, who may decide."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+
+from memory.models import MistakeCard, MistakeCardReview, MistakeMerge, ProjectMembership
+from memory.services.merge_mistakes import merge_by_likeness
+from memory.services.record_trajectory import record_trajectory
+from memory.values import Actor
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+CARDS = [
+    {
+        "mistake_type": "wrong_fare",
+        "bad_decision": "Cancelled <b>basic economy</b>\u202e.",
+        "correct_decision": "Check the time of booking.",
+        "evidence": "Error in step 4.",
+        "lesson": "24 hours only.",
+    },
+    {"mistake_type": "wrong_fare", "bad_decision": "Cancelled <b>basic economy</b>.", "lesson": "24 hours only."},
+]
+
+
+@pytest.fixture
+def card() -> MistakeCard:
+    data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "score": 0.25, "mistake_cards": CARDS[:1]}
+    record_trajectory(make_project(), data=data, by=Actor(label="key:a"), reflect=False)
+    return MistakeCard.objects.get()
+
+
+@pytest.fixture
+def admin(client: Client) -> Client:
+    client.force_login(get_user_model().objects.create_superuser("ana"))
+    return client
+
+
+def page_of(card: MistakeCard) -> str:
+    return reverse("admin:memory_mistakecard_change", args=[card.pk])
+
+
+def decide(client: Client, card: MistakeCard, decision: str, **data: Any) -> str:
+    response = client.post(page_of(card), {"decision": decision, **data}, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def merged_pair(card: MistakeCard) -> MistakeMerge:
+    data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": CARDS[1:]}
+    record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
+    for each in MistakeCard.objects.order_by("pk"):
+        merge_by_likeness(each.pk)
+    return MistakeMerge.objects.get()
+
+
+def test_list_shows_the_cards_that_count_for_themselves(admin: Client, card: MistakeCard, settings: Any) -> None:
+    settings.ERL_MISTAKE_MERGE_SIMILARITY = 0.5
+    merged = merged_pair(card)
+
+    page = admin.get(reverse("admin:memory_mistakecard_changelist")).content.decode()
+    assert page_of(merged.into) in page
+    assert page_of(merged.card) not in page
+
+
+def test_desk_shows_words_run_and_evidence_escaped(admin: Client, card: MistakeCard) -> None:
+    page = admin.get(page_of(card)).content.decode()
+
+    assert "Cancelled &lt;b&gt;basic economy&lt;/b&gt;⟨U+202E⟩." in page
+    assert "Error in step 4." in page
+    assert "seen 1×" in page
+
+
+def test_desk_takes_a_fixed_number_of_queries(
+    admin: Client, card: MistakeCard, django_assert_max_num_queries: Any
+) -> None:
+    for _ in range(5):
+        data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": CARDS[:1]}
+        record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
+
+    with django_assert_max_num_queries(26):
+        admin.get(page_of(card))
+
+
+def test_reviewer_approves_what_was_read(admin: Client, card: MistakeCard) -> None:
+    assert card.current_revision is not None
+    page = decide(admin, card, "approve", content_sha256=card.current_revision.content_sha256, reason="True.")
+
+    assert "agents are given it" in page
+    review = MistakeCardReview.objects.get()
+    assert (review.reviewer, review.decision, review.reason) == ("user:ana", "approve", "True.")
+
+
+def test_words_that_changed_are_not_approved(admin: Client, card: MistakeCard) -> None:
+    assert "changed after you read it" in decide(admin, card, "approve", content_sha256="0" * 64)
+
+
+@pytest.mark.parametrize("decision", ["retire", "confirm_count", "merge", "undo_merge", "explode"])
+def test_decision_that_cannot_be_taken_says_so(admin: Client, card: MistakeCard, decision: str) -> None:
+    assert "errornote" in (page := decide(admin, card, decision)) or 'class="error"' in page
+    assert not MistakeCardReview.objects.exists()
+
+
+def test_merge_is_shown_and_undone(admin: Client, card: MistakeCard, settings: Any) -> None:
+    settings.ERL_MISTAKE_MERGE_SIMILARITY = 0.5
+    merged = merged_pair(card)
+    assert "policy:mistake-likeness" in admin.get(page_of(merged.into)).content.decode()
+
+    page = decide(admin, merged.into, "undo_merge", merge=str(merged.pk))
+
+    assert "taken apart by user:ana" in page
+    assert MistakeCard.objects.standing().count() == 2
+
+
+def test_selected_cards_are_approved(admin: Client, card: MistakeCard) -> None:
+    url = reverse("admin:memory_mistakecard_changelist")
+    admin.post(url, {"action": "approve_selected", "_selected_action": [str(card.pk)]})
+
+    card.refresh_from_db()
+    assert card.status == "approved"
+
+
+def looker(client: Client, card: MistakeCard, *codenames: str, role: str = "") -> Client:
+    user = get_user_model().objects.create_user("eva", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    if role:
+        ProjectMembership.objects.create(project=card.project, user=user, role=role)
+    client.force_login(user)
+    return client
+
+
+def test_who_may_look_may_not_decide(client: Client, card: MistakeCard) -> None:
+    looker(client, card, "view_mistakecard", role="reviewer")
+
+    assert client.get(page_of(card)).status_code == 200
+    assert client.post(page_of(card), {"decision": "approve"}).status_code == 403
+    assert not MistakeCardReview.objects.exists()
+
+
+def test_who_reviews_elsewhere_does_not_see_it(client: Client, card: MistakeCard) -> None:
+    looker(client, card, "view_mistakecard", "review_mistakecard", "view_trajectory")
+
+    client.post(page_of(card), {"decision": "approve"})
+    assert not MistakeCardReview.objects.exists()
+    assert b"airline" not in client.get(reverse("admin:memory_scores"), {"project": str(card.project_id)}).content
+
+
+def test_scores_are_drawn_with_their_runs(admin: Client, card: MistakeCard) -> None:
+    page = admin.get(reverse("admin:memory_scores"), {"project": str(card.project_id)}).content.decode()
+
+    assert 'aria-label="1 run' in page
+    assert "mean 0.25" in page
+    assert reverse("admin:memory_trajectory_change", args=[card.first_seen_id]) in page
+
+
+def test_scores_need_the_permission_to_see_runs(client: Client, card: MistakeCard) -> None:
+    looker(client, card, "view_mistakecard", role="reviewer")
+
+    assert client.get(reverse("admin:memory_scores")).status_code == 403
+
+
+def test_page_of_a_run_names_its_cards(admin: Client, card: MistakeCard) -> None:
+    page = admin.get(reverse("admin:memory_trajectory_change", args=[card.first_seen_id])).content.decode()
+
+    assert page_of(card) in page
