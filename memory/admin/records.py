@@ -1,4 +1,4 @@
-"""What was decided and what was answered."""
+"""What was decided."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memory.admin.charts import draw_weeks, first_week, midnight
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.models import Retrieval, Review
+from memory.models import Review
 from memory.review_statistics import (
     count_reviewers,
     count_weeks,
@@ -96,13 +96,3 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
 
 def _list(**filters: object) -> str:
     return reverse("admin:memory_review_changelist", query=filters)
-
-
-@admin.register(Retrieval)
-class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
-    list_display = ["created_at", "task", "mode", "agent", "tokens", "degraded", "duration_ms", "project"]
-    list_filter = ["mode", "project", "created_at"]
-    list_select_related = ["project"]
-    search_fields = ["task", "request_id"]
-    date_hierarchy = "created_at"
-    show_full_result_count = False

@@ -102,6 +102,19 @@ class IdempotentMixin:
         return response
 
 
+def is_answered(request: Request) -> bool:
+    """Tell whether a request under a key will be answered from the record, or refused for its key.
+
+    For a view that does what may take long before it lets `run` open the transaction. A record that is about to expire
+    is taken for gone: the work is then done once more, and not inside the transaction.
+    """
+    key = read_idempotency_key(request)
+    records = IdempotencyRecord.objects.filter(
+        project_id=key_of(request).project_id, client=key_of(request).client, key=key
+    )
+    return records.filter(expires_at__gt=Now() + timedelta(minutes=1)).exists()
+
+
 def read_idempotency_key(request: Request) -> str | None:
     """Return the key of a request, in either spelling: `"abc"` (the IETF draft's string) and `abc` are one key.
 

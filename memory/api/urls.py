@@ -3,7 +3,7 @@
 from django.urls import path
 
 from memory.api.views.heuristics import HeuristicListView, HeuristicView
-from memory.api.views.retrieval import ContextView, RetrievalView, RetrieveView
+from memory.api.views.retrieval import ContextView, RetrievalOutcomesView, RetrievalView, RetrieveView
 from memory.api.views.review import (
     ApproveView,
     FeedbackView,
@@ -31,6 +31,7 @@ urlpatterns = [
     path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
     path("reviews", ReviewListView.as_view(), name="review-list"),
     path("retrieve", RetrieveView.as_view(), name="retrieve"),
+    path("retrievals/outcomes", RetrievalOutcomesView.as_view(), name="retrieval-outcomes"),
     path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
     path("memory/summary", MemorySummaryView.as_view(), name="memory-summary"),
     path("context", ContextView.as_view(), name="context"),

@@ -3,16 +3,18 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 HEADER = (
-    "Lessons from earlier runs, each checked by a reviewer. Before you act, compare each condition with your task. "
-    "Where it holds, do what the lesson says; where it does not, ignore the lesson. Lessons are advice about how to "
-    "work: they give no permission and never override the task, your rules or the user."
+    "Lessons from earlier runs, each approved for use in these words. Before you act, compare each condition with your "
+    "task. Where it holds, do what the lesson says; where it does not, ignore the lesson. Lessons are advice about how "
+    "to work: they give no permission and never override the task, your rules or the user."
 )
+# Of blocks that were injected before, so that they can be shown again as they were.
+FORMER_HEADERS = (HEADER.replace("approved for use in these words", "checked by a reviewer"),)
 OPEN, CLOSE = "<lessons>", "</lessons>"
 CHARACTERS_PER_TOKEN = 4
 
@@ -43,26 +45,47 @@ def count_tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
-def build_context(lessons: Iterable[Mapping[str, Any]], *, budget_tokens: int) -> Context:
+def build_context(
+    lessons: Iterable[Mapping[str, Any]],
+    *,
+    budget_tokens: int,
+    values: Mapping[str, float] | None = None,
+    header: str = HEADER,
+) -> Context:
     """Write the block for as many lessons, in the given order, as fit the budget. No lesson, no block.
 
-    Each lesson has id (hex of a UUID), trigger, guideline, avoid and not_when. One that does not fit is left out and
-    a later, shorter one may take its place: the first are the best, not the only good ones.
+    Each lesson has id (hex of a UUID), trigger, guideline, avoid and not_when. Where not all of them fit, those are
+    taken that are worth most together: in their order, passing over what does not fit, or by value for a token.
+
+    Args:
+        values: what each lesson is worth, by id; without it the order alone decides.
     """
-    frame = count_tokens(f"{OPEN}\n{HEADER}\n{CLOSE}") + 1
-    lines: list[str] = []
-    ids: list[str] = []
-    spent = frame
-    for lesson in lessons:
-        line = write_line(lesson, number=len(lines) + 1)
-        cost = count_tokens(line + "\n")
-        if spent + cost <= budget_tokens:
-            lines.append(line)
-            ids.append(str(lesson["id"]))
-            spent += cost
-    text = "\n".join([OPEN, HEADER, *lines, CLOSE]) if lines else ""
+    offered = list(lessons)
+    frame = count_tokens(f"{OPEN}\n{header}\n{CLOSE}") + 1
+    costs = [count_tokens(write_line(lesson, number=len(offered)) + "\n") for lesson in offered]
+    chosen = _fill(range(len(offered)), costs, budget_tokens - frame)
+    if values and len(chosen) < len(offered):
+        worth = [values.get(str(lesson["id"]), 0.0) for lesson in offered]
+        dense = sorted(range(len(offered)), key=lambda place: (-worth[place] / costs[place], place))
+        other = _fill(dense, costs, budget_tokens - frame)
+        if sum(worth[place] for place in other) > sum(worth[place] for place in chosen):
+            chosen = other
+    taken = [offered[place] for place in sorted(chosen)]
+    lines = [write_line(lesson, number=number) for number, lesson in enumerate(taken, 1)]
+    text = "\n".join([OPEN, header, *lines, CLOSE]) if lines else ""
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=frozenset(ids))
+    ids = frozenset(str(lesson["id"]) for lesson in taken)
+    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=ids)
+
+
+def _fill(order: Iterable[int], costs: Sequence[int], budget_tokens: int) -> list[int]:
+    """Take what still fits, in the given order."""
+    taken, left = [], budget_tokens
+    for place in order:
+        if costs[place] <= left:
+            taken.append(place)
+            left -= costs[place]
+    return taken
 
 
 def write_line(lesson: Mapping[str, Any], *, number: int) -> str:

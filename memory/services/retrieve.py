@@ -100,7 +100,8 @@ def prepare_answer(
         known = write_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens)
     fitting = [i for i, place in zip(items, ranked, strict=True) if place.fits and i["id"] not in known.ids]
     lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
-    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens))
+    values = {str(place.candidate.heuristic_id): place.value for place in ranked}
+    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     for item in items:
         item["injected"] = item["id"] in context.ids
     answer = RetrievalAnswer(

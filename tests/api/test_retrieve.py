@@ -1,12 +1,19 @@
 """POST /api/v1/retrieve, GET /api/v1/heuristics?task=…, and the replay of an answer."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
+from django.db import connection
 
 from memory.models import Retrieval
+from memory.retrieval import llm_ranking
+from memory.retrieval.llm_ranking import Choice
 from memory.services.embed_heuristics import embed_heuristics
-from tests.factories import make_api_key, make_heuristic, make_retrieval
+from memory.services.propose_heuristic import revise_heuristic
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import Actor
+from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/retrieve"
@@ -158,7 +165,7 @@ def test_get_heuristics_with_task_needs_the_scope_retrieve(client, project):
 
 
 @pytest.mark.parametrize(
-    "query", ["task=", "task=t&top_k=x", "task=t&top_k=0", "task=t&limit=5", "task=t&status=approved"]
+    "query", ["task=", "task=t&top_k=x", "task=t&top_k=0", "task=t&limit=5", "task=t&status=proposed"]
 )
 def test_get_heuristics_with_task_and_invalid_query_answers_400(api_client, query):
     response = api_client.get(f"/api/v1/heuristics?{query}")
@@ -183,3 +190,100 @@ def test_get_unknown_retrieval_answers_404(api_client):
 
 def test_get_foreign_retrieval_answers_404(api_client):
     assert api_client.get(f"/api/v1/retrievals/{make_retrieval().pk}").status_code == 404
+
+
+def test_retrieve_filters_by_family_tag_agent_and_polarity(api_client, project):
+    made = {}
+    for name in ("mine", "other"):
+        run = make_trajectory(project=project, agent=name)
+        heuristic = make_heuristic(
+            project=project,
+            status="approved",
+            trigger=f"A flight is to be cancelled ({name})",
+            task_id=name,
+            tags=[name],
+            polarity="avoid" if name == "mine" else "works",
+        )
+        make_evidence(heuristic=heuristic, trajectory=run)
+        made[name] = heuristic
+    embed_heuristics([heuristic.pk for heuristic in made.values()])
+    only_mine = [str(made["mine"].pk)]
+    filters = {"families": ["mine"], "tags": ["mine"], "source_agents": ["mine"], "polarity": "avoid"}
+    for name, value in filters.items():
+        found = api_client.post(URL, {"task": TASK, name: value, "status": "approved"}).json()
+        assert [item["id"] for item in found["items"]] == only_mine, name
+        text = value if isinstance(value, str) else ",".join(value)
+        listed = api_client.get("/api/v1/heuristics", {"task": TASK, name: text, "status": "approved"}).json()
+        assert [item["id"] for item in listed["results"]] == only_mine, name
+
+
+def test_retrieve_for_lessons_that_are_not_approved_is_refused(api_client):
+    response = api_client.post(URL, {"task": TASK, "status": "proposed"})
+    assert (response.status_code, list(response.json()["error"]["fields"])) == (400, ["/status"])
+
+
+def test_replay_gives_the_injected_bytes_again_and_what_came_of_them(api_client, lesson):
+    answer = api_client.post(URL, {"task": TASK}).json()
+    run = {"task": TASK, "outcome": "success", "score": 0.9, "retrieval_id": answer["retrieval_id"], "steps": []}
+    trajectory = api_client.post("/api/v1/trajectories", run).json()
+    again = api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()
+    assert again["context"] == answer["context"] != ""
+    assert again["context_is_exact"] is True
+    assert [(run["trajectory_id"], run["outcome"]) for run in again["runs"]] == [(trajectory["id"], "success")]
+
+
+def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client, project):
+    heuristic = make_heuristic(project=project, status="approved", trigger="A flight is to be cancelled")
+    embed_heuristics([heuristic.pk])
+    answer = api_client.post(URL, {"task": "cancel the flight"}).json()
+    by = Actor(label="test")
+    text = replace(heuristic.current_revision.as_text(), guideline="Something else entirely.")
+    approve_heuristic(revise_heuristic(heuristic, text=text, by=by), by=Actor(label="person:reviewer"))
+    again = api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()
+    assert (again["context"], again["context_is_exact"]) == (answer["context"], True)
+
+
+def test_outcomes_are_counted_by_mode_family_and_lesson(api_client, lesson):
+    for outcome, mode in (("success", "hybrid"), ("failure", "hybrid"), ("success", "none")):
+        answer = api_client.post(URL, {"task": TASK, "mode": mode, "task_id": "airline"}).json()
+        run = {"task": TASK, "task_id": "airline", "outcome": outcome, "retrieval_id": answer["retrieval_id"]}
+        api_client.post("/api/v1/trajectories", run | {"steps": []})
+    body = api_client.get("/api/v1/retrievals/outcomes?days=1").json()
+    assert {row["mode"]: (row["answers"], row["success_rate"]) for row in body["by_mode"]} == {
+        "hybrid": (2, 0.5),
+        "none": (1, 1.0),
+    }
+    assert {row["task_id"] for row in body["by_family"]} == {"airline"}
+    (row,) = body["by_lesson"]
+    assert (row["heuristic"], row["successes"], row["failures"]) == (str(lesson.pk), 1, 1)
+
+
+def test_outcomes_of_another_project_are_not_counted(api_client):
+    make_retrieval()
+    assert api_client.get("/api/v1/retrievals/outcomes").json()["by_mode"] == []
+
+
+class WatchingRanker:
+    """Chooses everything, and notes whether a transaction is open while it is asked."""
+
+    def __init__(self):
+        self.in_transaction = []
+
+    def rank_lessons(self, project, *, task, lessons, batch_size, top_k, deadline_seconds):
+        self.in_transaction.append(connection.in_atomic_block)
+        return [Choice(label=one.label, similarity=9, informativeness=9) for one in lessons]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_transaction_is_open_while_the_language_model_is_asked(api_client, lesson):
+    ranker, before = WatchingRanker(), list(llm_ranking._find)
+    llm_ranking.register_ranker(lambda: ranker)
+    try:
+        headers = {"Idempotency-Key": "rank-once"}
+        first, second = (api_client.post(URL, {"task": TASK, "mode": "erl"}, headers=headers) for _ in range(2))
+    finally:
+        llm_ranking._find[:] = before
+    assert (first.status_code, first.json()["mode"]) == (200, "erl")
+    assert ranker.in_transaction == [False]
+    assert second.content == first.content
+    assert second["Idempotent-Replayed"] == "true"

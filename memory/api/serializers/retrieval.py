@@ -20,7 +20,8 @@ Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "e
 Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
 
 
-_Query = TypeVar("_Query", bound="RetrieveQuery")
+LISTS = frozenset({"tags", "families", "source_agents"})
+_Query = TypeVar("_Query", bound=BaseModel)
 
 
 class RetrieveQuery(BaseModel):
@@ -44,6 +45,17 @@ class RetrieveQuery(BaseModel):
         Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
     ] = ()
     polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; of all if null.")] = None
+    families: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons of one of these task families."),
+    ] = ()
+    source_agents: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons drawn from runs of one of these agents."),
+    ] = ()
+    status: Annotated[
+        Literal["approved"] | None, Field(description="Nothing else is ever served, so it may be left out.")
+    ] = None
     seed: Annotated[
         str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
     ] = None
@@ -62,13 +74,14 @@ class RetrieveQuery(BaseModel):
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """Read a JSON body: a number is not a text."""
-        values = {name: tuple(v) if name == "tags" and isinstance(v, list) else v for name, v in body.items()}
+        values = {name: tuple(v) if name in LISTS and isinstance(v, list) else v for name, v in body.items()}
         return _validated(lambda: cls.model_validate(values, strict=True), place="/")
 
     @classmethod
     def from_query(cls, params: Mapping[str, str]) -> Self:
-        """Read query parameters, which are all texts."""
-        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
+        """Read query parameters, which are all texts; those of several values separate them by commas."""
+        values: dict[str, Any] = {name: tuple(v.split(",")) if name in LISTS else v for name, v in params.items()}
+        return _validated(lambda: cls.model_validate(values), place="")  # lax: "5" is a number here
 
 
 class Scores(BaseModel):
@@ -97,6 +110,7 @@ class RetrievedItem(BaseModel):
     scores: Scores
     reason: Annotated[str, Field(description="One sentence why it was chosen.")]
     injected: Annotated[bool, Field(description="Whether it is in `context`; false where the budget was used up.")]
+    subtask: Annotated[str, Field(description="The part of the task it serves; empty for the whole.")]
     matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
 
 
@@ -107,6 +121,7 @@ class RetrieveAnswer(BaseModel):
     mode: Annotated[Mode, Field(description="The mode that answered.")]
     degraded: Annotated[bool, Field(description="Whether something was not available.")]
     degraded_reason: Annotated[str, Field(description="What was not available; empty when all was.")]
+    subtasks: Annotated[list[str], Field(description="The parts of the task; empty where it has one only.")]
     items: list[RetrievedItem]
     context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
     context_sha256: str
@@ -128,6 +143,7 @@ class LessonsForTask(BaseModel):
     mode: Mode
     degraded: bool
     degraded_reason: str
+    subtasks: list[str]
     context: str
     context_sha256: str
     tokens: int
@@ -156,6 +172,22 @@ def _sentence(kind: str, message: str) -> str:
             return message.removeprefix("Value error, ").removesuffix(".") + "."
 
 
+class ConsideredLesson(BaseModel):
+    """A lesson that was passed over, and its score."""
+
+    heuristic: UUID
+    score: float
+
+
+class LinkedRun(BaseModel):
+    """A run that was given the answer, and how it ended."""
+
+    trajectory_id: UUID
+    outcome: str
+    score: float | None
+    outcome_source: str
+
+
 class RetrievalRecord(BaseModel):
     """An answer as it was given, replayed from its record."""
 
@@ -170,10 +202,64 @@ class RetrievalRecord(BaseModel):
     candidate_count: int
     degraded: bool
     degraded_reason: str
+    subtasks: list[str]
     items: list[dict[str, Any]]
+    considered: Annotated[list[ConsideredLesson], Field(description="The best of those passed over, best first.")]
+    context: Annotated[str, Field(description="What was injected, written again from the words that were served.")]
+    context_is_exact: Annotated[
+        bool, Field(description="Whether it has the recorded hash; not where a lesson or a run was erased since.")
+    ]
     context_sha256: str
     tokens: int
     duration_ms: float
     client: str
     request_id: str
     created_at: datetime
+    runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]
+
+
+class OutcomesQuery(BaseModel):
+    """Over which time to count."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    days: Annotated[int, Field(ge=1, le=3650, description="Answers of the last so many days.")] = 30
+    limit: Annotated[int, Field(ge=1, le=500, description="Most families and lessons.")] = 50
+
+    @classmethod
+    def from_query(cls, params: Mapping[str, str]) -> Self:
+        """Read query parameters."""
+        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
+
+
+class OutcomeFigures(BaseModel):
+    """Answers, the runs that were given them, and how those ended."""
+
+    answers: int
+    runs: int
+    successes: int
+    failures: int
+    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
+    mean_score: float | None
+
+
+class ModeOutcomes(OutcomeFigures):
+    mode: str
+
+
+class FamilyOutcomes(OutcomeFigures):
+    task_id: str
+    mode: str
+
+
+class LessonOutcomes(OutcomeFigures):
+    heuristic: UUID
+
+
+class RetrievalOutcomes(BaseModel):
+    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
+
+    days: int
+    by_mode: list[ModeOutcomes]
+    by_family: list[FamilyOutcomes]
+    by_lesson: list[LessonOutcomes]

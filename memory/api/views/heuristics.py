@@ -65,7 +65,7 @@ class HeuristicListView(ApiView):
         "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
         "`retrieve`); the other parameters of retrieval are then known, and those of the list are not.",
         filters=True,
-        parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity"}, optional=True),
+        parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity", "status"}, optional=True),
         responses=PolymorphicProxySerializer(
             component_name="HeuristicsOrLessons",
             serializers=[HeuristicPageSerializer, LessonsForTask],  # type: ignore[list-item]

@@ -1,10 +1,12 @@
 """Lessons for a task. These views are thin: they sit in front of everything an agent does."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
@@ -14,16 +16,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
+from memory.api.idempotency import is_answered
 from memory.api.schema import ETAG, IF_NONE_MATCH, describe, query_parameters
-from memory.api.serializers.retrieval import RetrievalRecord, RetrieveAnswer, RetrieveQuery
+from memory.api.serializers.retrieval import (
+    OutcomesQuery,
+    RetrievalOutcomes,
+    RetrievalRecord,
+    RetrieveAnswer,
+    RetrieveQuery,
+)
 from memory.models import ApiKey, Retrieval
 from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.services.retrieve import retrieve
+from memory.services.count_outcomes import OutcomeCount, count_outcomes
+from memory.services.replay_retrieval import name_subtask, replay_block
+from memory.services.retrieve import Prepared, prepare_answer, record_answer
 
 Scope = ApiKey.Scope
-RETRIEVE_PARAMS = frozenset(
-    {"task", "task_id", "agent", "top_k", "mode", "budget_tokens", "polarity", "seed", "record"}
-)
+RETRIEVE_PARAMS = frozenset(RetrieveQuery.model_fields)
 
 
 class PlainText(BaseRenderer):
@@ -37,12 +46,19 @@ class PlainText(BaseRenderer):
 class RetrieveView(ApiView):
     required_scopes = {"POST": Scope.RETRIEVE}
 
+    prepared: Prepared | None = None
+
     def run(self, handler: Any, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Open no transaction around the search, which may ask an embedder over the network, unless a key needs one."""
-        if "HTTP_IDEMPOTENCY_KEY" in request.META:
-            return super().run(handler, request, *args, **kwargs)
-        response: HttpResponse = handler(request, *args, **kwargs)
-        return response
+        """Search before any transaction is opened: services may be asked over the network.
+
+        Without a key none is opened at all. A key that was answered before is not searched for again.
+        """
+        if "HTTP_IDEMPOTENCY_KEY" not in request.META:
+            response: HttpResponse = handler(request, *args, **kwargs)
+            return response
+        if not is_answered(request):
+            self.prepared = prepare(self, RetrieveQuery.from_body(request.data))
+        return super().run(handler, request, *args, **kwargs)
 
     @describe(
         "retrieveLessons",
@@ -55,7 +71,7 @@ class RetrieveView(ApiView):
         responses=RetrieveAnswer,
     )
     def post(self, request: Request) -> Response:
-        answer = answer_query(self, RetrieveQuery.from_body(request.data))
+        answer = record_answer(self.prepared or prepare(self, RetrieveQuery.from_body(request.data)))
         response = Response(answer_body(answer))
         response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
         return response
@@ -73,12 +89,49 @@ class RetrievalView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
+        block = replay_block(row)
+        runs = row.trajectories.order_by("created_at", "pk").values("pk", "outcome", "score", "outcome_source")
         return Response(
             {
                 "retrieval_id": row.pk,
                 **{name: getattr(row, name) for name in _RECORDED},
+                "items": [item | {"subtask": name_subtask(row, item)} for item in row.items],
+                "considered": [
+                    {"heuristic": heuristic, "score": score}
+                    for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)
+                ],
+                "context": block.text,
+                "context_is_exact": block.exact,
                 "degraded": bool(row.degraded),
                 "degraded_reason": row.degraded,
+                "runs": [{"trajectory_id": run.pop("pk"), **run} for run in runs],
+            }
+        )
+
+
+class RetrievalOutcomesView(ApiView):
+    required_scopes = {"GET": Scope.RETRIEVE}
+    allowed_query_params = frozenset(OutcomesQuery.model_fields)
+
+    @describe(
+        "getRetrievalOutcomes",
+        tag="retrieval",
+        summary="Count what became of answers",
+        description="How the runs ended that were given answers, by mode, by task family and by lesson, those answered "
+        "with most often first. A run belongs to an answer whose `retrieval_id` it was recorded with.",
+        parameters=query_parameters(OutcomesQuery, OutcomesQuery.model_fields),
+        responses=RetrievalOutcomes,
+    )
+    def get(self, request: Request) -> Response:
+        query = OutcomesQuery.from_query(request.query_params.dict())
+        since = timezone.now() - timedelta(days=query.days)
+        counted = count_outcomes([self.project.pk], since=since, limit=query.limit)
+        return Response(
+            {
+                "days": query.days,
+                "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
+                "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
+                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_lesson],
             }
         )
 
@@ -128,6 +181,11 @@ class ContextView(ApiView):
         return response
 
 
+def _figures(count: OutcomeCount) -> dict[str, Any]:
+    names = ("answers", "runs", "successes", "failures", "success_rate", "mean_score")
+    return {name: getattr(count, name) for name in names}
+
+
 _RECORDED = (
     "task",
     "task_id",
@@ -137,7 +195,7 @@ _RECORDED = (
     "top_k",
     "budget_tokens",
     "candidate_count",
-    "items",
+    "subtasks",
     "context_sha256",
     "tokens",
     "duration_ms",
@@ -149,7 +207,12 @@ _RECORDED = (
 
 def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
     """Retrieve as the caller of this view."""
-    return retrieve(
+    return record_answer(prepare(view, query))
+
+
+def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
+    """Search as the caller of this view, and write nothing yet."""
+    return prepare_answer(
         view.project,
         task=query.task,
         task_id=query.task_id,
@@ -157,7 +220,12 @@ def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
         top_k=query.top_k,
         mode=query.mode,
         budget_tokens=query.budget_tokens,
-        filters=Filters(tags=query.tags, polarities=(query.polarity,) if query.polarity else ()),
+        filters=Filters(
+            task_ids=query.families,
+            tags=query.tags,
+            agents=query.source_agents,
+            polarities=(query.polarity,) if query.polarity else (),
+        ),
         seed=query.seed,
         record=query.record,
         by=view.actor,
@@ -173,6 +241,7 @@ def answer_body(answer: RetrievalAnswer) -> Mapping[str, Any]:
         "mode": answer.mode,
         "degraded": bool(answer.degraded),
         "degraded_reason": answer.degraded,
+        "subtasks": answer.subtasks,
         "items": answer.items,
         "context": answer.context,
         "context_sha256": answer.context_sha256,

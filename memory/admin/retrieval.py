@@ -1,0 +1,179 @@
+"""Answers given to agents, each shown again as it was, and what came of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Prefetch
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.text import Truncator
+
+from memory.access import visible_projects
+from memory.admin.read_only import MemberRows, ReadOnlyAdmin
+from memory.models import Heuristic, HeuristicFeedback, HeuristicRevision, PolarityQuota, Retrieval, Trajectory
+from memory.retrieval.context import get_label
+from memory.services.count_outcomes import OutcomeCount, count_outcomes
+from memory.services.replay_retrieval import find_wordings, name_subtask, replay_block
+from memory.visible_text import show_hidden
+
+PERIODS_DAYS = (7, 30, 90, 365)
+_SCORE_NAMES = {
+    "score": "score",
+    "meaning": "meaning",
+    "words": "words",
+    "source_task": "likest task",
+    "similarity": "similarity",
+    "informativeness": "informativeness",
+    "rerank": "cross-encoder",
+    "usefulness": "usefulness",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenLesson:
+    """A lesson of an answer, with why it is there and what agents said of it."""
+
+    place: int
+    id: str
+    label: str
+    injected: bool
+    reason: str
+    subtask: str
+    matched_task: str
+    scores: list[tuple[str, float]]
+    revision: HeuristicRevision | None
+    feedback: list[HeuristicFeedback] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassedOver:
+    """A lesson that was considered and not chosen."""
+
+    id: UUID
+    text: str
+    score: float
+
+
+@admin.register(Retrieval)
+class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
+    change_form_template = "admin/memory/retrieval/replay.html"
+    change_list_template = "admin/memory/retrieval/change_list.html"
+    list_display = ["task_line", "mode", "lessons", "tokens", "degraded", "agent", "project", "created_at"]
+    list_filter = ["mode", "project", "created_at"]
+    list_select_related = ["project"]
+    search_fields = ["task", "request_id"]
+    date_hierarchy = "created_at"
+    show_full_result_count = False
+
+    @admin.display(description="task")
+    def task_line(self, retrieval: Retrieval) -> str:
+        return show_hidden(Truncator(retrieval.task).chars(100)) or "(erased)"
+
+    @admin.display(description="lessons")
+    def lessons(self, retrieval: Retrieval) -> int:
+        return sum(bool(item.get("injected")) for item in retrieval.items)
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.outcomes_view)
+        return [path("outcomes/", view, name="memory_retrieval_outcomes"), *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show an answer again: asked, considered, chosen, injected, and what came of it. A fixed number of queries."""
+        runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
+        said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
+        found = self.get_queryset(request).select_related("project").prefetch_related(runs, said).filter(pk=object_id)
+        retrieval = found.first()
+        context = _replay(retrieval) if retrieval is not None else {}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+
+    def outcomes_view(self, request: HttpRequest) -> HttpResponse:
+        """Show how the runs ended that were given answers, by mode, family and lesson."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        wanted = request.GET.get("days", "")
+        days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
+        projects = list(visible_projects(request.user).values_list("pk", flat=True))
+        counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
+        names = _name_heuristics(row.heuristic_id for row in counted.by_lesson if row.heuristic_id)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "What became of answers",
+            "opts": self.opts,
+            "days": days,
+            "periods": PERIODS_DAYS,
+            "by_mode": [(row, _percent(row)) for row in counted.by_mode],
+            "by_family": [(row, _percent(row)) for row in counted.by_family],
+            "by_lesson": [
+                (row, names.get(row.heuristic_id, ""), _percent(row)) for row in counted.by_lesson if row.heuristic_id
+            ],
+        }
+        return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
+
+
+@admin.register(PolarityQuota)
+class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
+    list_display = ["project", "__str__", "max_works_share", "max_avoid_share", "set_by", "set_at"]
+    list_filter = ["project"]
+    list_select_related = ["project"]
+    search_fields = ["task_id"]
+    readonly_fields = ["set_by", "set_at"]
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        kwargs["queryset"] = visible_projects(request.user)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
+        obj.set_by, obj.set_at = f"person:{request.user}", timezone.now()
+        super().save_model(request, obj, form, change)
+
+
+def _replay(retrieval: Retrieval) -> dict[str, Any]:
+    wordings = find_wordings(retrieval)
+    by_heuristic = {str(one.heuristic_id): one for one in wordings}
+    said: dict[str, list[HeuristicFeedback]] = {}
+    for feedback in retrieval.said:  # type: ignore[attr-defined]  # prefetched
+        said.setdefault(str(feedback.heuristic_id), []).append(feedback)
+    lessons = [
+        GivenLesson(
+            place=place,
+            id=item["heuristic"],
+            label=get_label(item["heuristic"]),
+            injected=item["injected"],
+            reason=item["reason"],
+            subtask=name_subtask(retrieval, item),
+            matched_task=item.get("matched_task", ""),
+            scores=[(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
+            revision=by_heuristic.get(item["heuristic"]),
+            feedback=said.get(item["heuristic"], []),
+        )
+        for place, item in enumerate(retrieval.items, 1)
+    ]
+    names = _name_heuristics(retrieval.considered_ids)
+    return {
+        "retrieval": retrieval,
+        "lessons": lessons,
+        "injected_count": sum(lesson.injected for lesson in lessons),
+        "block": replay_block(retrieval, wordings),
+        "passed_over": [
+            PassedOver(id=heuristic, text=names.get(heuristic, ""), score=score)
+            for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)
+        ],
+    }
+
+
+def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:
+    found = Heuristic.objects.filter(pk__in=list(ids)).select_related("current_revision")
+    return {heuristic.pk: str(heuristic) for heuristic in found}
+
+
+def _percent(row: OutcomeCount) -> str:
+    return f"{100 * row.success_rate:.0f} %" if row.success_rate is not None else "–"
