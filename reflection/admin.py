@@ -14,6 +14,7 @@ from memory.hooks import add_flags, add_reflection_request
 from memory.models import ProjectMembership
 from memory.values import Actor
 from memory.visible_text import show_hidden
+from reflection.consolidation import pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
 from reflection.models import DailySpend, ModelCall, Proposal, Reflection
@@ -23,6 +24,7 @@ add_desk_panel(draw_checks)
 add_flags(find_flags)
 add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
+pages.register()
 
 
 class ProposalInline(admin.TabularInline[Proposal, Reflection]):

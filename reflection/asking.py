@@ -1,4 +1,4 @@
-"""Ask the model for a reflection so that no answer is paid for twice (reliability A10, B4, B11)."""
+"""Ask the model for a reflection or a consolidation so that no answer is paid for twice (reliability A10, B4, B11)."""
 
 import re
 
@@ -8,7 +8,7 @@ from django.db import transaction
 from reflection import breaker, budget
 from reflection.errors import LostClaim
 from reflection.heartbeat import Heartbeat
-from reflection.models import ModelCall, Reflection
+from reflection.models import ConsolidationRun, ModelCall, Reflection
 from reflection.providers.base import Completion, CompletionRequest, ProviderError, storable
 from reflection.reflectors.llm import Ask
 
@@ -21,13 +21,16 @@ _WORD = re.compile(r"\w+")
 
 
 class RememberedAsk:
-    """Asks once for each question of a reflection; a later attempt finds the answer of an earlier one.
+    """Asks once for each question of a job; a later attempt finds the answer of an earlier one.
 
     The answer and what it cost are committed as soon as it came. No transaction is open during the call.
     """
 
-    def __init__(self, reflection: Reflection, heartbeat: Heartbeat, *, ask_model: Ask, provider: str) -> None:
-        self._reflection = reflection
+    def __init__(
+        self, job: Reflection | ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask, provider: str
+    ) -> None:
+        self._job = job
+        self._place = {"consolidation" if isinstance(job, ConsolidationRun) else "reflection": job}
         self._heartbeat = heartbeat
         self._ask_model = ask_model
         self._provider = provider
@@ -38,15 +41,15 @@ class RememberedAsk:
         Raises:
             BudgetExhausted: the project has none left today.
             CircuitOpen: the provider is left alone for a while.
-            LostClaim: somebody else holds the reflection.
+            LostClaim: somebody else holds the job.
             ProviderError: there is no answer.
         """
-        known = ModelCall.objects.filter(reflection=self._reflection, step=step, prompt_sha256=request.sha256).first()
+        known = ModelCall.objects.filter(**self._place, step=step, prompt_sha256=request.sha256).first()
         if known is not None:
             return self._remember(known)
         self._heartbeat.ensure_held()
         is_probe = breaker.admit(self._provider)
-        reservation = budget.reserve(self._reflection.project, request)
+        reservation = budget.reserve(self._job.project, request)
         try:
             completion = self._ask_model(step, request)
         except ProviderError as error:
@@ -64,14 +67,14 @@ class RememberedAsk:
     ) -> ModelCall:
         with transaction.atomic():
             cost = budget.settle(reservation, completion)
-            if Reflection.objects.select_for_update(no_key=True).filter(pk=self._reflection.pk).exists():
+            if type(self._job)._default_manager.select_for_update(no_key=True).filter(pk=self._job.pk).exists():
                 # Whoever lost the claim during the call may find the answer of the other: the first one stays.
                 call, _ = ModelCall.objects.get_or_create(
-                    reflection=self._reflection,
+                    **self._place,
                     step=step,
                     prompt_sha256=request.sha256,
                     defaults={
-                        "project_id": self._reflection.project_id,
+                        "project_id": self._job.project_id,
                         "provider": self._provider,
                         "model": completion.model,
                         "response": storable(completion.text),
@@ -80,14 +83,14 @@ class RememberedAsk:
                         "output_tokens": completion.output_tokens,
                         "cost_usd": cost,
                         "latency_ms": completion.latency_ms,
-                        "attempt": self._reflection.attempts,
+                        "attempt": self._job.attempts,
                     },
                 )
                 return call
-        raise LostClaim("The reflection was erased during the call.")  # which is paid for all the same
+        raise LostClaim("It was erased during the call.")  # which is paid for all the same
 
     def _remember(self, call: ModelCall) -> Completion:
-        self._reflection.model = call.model
+        self._job.model = call.model
         return Completion(
             text=call.response,
             finish_reason=call.finish_reason,

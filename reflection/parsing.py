@@ -69,6 +69,26 @@ def parse_answer(
 
     `labels` are the existing heuristics that a lesson may say it repeats.
     """
+    document = read_object(text, finish_reason=finish_reason)
+    try:
+        if max_lessons == 1:
+            answers = [LessonAnswer.model_validate(document)]
+        else:
+            answers = _LessonsAnswer.model_validate(document).lessons
+    except ValidationError as error:
+        raise UnusableAnswer(describe(error), code="wrong_shape") from error
+    if len(answers) > max_lessons:
+        raise UnusableAnswer(f"There are {len(answers)} lessons; give at most {max_lessons}.", code="wrong_shape")
+    for answer in answers:
+        if any(not 1 <= number <= MAX_STEP for number in answer.evidence_steps):
+            raise UnusableAnswer("evidence_steps holds a number below 1; steps count from 1.", code="no_such_step")
+        if answer.covers_existing and answer.covers_existing not in labels:
+            raise UnusableAnswer("covers_existing is the label of no heuristic that was shown.", code="no_such_label")
+    return tuple(answers)
+
+
+def read_object(text: str, *, finish_reason: str) -> dict[str, Any]:
+    """Return the JSON object of an answer; raise `UnusableAnswer` where there is none. A code fence is forgiven."""
     if finish_reason == "refusal":
         raise UnusableAnswer("The model refused to answer.", code="refusal")
     if finish_reason == "length":
@@ -79,22 +99,7 @@ def parse_answer(
     if not text.strip():
         raise UnusableAnswer("The answer was empty.", code="empty")
     fenced = _FENCED.fullmatch(text)
-    document = _read(fenced["body"] if fenced else text.strip())
-    try:
-        if max_lessons == 1:
-            answers = [LessonAnswer.model_validate(document)]
-        else:
-            answers = _LessonsAnswer.model_validate(document).lessons
-    except ValidationError as error:
-        raise UnusableAnswer(_describe(error), code="wrong_shape") from error
-    if len(answers) > max_lessons:
-        raise UnusableAnswer(f"There are {len(answers)} lessons; give at most {max_lessons}.", code="wrong_shape")
-    for answer in answers:
-        if any(not 1 <= number <= MAX_STEP for number in answer.evidence_steps):
-            raise UnusableAnswer("evidence_steps holds a number below 1; steps count from 1.", code="no_such_step")
-        if answer.covers_existing and answer.covers_existing not in labels:
-            raise UnusableAnswer("covers_existing is the label of no heuristic that was shown.", code="no_such_label")
-    return tuple(answers)
+    return _read(fenced["body"] if fenced else text.strip())
 
 
 def answer_schema(max_lessons: int) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _read(text: str) -> Any:
+def _read(text: str) -> dict[str, Any]:
     if "\ufffd" in text:  # what stands for characters that cannot be stored
         raise UnusableAnswer("The answer contains characters that cannot be stored.", code="not_storable")
     try:
@@ -136,7 +141,7 @@ def _read(text: str) -> Any:
     return document
 
 
-def _describe(error: ValidationError) -> str:
+def describe(error: ValidationError) -> str:
     """Say what is wrong in the model's object by place and kind, without repeating what it wrote."""
     found = []
     for each in error.errors(include_url=False, include_input=False, include_context=False)[:5]:

@@ -80,7 +80,7 @@ def build_prompt(
         rules=read_prompt("reflect-rules").fill(how_many=_how_many(max_lessons), shape=shape)
     )
     budget = settings.ERL_LLM_MAX_INPUT_TOKENS - estimate_tokens(system) - REPAIR_TOKENS
-    frame = _Frame.of(episode)
+    frame = Frame.of(episode)
     clean = _without_secrets(episode)
     known = [(redact_text(each.trigger), redact_text(each.guideline)) for each in near[:MAX_NEAR]]
     user = ""
@@ -107,7 +107,7 @@ def build_prompt(
 
 def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, max_lessons: int) -> CompletionRequest:
     """Return the question asked once more after an answer that could not be used."""
-    frame = _Frame.of(episode)
+    frame = Frame.of(episode)
     # 3 characters of ASCII a token, but only 1 of other scripts: this much fits into REPAIR_TOKENS either way
     shown = cut_middle(redact_text(answer), 1500 if answer.isascii() else 400)
     more = read_prompt("repair").fill(
@@ -132,14 +132,16 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Frame:
+class Frame:
+    """The marks around data: nobody who wrote the data can guess them, and the same data gets the same ones."""
+
     boundary: str
     mark: str
 
     @classmethod
-    def of(cls, episode: Episode) -> "_Frame":
-        key = repr(episode)
-        digest = salted_hmac("erl.reflection.boundary", key, algorithm="sha256").hexdigest()
+    def of(cls, data: object) -> "Frame":
+        """Return the marks for data, which its `repr` tells from other data."""
+        digest = salted_hmac("erl.reflection.boundary", repr(data), algorithm="sha256").hexdigest()
         return cls(boundary=digest[:16], mark=f"{digest[16:22]}|")
 
     def blocks(self, sections: Iterable[tuple[str, list[Any]]]) -> str:

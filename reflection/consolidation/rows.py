@@ -198,7 +198,6 @@ class Suggestion(models.Model):
             models.Index(fields=["project", "status", "-created_at", "-id"], name="reflection_suggestion_queue"),
             models.Index(fields=["heuristic"], condition=Q(status="open"), name="reflection_suggestion_open"),
         ]
-        permissions = [("decide_suggestion", "Can accept and dismiss suggestions")]
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.reason[:80]}"

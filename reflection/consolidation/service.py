@@ -16,9 +16,11 @@ from django.db.models import F
 from memory.models import UsageVerdict
 from memory.redaction import redact
 from memory.services.refresh_usefulness import refresh_usefulness
+from reflection.asking import RememberedAsk
 from reflection.consolidation import distilling
 from reflection.consolidation.comparing import compare_lessons
-from reflection.consolidation.drafts import Draft
+from reflection.consolidation.drafts import Advice, Draft
+from reflection.consolidation.model import ModelConsolidator
 from reflection.consolidation.queue import claim, count_new_episodes, extend_lease, leave, lock_claimed
 from reflection.consolidation.reading import Lesson, read_lessons, read_notes
 from reflection.consolidation.rows import ConsolidationRun, Suggestion
@@ -28,6 +30,8 @@ from reflection.heartbeat import Heartbeat
 from reflection.lifecycle.judging import RulesJudge, find_given, find_unjudged, record_verdicts
 from reflection.lifecycle.maintenance import find_failed_uses, suggest_repair
 from reflection.lifecycle.retirement import suggest_retirements, used_lessons
+from reflection.reflectors.llm import Ask
+from reflection.reflectors.registry import ask_provider
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +44,24 @@ class Pass:
 
     run: ConsolidationRun
     heartbeat: Heartbeat
+    model: ModelConsolidator | None = None
+
+    def by_model_or_rules(
+        self, ask: Callable[[ModelConsolidator], Sequence[Draft]], rules: Callable[[], Sequence[Draft]]
+    ) -> Sequence[Draft]:
+        """Return what the model proposes; where there is none or it fails, what the rules do, and say so on the row."""
+        if self.model is None or self.run.fallback:
+            return rules()
+        try:
+            drafts = ask(self.model)
+        except LostClaim:
+            raise
+        except ReflectionError as error:
+            self.run.fallback = redact(str(error)).value[:500]
+            log.warning("consolidation_by_rules", code=error.code)
+            return rules()
+        self.run.method, self.run.prompt_version = "llm", self.model.prompt_version
+        return drafts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +72,9 @@ class Found:
     figures: dict[str, int] | None = None
 
 
-def run_consolidation(run_id: UUID | None = None, *, owner: str) -> ConsolidationRun | None:
+def run_consolidation(
+    run_id: UUID | None = None, *, owner: str, ask_model: Ask = ask_provider
+) -> ConsolidationRun | None:
     """Claim one consolidation, or the one that has waited longest, and see it through; None where there is none.
 
     What goes wrong is written on the row. Raises only what stops the process.
@@ -62,7 +86,7 @@ def run_consolidation(run_id: UUID | None = None, *, owner: str) -> Consolidatio
         log.info("consolidation_started", attempts=run.attempts, cause=run.cause, owner=owner)
         try:
             with Heartbeat(run, extend=extend_lease) as heartbeat:
-                _see_through(run, heartbeat)
+                _see_through(run, heartbeat, ask_model=ask_model)
         except (LostClaim, DatabaseError, InterfaceError) as error:
             log.warning("consolidation_lost", error=type(error).__name__)
         row = ConsolidationRun.objects.select_related("project").filter(pk=run.pk).first()
@@ -70,12 +94,13 @@ def run_consolidation(run_id: UUID | None = None, *, owner: str) -> Consolidatio
     return row
 
 
-def _see_through(run: ConsolidationRun, heartbeat: Heartbeat) -> None:
+def _see_through(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) -> None:
     try:
+        at = Pass(run=run, heartbeat=heartbeat, model=_find_model(run, heartbeat, ask_model=ask_model))
         for name, stage in STAGES:
             heartbeat.ensure_held()
             if name not in ConsolidationRun.objects.values_list("stages_done", flat=True).get(pk=run.pk):
-                _do(run, name, stage(Pass(run=run, heartbeat=heartbeat)))
+                _do(run, name, stage(at))
         leave(run, status=_Status.DONE)
     except LostClaim:
         raise
@@ -100,6 +125,14 @@ def _see_through(run: ConsolidationRun, heartbeat: Heartbeat) -> None:
                 count_attempt=False,
             )
         raise
+
+
+def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) -> ModelConsolidator | None:
+    """Return who asks the model, where reflections do too."""
+    if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and not settings.ERL_LLM_PROVIDER):
+        return None
+    ask = RememberedAsk(run, heartbeat, ask_model=ask_model, provider=settings.ERL_LLM_PROVIDER)
+    return ModelConsolidator(ask=ask, model=settings.ERL_LLM_MODEL)
 
 
 @transaction.atomic
@@ -159,18 +192,24 @@ def _distil(at: Pass) -> Found:
     notes = read_notes(at.run)
     groups = distilling.group_notes(notes)
     cards = distilling.distil_cards(at.run)
-    return Found(drafts=[*distilling.distil_notes(groups), *cards], figures={"notes": len(notes) + len(cards)})
+    drafts = at.by_model_or_rules(lambda model: model.distil(groups), lambda: distilling.distil_notes(groups))
+    return Found(drafts=[*drafts, *cards], figures={"notes": len(notes) + len(cards)})
 
 
 def _compare(at: Pass) -> Found:
-    return Found(drafts=compare_lessons(read_lessons(at.run.project)))
+    lessons = read_lessons(at.run.project)
+    return Found(drafts=at.by_model_or_rules(lambda model: model.compare(lessons), lambda: compare_lessons(lessons)))
 
 
 def _maintain(at: Pass) -> Found:
     """Look at the lessons that were followed in vain, then at those of no use."""
     lessons = read_lessons(at.run.project)
-    repairs = [advice for use in find_failed_uses(lessons) if (advice := suggest_repair(use)) is not None]
-    concerned = {advice.heuristic_id for advice in repairs}
+    uses = find_failed_uses(lessons)
+    repairs = at.by_model_or_rules(
+        lambda model: [draft for use in uses for draft in model.maintain(use)],
+        lambda: [advice for use in uses if (advice := suggest_repair(use)) is not None],
+    )
+    concerned = {draft.heuristic_id for draft in repairs if isinstance(draft, Advice)}
     retirements = suggest_retirements(at.run.project, lessons)
     return Found(drafts=[*repairs, *(each for each in retirements if each.heuristic_id not in concerned)])
 

@@ -69,7 +69,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at", "-id"],
-                "permissions": [("decide_suggestion", "Can accept and dismiss suggestions")],
             },
         ),
         migrations.CreateModel(

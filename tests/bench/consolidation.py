@@ -49,6 +49,7 @@ from reflection.services import Outcome, run_reflection  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")
+START_SECONDS = 5.0  # of a process, before it takes up the work
 CLI = [sys.executable, "manage.py", "consolidate", "--json", "--project"]
 
 
@@ -109,7 +110,7 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
             [*CLI, project.slug], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            process.wait(timeout=1.5 + random.random() * seconds)
+            process.wait(timeout=1 + random.random() * (seconds + START_SECONDS))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -1,0 +1,75 @@
+"""The model's decisions, read strictly: what is not exactly the object asked for is unusable."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from reflection.parsing import UnusableAnswer, describe, read_object
+
+MAX_DECISIONS = 60
+CHOICES = ("new", "merge", "generalise", "contradiction", "narrow", "retire", "keep")
+
+
+class Decision(BaseModel):
+    """One thing the model proposes to do."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    decision: Literal["new", "merge", "generalise", "contradiction", "narrow", "retire", "keep"]
+    labels: tuple[str, ...] = Field(min_length=1, max_length=30, strict=False)
+    keep: str = Field(default="", max_length=10)
+    trigger: str = Field(default="", max_length=4000)
+    action: str = Field(default="", max_length=4000)
+    avoid: str = Field(default="", max_length=2000)
+    not_when: str = Field(default="", max_length=2000)
+    polarity: Literal["works", "avoid", "mixed"] = "mixed"
+    reason: str = Field(default="", max_length=2000)
+    confidence: float = Field(default=0.0, ge=0.0, le=1.0)
+
+
+class _Decisions(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    decisions: list[Decision] = Field(max_length=MAX_DECISIONS)
+
+
+def parse_decisions(
+    text: str, *, finish_reason: str, labels: frozenset[str], choices: tuple[str, ...]
+) -> list[Decision]:
+    """Return the decisions of an answer; raise `UnusableAnswer` where it is not what was asked for."""
+    document = read_object(text, finish_reason=finish_reason)
+    try:
+        decisions = _Decisions.model_validate(document).decisions
+    except ValidationError as error:
+        raise UnusableAnswer(describe(error), code="wrong_shape") from error
+    for each in decisions:
+        if each.decision not in choices:
+            raise UnusableAnswer(f"{each.decision} is not one of {', '.join(choices)}.", code="wrong_shape")
+        if not labels.issuperset(each.labels) or (each.keep and each.keep not in each.labels):
+            raise UnusableAnswer("A label is none of those that were shown.", code="no_such_label")
+        if each.decision in ("new", "narrow") and not (each.trigger.strip() and each.action.strip()):
+            raise UnusableAnswer("A new or narrower lesson needs a trigger and an action.", code="wrong_shape")
+    return decisions
+
+
+def decisions_schema(choices: tuple[str, ...]) -> dict[str, Any]:
+    """Return the JSON schema of the answer, in the subset that providers take."""
+    text = {"type": "string"}
+    properties: dict[str, Any] = {
+        "decision": {"type": "string", "enum": list(choices)},
+        "labels": {"type": "array", "items": text},
+        "keep": text,
+        "trigger": text,
+        "action": text,
+        "avoid": text,
+        "not_when": text,
+        "polarity": {"type": "string", "enum": ["works", "avoid", "mixed"]},
+        "reason": text,
+        "confidence": {"type": "number"},
+    }
+    decision = _closed(properties)
+    return _closed({"decisions": {"type": "array", "items": decision}})
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,0 +1,301 @@
+"""Consolidate with a language model: it distils, merges, widens, narrows and finds contradictions.
+
+Everything it says is parsed strictly, checked as the lessons of reflections are, and only ever proposed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+
+from memory.models import Trajectory
+from memory.redaction import redact_text
+from memory.values import RULE_TAG, Citation, Episode, LessonText, Step
+from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
+from reflection.consolidation.comparing import suggest_generalisation, suggest_merge
+from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
+from reflection.consolidation.grouping import group_alike
+from reflection.consolidation.reading import Lesson, Note, stack
+from reflection.consolidation.rows import Suggestion
+from reflection.errors import ReflectionError
+from reflection.lifecycle.maintenance import FailedUse
+from reflection.prompt_files import prompt_version, read_prompt
+from reflection.prompting import Frame, cut_middle
+from reflection.providers.base import CompletionRequest
+from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.llm import Ask
+from reflection.verification import is_rejected, verify
+
+GROUPS_AT_ONCE = 8
+NOTES_OF_A_GROUP = 6
+LESSONS_AT_ONCE = 12
+RUNS_SHOWN = 3
+TEXT_CHARACTERS = 500
+MAX_SOURCE_TASK_CHARS = 500
+
+
+class TooManyQuestions(ReflectionError):
+    """A consolidation asks the model only so often; what is left is done by the rules."""
+
+    code = "too_many_questions"
+
+
+class ModelConsolidator:
+    """Asks the model what to do with notes and lessons. Raises what asking and parsing raise."""
+
+    def __init__(self, *, ask: Ask, model: str) -> None:
+        self.prompt_version = prompt_version(
+            "consolidate", "consolidate-data", "consolidate-distil", "consolidate-compare", "consolidate-maintain"
+        )
+        self._author = Author(
+            method="llm", version=self.prompt_version, model=model, prompt_version=self.prompt_version
+        )
+        self._ask = ask
+        self._asked = 0
+
+    def distil(self, groups: Sequence[Sequence[tuple[Note, float]]]) -> list[Draft]:
+        """Return the lessons that groups of notes teach."""
+        drafts: list[Draft] = []
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            batch = {f"G{number}": group for number, group in enumerate(groups[start : start + GROUPS_AT_ONCE], 1)}
+            data = {label: [_show_note(note) for note, _ in group[:NOTES_OF_A_GROUP]] for label, group in batch.items()}
+            for decision in self._decide("distil", data, labels=batch, choices=("new", "keep"), example="G"):
+                if decision.decision == "new" and len(decision.labels) == 1:
+                    drafts += self._as_new(decision, batch[decision.labels[0]])
+        return drafts
+
+    def compare(self, lessons: Sequence[Lesson]) -> list[Draft]:
+        """Return what to do with lessons that are close in meaning."""
+        compared = [lesson for lesson in lessons if lesson.vector is not None]
+        if len(compared) < 2:
+            return []
+        at_least = settings.ERL_CONSOLIDATION_SIMILARITY
+        groups = group_alike(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
+        drafts: list[Draft] = []
+        batch: list[list[Lesson]] = []
+        for group in [[compared[index] for index, _ in group] for group in groups if len(group) > 1]:
+            if batch and sum(map(len, batch)) + len(group) > LESSONS_AT_ONCE:
+                drafts += self._compare(batch)
+                batch = []
+            batch.append(group[:LESSONS_AT_ONCE])
+        return [*drafts, *(self._compare(batch) if batch else [])]
+
+    def maintain(self, use: FailedUse) -> list[Draft]:
+        """Return what to do with a lesson that was followed in vain."""
+        data = {
+            "LESSON": [_show_lesson("L1", use.lesson)],
+            "FAILED RUNS": [_show_run(run) for run in use.failed[:RUNS_SHOWN]],
+            "SUCCEEDED RUNS": [_show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
+        }
+        decisions = self._decide("maintain", data, labels=["L1"], choices=("narrow", "retire", "keep"), example="L")
+        found = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
+        return [replace(advice, support=use.support, occasion=use.occasion) for advice in found if advice is not None]
+
+    def _compare(self, groups: Sequence[Sequence[Lesson]]) -> list[Draft]:
+        shown: dict[str, Lesson] = {}
+        lines = []
+        for group in groups:
+            labels = [f"L{len(shown) + number}" for number in range(1, len(group) + 1)]
+            shown |= dict(zip(labels, group, strict=True))
+            lines += [
+                _show_lesson(label, lesson) | {"near": [each for each in labels if each != label]}
+                for label, lesson in zip(labels, group, strict=True)
+            ]
+        data = {"LESSONS": lines}
+        choices = ("merge", "generalise", "contradiction", "narrow", "keep")
+        drafts: list[Draft] = []
+        for decision in self._decide("compare", data, labels=shown, choices=choices, example="L"):
+            if decision.decision == "merge":
+                drafts += self._as_merges(decision, shown, data)
+            elif (advice := self._as_advice(decision, shown, data)) is not None:
+                drafts.append(advice)
+        return drafts
+
+    def _decide(
+        self, step: str, data: dict[str, list[Any]], *, labels: Iterable[str], choices: tuple[str, ...], example: str
+    ) -> list[Decision]:
+        most = settings.ERL_CONSOLIDATION_MAX_CALLS
+        if self._asked >= most:
+            raise TooManyQuestions(f"ERL_CONSOLIDATION_MAX_CALLS allows {most} questions. The rules did the rest.")
+        self._asked += 1
+        system = read_prompt("consolidate").fill(
+            assignment=read_prompt(f"consolidate-{step}").fill(),
+            choices=", ".join(f'"{choice}"' for choice in choices),
+            example=example,
+        )
+        frame = Frame.of(data)
+        user = read_prompt("consolidate-data").fill(
+            boundary=frame.boundary, mark=frame.mark, blocks=frame.blocks(data.items())
+        )
+        request = CompletionRequest(
+            system=system,
+            user=user,
+            json_schema=decisions_schema(choices),
+            max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
+        )
+        answer = self._ask(f"consolidate:{step}", request)
+        self._author = replace(self._author, model=answer.model)
+        return parse_decisions(
+            answer.text, finish_reason=answer.finish_reason, labels=frozenset(labels), choices=choices
+        )
+
+    def _as_new(self, decision: Decision, group: Sequence[tuple[Note, float]]) -> list[Draft]:
+        notes = [note for note, _ in group]
+        families = list(dict.fromkeys(note.family for note in notes))
+        across = len(families) > 1 or not families[0]
+        text = LessonText(
+            trigger=decision.trigger.strip(),
+            guideline=decision.action.strip(),
+            avoid=decision.avoid.strip(),
+            not_when=decision.not_when.strip(),
+            rationale=decision.reason.strip(),
+            polarity=decision.polarity,
+            scope="project" if across else "task_family",
+            task_id="" if across else families[0],
+            tags=("consolidated", RULE_TAG),
+            source_task=notes[0].task[:MAX_SOURCE_TASK_CHARS],
+        )
+        findings = self._check(text, [note.text for note in notes])
+        if findings is None:
+            return []
+        runs = {note.trajectory_id: note for note in notes}
+        return [
+            NewLesson(
+                text=text,
+                support=tuple(
+                    Support(trajectory_id=note.trajectory_id, citation=Citation(quote=note.text[:200]))
+                    for note in runs.values()
+                ),
+                reason=decision.reason.strip() or f"{len(runs)} runs noted it.",
+                confidence=decision.confidence,
+                author=self._author,
+                findings=findings,
+            )
+        ]
+
+    def _as_merges(self, decision: Decision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> list[Draft]:
+        """Return one merge for each lesson that goes; the first of them brings the better wording, if there is one."""
+        lessons = [shown[label] for label in dict.fromkeys(decision.labels)]
+        into = shown[decision.keep] if decision.keep else min(lessons, key=lambda lesson: lesson.rank)
+        text, findings = self._new_words(decision, into, data)
+        drafts: list[Draft] = []
+        for lesson in lessons:
+            if lesson.id == into.id or lesson.revision.polarity != into.revision.polarity:
+                continue
+            merge = suggest_merge(
+                lesson,
+                into,
+                similarity=round(min(float(lesson.vector @ into.vector), 1.0), 4),
+                author=self._author,
+                reason=decision.reason.strip(),
+                text=text,
+            )
+            drafts.append(replace(merge, findings=findings))
+            text, findings = None, ()
+        return drafts
+
+    def _as_advice(self, decision: Decision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> Advice | None:
+        labels = list(dict.fromkeys(decision.labels))
+        lesson = shown[labels[0]]
+        reason = decision.reason.strip()
+        text, findings = self._new_words(decision, lesson, data)
+        advice: Advice | None = None
+        match decision.decision:
+            case "generalise" if lesson.place:
+                advice = suggest_generalisation(lesson, [lesson.place], author=self._author, reason=reason, text=text)
+            case "narrow" if text is not None:
+                advice = self._about(lesson, Suggestion.Kind.NARROW, reason, text=text)
+            case "retire":
+                advice = replace(self._about(lesson, Suggestion.Kind.RETIRE, reason), tokens_saved=lesson.tokens)
+            case "contradiction" if len(labels) == 2:
+                other = shown[labels[1]]
+                advice = replace(
+                    self._about(lesson, Suggestion.Kind.CONTRADICTION, reason),
+                    other_id=other.id,
+                    other_sha256=other.revision.content_sha256,
+                )
+        return advice and replace(advice, findings=findings)
+
+    def _about(self, lesson: Lesson, kind: str, reason: str, *, text: LessonText | None = None) -> Advice:
+        return Advice(
+            kind=kind,
+            heuristic_id=lesson.id,
+            content_sha256=lesson.revision.content_sha256,
+            text=text,
+            reason=reason or "The model gave no reason.",
+            author=self._author,
+        )
+
+    def _new_words(
+        self, decision: Decision, lesson: Lesson, data: dict[str, list[Any]]
+    ) -> tuple[LessonText | None, tuple[dict[str, str], ...]]:
+        """Return the wording a decision proposes for a lesson, if it proposes one that passes the checks."""
+        if not (decision.trigger.strip() and decision.action.strip()):
+            return None, ()
+        text = replace(
+            lesson.revision.as_text(),
+            trigger=decision.trigger.strip(),
+            guideline=decision.action.strip(),
+            avoid=decision.avoid.strip(),
+            not_when=decision.not_when.strip(),
+        )
+        findings = self._check(text, [repr(value) for values in data.values() for value in values])
+        return (None, ()) if findings is None or text == lesson.revision.as_text() else (text, findings)
+
+    def _check(self, text: LessonText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
+        """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
+        steps = tuple(Step(index=number, observation=each) for number, each in enumerate(read, 1))
+        episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)
+        findings = verify(ProposedLesson(text=text, citations=(Citation(),)), episode)
+        if is_rejected(findings):
+            return None
+        return tuple({"code": each.code, "message": each.message} for each in findings)
+
+
+def _show_note(note: Note) -> dict[str, Any]:
+    return {
+        "family": note.family,
+        "score": note.score,
+        "kind": note.kind,
+        "note": cut_middle(redact_text(note.text), TEXT_CHARACTERS),
+    }
+
+
+def _show_lesson(label: str, lesson: Lesson) -> dict[str, Any]:
+    text = lesson.revision
+    shown: dict[str, Any] = {
+        "label": label,
+        "trigger": redact_text(text.trigger),
+        "action": redact_text(text.guideline),
+        "avoid": redact_text(text.avoid),
+        "not_when": redact_text(text.not_when),
+        "polarity": text.polarity,
+        "family": lesson.place,
+        "runs": lesson.support,
+        "approved": lesson.status == "approved",
+    }
+    return {name: value for name, value in shown.items() if value not in ("", None)}
+
+
+def _show_run(run: Trajectory) -> dict[str, Any]:
+    """Show how a run ended: its task, what was noted, its errors and its last steps."""
+    episode = run.as_episode()
+    steps = [
+        {
+            "step": step.index,
+            "tool": step.action.name if step.action else "",
+            "observation": cut_middle(redact_text(step.observation), TEXT_CHARACTERS),
+            "error": cut_middle(redact_text(step.error), TEXT_CHARACTERS),
+        }
+        for step in episode.steps
+        if step.error or step.index > len(episode.steps) - RUNS_SHOWN
+    ]
+    return {
+        "task": cut_middle(redact_text(run.task), TEXT_CHARACTERS),
+        "family": run.task_id,
+        "score": run.score,
+        "summary": cut_middle(redact_text(run.summary), TEXT_CHARACTERS),
+        "mistakes": [cut_middle(redact_text(each), TEXT_CHARACTERS) for each in run.mistakes[:RUNS_SHOWN]],
+        "steps": steps[-8:],
+    }
