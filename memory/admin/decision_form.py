@@ -68,7 +68,7 @@ class DecisionForm(forms.Form):
     number = forms.IntegerField(required=False, widget=forms.HiddenInput)
     reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
     reason = forms.CharField(
-        required=False, max_length=2000, label="Reason in your words", widget=forms.Textarea(attrs={"rows": 2})
+        required=False, max_length=2000, label="Reason in your words", widget=forms.Textarea(attrs={"rows": 1})
     )
     trigger = forms.CharField(required=False, max_length=300, label="When", widget=forms.Textarea(attrs={"rows": 3}))
     guideline = forms.CharField(

@@ -14,8 +14,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.text import Truncator
+from django.utils.timesince import timesince
 
-from memory.access import may_review, narrow_to_projects
+from memory.access import may_review, narrow_to_projects, visible_projects
 from memory.admin.decision_form import REASONS, STAYING, DecisionForm
 from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
@@ -42,27 +43,22 @@ class ReviewActionForm(ActionForm):
 @admin.register(Heuristic)
 class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     change_form_template = "admin/memory/heuristic/desk.html"
-    list_display = [
-        "trigger_line",
-        "why_here",
-        "status",
-        "on_it",
-        "polarity",
-        "task_id",
-        "reflector",
-        "project",
-        "created_at",
-    ]
+    list_display = ["trigger_line", "status", "polarity", "task_id", "reflector", "support", "project", "created_at"]
     list_filter = ["status", "project", *QUEUE_FILTERS, "current_revision__polarity", "reflector", "created_at"]
-    list_select_related = ["current_revision", "project", "claim__user"]
     search_fields = ["current_revision__trigger", "current_revision__guideline", "current_revision__task_id"]
     show_full_result_count = False
     actions = ["approve_selected", "reject_selected"]
     action_form = ReviewActionForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
-        related = ("current_revision", "superseded_by__current_revision", "project")
+        related = ("current_revision", "superseded_by__current_revision", "project", "claim__user")
         return super().get_queryset(request).select_related(*related)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        if request.GET.get("status__exact") == Heuristic.Status.PROPOSED:
+            several = visible_projects(request.user).count() > 1
+            return ["trigger_line", "why_here", "about", *["project"] * several]
+        return self.list_display
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED or "order" in request.GET:
@@ -78,12 +74,13 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     def why_here(self, heuristic: Heuristic) -> str:
         return explain_priority(heuristic) if heuristic.status == Heuristic.Status.PROPOSED else ""
 
-    @admin.display(description="on it")
-    def on_it(self, heuristic: Heuristic) -> str:
-        claim = getattr(heuristic, "claim", None)
-        if claim is None or claim.expires_at <= timezone.now() or heuristic.status != Heuristic.Status.PROPOSED:
-            return ""
-        return f"{claim.user.get_username()} until {claim.expires_at:%H:%M}"
+    @admin.display(description="about it", ordering="created_at")
+    def about(self, heuristic: Heuristic) -> str:
+        revision, claim = heuristic.current_revision, getattr(heuristic, "claim", None)
+        parts = [revision.get_polarity_display(), revision.task_id or "no family"] if revision else []
+        if claim is not None and claim.expires_at > timezone.now():
+            parts.append(f"{claim.user.get_username()} is on it until {claim.expires_at:%H:%M}")
+        return show_hidden(", ".join([*parts, f"waits {timesince(heuristic.created_at, depth=1)}"]))
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:
@@ -106,11 +103,11 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         shown = undo_context(request) | self.saved_filters_context(request)
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
-    @admin.action(description=f"Approve (read before, nothing flagged, at most {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Approve (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def approve_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         self._review_selected(request, queryset, approve=True, reason="")
 
-    @admin.action(description=f"Reject (read before, nothing flagged, at most {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Reject (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def reject_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         reason = request.POST.get("reason", "")
         if reason not in dict(REASONS):

@@ -10,6 +10,12 @@ from django.urls import URLPattern, path, reverse
 from memory.models import Heuristic, SavedFilter
 
 MAX_SAVED = 30
+# What the list offers to everybody.
+SHARED = [
+    ("Waiting", "status__exact=proposed"),
+    ("Nobody on it", "status__exact=proposed&claim=unassigned"),
+    ("Mine", "status__exact=proposed&claim=mine"),
+]
 _NOT_FILTERS = ("p", "e", "all")  # the page, and what the admin adds to an address it did not understand
 
 
@@ -31,8 +37,13 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
             given.pop(name, None)
         present = given.urlencode()
         saved = list(SavedFilter.objects.filter(user=request.user.pk)[:MAX_SAVED])
-        known = any(each.query == present for each in saved)
-        return {"saved_filters": saved, "present_filter": present, "can_save_filter": present and not known}
+        known = {each.query for each in saved} | {query for _, query in SHARED}
+        return {
+            "shared_filters": SHARED,
+            "saved_filters": saved,
+            "present_filter": present,
+            "can_save_filter": present and present not in known,
+        }
 
     def save_filter(self, request: HttpRequest) -> HttpResponse:
         """Keep the list's filters under a name; a name that is taken gets the new ones."""

@@ -59,8 +59,8 @@ def check_claim(heuristic: Heuristic, *, user_id: int) -> None:
     claim = claims.exclude(user=user_id).select_related("user").first()
     if claim is not None:
         raise ClaimedByOther(
-            f"{claim.user.get_username()} is deciding on this one until {claim.expires_at:%H:%M} UTC. Take it over if "
-            "you have agreed on it, or go to the next."
+            f"The reviewer {claim.user.get_username()} is deciding on this one until {claim.expires_at:%H:%M} UTC. "
+            "Take it over if you have agreed on it, or go to the next."
         )
 
 

@@ -2,7 +2,7 @@
 
     priority = traffic · uncertainty · harm
 
-Traffic is the share of the project's newest tasks that the lesson fits, by the likeness that retrieval uses and its
+Traffic is the mean likeness to the project's newest tasks, of those that the lesson fits by retrieval's likeness and
 floor; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and where the
 reflector said how sure it is, with its distance from a coin's toss. Harm grows with what the checks found, with a scope
 of the whole project, and where an earlier wording is being served.
@@ -44,7 +44,8 @@ WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (
 GROUP BY v.heuristic_id, t.trajectory_id, t.recorded_at
 """
 _COUNT = f"""
-SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*) FROM ({_LIKENESS}) s GROUP BY heuristic_id
+SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*),
+    coalesce(sum(likeness) FILTER (WHERE likeness >= %(floor)s), 0) FROM ({_LIKENESS}) s GROUP BY heuristic_id
 """  # noqa: S608 - constants of this module
 _SHOW = f"""
 SELECT r.id, left(r.task, 300), r.outcome, r.created_at, r.retrieval_id IS NOT NULL, s.likeness, count(*) OVER ()
@@ -65,6 +66,15 @@ class FittingTask:
     had_lessons: bool
     likeness: float
     found: int  # how many fit in all
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fit:
+    """How many recent tasks a lesson fits, of how many, and the sum of the likeness to those."""
+
+    matches: int = 0
+    tasks: int = 0
+    likeness: float = 0
 
 
 def find_fitting_tasks(heuristic: Heuristic, *, limit: int = SHOWN_TASKS) -> list[FittingTask]:
@@ -93,9 +103,9 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     flags = find_flags(ids)
     now = timezone.now()
     for row in rows:
-        matches, tasks = counts.get(row.pk, (0, 0))
+        fit = counts.get(row.pk, _Fit())
         codes = sorted(flags.get(row.pk, ()))
-        row.review_basis = weigh(row, matches=matches, tasks=tasks, flags=codes, replaces=row.replaces)  # type: ignore[attr-defined]  # annotated above
+        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)  # type: ignore[attr-defined]  # annotated above
         row.review_priority = row.review_basis["priority"]
         row.risk_flags = codes
         row.prioritised_at = now
@@ -103,19 +113,19 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     return len(rows)
 
 
-def weigh(heuristic: Heuristic, *, matches: int, tasks: int, flags: list[str], replaces: bool) -> dict[str, Any]:
+def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) -> dict[str, Any]:
     """Return the priority and what it is made of."""
     revision = heuristic.current_revision
     broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
-    traffic = (matches + 1) / (tasks + 2)
+    traffic = (fit.likeness + FLOOR) / (fit.tasks + 1)  # without any task: as if one just fitted
     uncertainty = max(1, heuristic.support) ** -0.5
     if heuristic.confidence is not None:
         uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
     harm = 1 + (0.5 + 0.5 * len(flags) if flags else 0) + 0.5 * broad + 0.5 * replaces
     return {
         "priority": round(traffic * uncertainty * harm, 6),
-        "matches": matches,
-        "tasks": tasks,
+        "matches": fit.matches,
+        "tasks": fit.tasks,
         "traffic": round(traffic, 4),
         "uncertainty": round(uncertainty, 4),
         "harm": round(harm, 2),
@@ -139,7 +149,10 @@ def prioritise_queue(*, limit: int = BATCH) -> int:
     return prioritise_heuristics(ids) if ids else 0
 
 
-def _count_fitting_tasks(ids: list[UUID]) -> dict[UUID, tuple[int, int]]:
+def _count_fitting_tasks(ids: list[UUID]) -> dict[UUID, _Fit]:
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"ids": ids, "floor": FLOOR})
-        return {heuristic_id: (matches, tasks) for heuristic_id, matches, tasks in cursor.fetchall()}
+        return {
+            heuristic_id: _Fit(matches=matches, tasks=tasks, likeness=likeness)
+            for heuristic_id, matches, tasks, likeness in cursor.fetchall()
+        }

@@ -38,7 +38,7 @@
     q: () => ask("quarantine"),
     t: () => ask("retire"),
     g: () => press(button("again")),
-    c: () => press(button("claim") || button("release")),
+    c: () => press(document.querySelector(".claim button")),
     e: () => {
       const details = desk.querySelector("details.edit");
       if (!details) return;

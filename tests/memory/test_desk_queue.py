@@ -1,0 +1,286 @@
+"""The queue: its order and the reason for it, its filters, and deciding on several at once."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from memory.models import EmbeddingModel, Heuristic, HeuristicEmbedding, Review, SavedFilter, TaskVector, Trajectory
+from memory.services.prioritise_heuristics import prioritise_heuristics, prioritise_queue
+from memory.services.propose_heuristic import revise_heuristic
+from memory.services.remember_tasks import find_projects_to_remember, remember_tasks
+from memory.values import Actor, LessonText
+from reflection.models import Proposal, Reflection
+from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
+
+pytestmark = pytest.mark.django_db
+QUEUE = "?status__exact=proposed"
+
+
+@pytest.fixture
+def reviewer(client: Client) -> Client:
+    client.force_login(make_member("ana"))
+    return client
+
+
+def model() -> EmbeddingModel:
+    return EmbeddingModel.objects.get_or_create(id="test", defaults={"dimensions": 2, "active": True})[0]
+
+
+def embed(heuristic: Heuristic, *vector: float) -> Heuristic:
+    HeuristicEmbedding.objects.create(
+        project=heuristic.project,
+        heuristic=heuristic,
+        revision=heuristic.current_revision,
+        embedding_model=model(),
+        kind="lesson",
+        text_sha256="0" * 64,
+        vector=list(vector),
+    )
+    return heuristic
+
+
+def remember(trajectory: Trajectory, *vector: float) -> Trajectory:
+    TaskVector.objects.create(
+        trajectory=trajectory,
+        project=trajectory.project,
+        embedding_model=model(),
+        vector=list(vector),
+        meaning_weight=0.5,
+        recorded_at=trajectory.created_at,
+    )
+    return trajectory
+
+
+def flag(heuristic: Heuristic, code: str = "url") -> None:
+    Proposal.objects.create(
+        project=heuristic.project,
+        heuristic=heuristic,
+        effect="new",
+        ordinal=1,
+        reflection=make_reflection(trajectory=make_trajectory(project=heuristic.project)),
+        findings=[{"code": code, "message": "The lesson contains a web address."}],
+    )
+
+
+def listed(client: Client, query: str = QUEUE) -> list[Heuristic]:
+    response = client.get(reverse("admin:memory_heuristic_changelist") + query)
+    assert response.status_code == 200
+    return list(response.context["cl"].result_list)
+
+
+def address(heuristic: Heuristic, query: str = "") -> str:
+    return reverse("admin:memory_heuristic_change", args=[heuristic.pk], query={"_changelist_filters": query[1:]})
+
+
+def in_bulk(client: Client, action: str, heuristics: list[Heuristic], **values: Any) -> str:
+    sent = {"action": action, "_selected_action": [heuristic.pk for heuristic in heuristics]} | values
+    url = reverse("admin:memory_heuristic_changelist") + QUEUE
+    return client.post(url, sent, follow=True).content.decode()
+
+
+# ── Order ──
+
+
+def test_lesson_that_fits_more_recent_tasks_comes_first(reviewer: Client) -> None:
+    project = make_project()
+    often, never = (make_heuristic(project=project) for _ in range(2))
+    embed(often, 1, 0), embed(never, 0, 1)
+    for _ in range(3):
+        remember(make_trajectory(project=project), 1, 0)
+
+    prioritise_heuristics([often.pk, never.pk])
+
+    assert listed(reviewer) == [often, never]
+    html = reviewer.get(reverse("admin:memory_heuristic_changelist") + QUEUE).content.decode()
+    assert "fits 3 of the last 3 tasks, seen in 0 runs" in html
+    assert "fits 0 of the last 3 tasks" in html
+
+
+def test_runs_it_was_learnt_from_do_not_count() -> None:
+    trajectory = remember(make_trajectory(), 1, 0)
+    heuristic = embed(make_heuristic(trajectory=trajectory), 1, 0)
+
+    prioritise_heuristics([heuristic.pk])
+
+    heuristic.refresh_from_db()
+    assert (heuristic.review_basis["matches"], heuristic.review_basis["tasks"]) == (0, 0)
+
+
+def test_harm_and_uncertainty_raise_the_priority(reviewer: Client) -> None:
+    project = make_project()
+    sure, single, flagged = (make_heuristic(project=project) for _ in range(3))
+    Heuristic.objects.filter(pk=sure.pk).update(support=9)
+    flag(flagged)
+
+    prioritise_queue()
+
+    assert listed(reviewer) == [flagged, single, sure]
+    flagged.refresh_from_db()
+    assert (flagged.risk_flags, flagged.review_basis["harm"]) == (["url"], 2.0)
+
+
+def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(settings: Any) -> None:
+    settings.ERL_REVIEW_RECENT_TASKS = 2
+    project = make_project()
+    make_heuristic(project=project)
+    oldest, middle, newest = (make_trajectory(project=project) for _ in range(3))
+    remember(oldest, 1, 0)
+
+    assert find_projects_to_remember() == [project.pk]
+    remember_tasks(project.pk)
+
+    assert set(TaskVector.objects.values_list("pk", flat=True)) == {middle.pk, newest.pk}
+    assert find_projects_to_remember() == []
+
+
+def test_desk_shows_the_tasks_it_fits_and_how_they_ended(reviewer: Client) -> None:
+    project = make_project()
+    heuristic = embed(make_heuristic(project=project), 1, 0)
+    remember(make_trajectory(project=project, task="Change my seat", outcome="success", score=1), 1, 0)
+    remember(make_trajectory(project=project, task="Write a poem"), 0, 1)
+
+    html = reviewer.get(address(heuristic)).content.decode()
+
+    assert "It fits 1 of the recorded tasks" in html
+    assert "Change my seat" in html
+    assert "Write a poem" not in html
+
+
+# ── Filters ──
+
+
+def test_filters_leave_what_they_say(reviewer: Client) -> None:
+    project = make_project()
+    plain = make_heuristic(project=project, task_id="airline")
+    flagged = make_heuristic(project=project, task_id="retail")
+    flag(flagged, "injection")
+    Heuristic.objects.filter(pk=flagged.pk).update(support=3)
+    prioritise_queue()
+    reviewer.get(address(plain))  # claims it
+
+    assert listed(reviewer, f"{QUEUE}&claim=mine") == [plain]
+    assert listed(reviewer, f"{QUEUE}&claim=unassigned") == [flagged]
+    assert listed(reviewer, f"{QUEUE}&claim=others") == []
+    assert listed(reviewer, f"{QUEUE}&risk=any") == listed(reviewer, f"{QUEUE}&risk=injection") == [flagged]
+    assert listed(reviewer, f"{QUEUE}&risk=none") == [plain]
+    assert listed(reviewer, f"{QUEUE}&family=airline") == [plain]
+    assert listed(reviewer, f"{QUEUE}&support=2") == [flagged]
+    assert listed(reviewer, f"{QUEUE}&age=older") == []
+    assert listed(reviewer, f"{QUEUE}&order=oldest") == [plain, flagged]
+
+
+def test_desk_walks_the_filtered_queue(reviewer: Client) -> None:
+    project = make_project()
+    first, other, last = (make_heuristic(project=project, task_id=family) for family in ("retail", "airline", "retail"))
+    query = f"{QUEUE}&family=retail"
+
+    html = reviewer.get(address(last, query)).content.decode()
+    sent = {"decision": "approve", "content_sha256": last.current_revision.content_sha256}  # type: ignore[union-attr]
+    response = reviewer.post(address(last, query), sent)
+
+    assert "1 of 2 waiting" in html
+    assert response["Location"] == address(first, query)
+    assert other.status == "proposed"
+
+
+def test_filter_is_saved_under_a_name_for_its_person_alone(reviewer: Client) -> None:
+    query = f"{QUEUE[1:]}&risk=any"
+    reviewer.post(reverse("admin:memory_heuristic_save_filter"), {"name": "Risky <ones>", "query": query})
+    html = reviewer.get(reverse("admin:memory_heuristic_changelist") + QUEUE).content.decode()
+    ben = Client()
+    ben.force_login(make_member("ben"))
+
+    assert "Risky &lt;ones&gt;" in html
+    assert "Risky" not in ben.get(reverse("admin:memory_heuristic_changelist") + QUEUE).content.decode()
+    ben.post(reverse("admin:memory_heuristic_forget_filter", args=[SavedFilter.objects.get().pk]))
+    assert SavedFilter.objects.exists()
+
+
+def test_queue_costs_the_same_queries_however_long_it_is(reviewer: Client) -> None:
+    project = make_project()
+    make_heuristic(project=project)
+    listed(reviewer)
+    with CaptureQueriesContext(connection) as few:
+        listed(reviewer)
+    for _ in range(8):
+        reviewer.get(address(make_heuristic(project=project)))
+    with CaptureQueriesContext(connection) as many:
+        listed(reviewer)
+
+    assert len(many) == len(few)
+
+
+# ── Several at once ──
+
+
+def test_bulk_approves_what_was_read_and_refuses_the_rest_with_a_reason_each(reviewer: Client) -> None:
+    project = make_project()
+    read, unread, flagged = (make_heuristic(project=project) for _ in range(3))
+    flag(flagged)
+    prioritise_queue()
+    reviewer.get(address(read)), reviewer.get(address(flagged))
+
+    html = in_bulk(reviewer, "approve_selected", [read, unread, flagged])
+
+    assert "1 approved." in html
+    assert "You have not opened it in its present words" in html
+    assert "The checks flagged it (url)" in html
+    assert list(Review.objects.values_list("heuristic", "decision")) == [(read.pk, "approve")]
+
+
+def test_bulk_reject_needs_a_reason(reviewer: Client) -> None:
+    heuristic = make_heuristic()
+    prioritise_queue()
+    reviewer.get(address(heuristic))
+
+    assert "Choose the reason beside the action" in in_bulk(reviewer, "reject_selected", [heuristic])
+    assert "1 rejected." in in_bulk(reviewer, "reject_selected", [heuristic], reason="Wrong")
+    assert Review.objects.get().reason == "Wrong"
+
+
+def test_bulk_of_more_than_twenty_decides_nothing(reviewer: Client) -> None:
+    project = make_project()
+    many = [make_heuristic(project=project) for _ in range(21)]
+
+    html = in_bulk(reviewer, "approve_selected", many)
+
+    assert "at most 20 can be decided at once" in html
+    assert not Review.objects.exists()
+
+
+def test_bulk_in_words_that_changed_since_they_were_read_is_refused(reviewer: Client) -> None:
+    heuristic = make_heuristic()
+    reviewer.get(address(heuristic))
+    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
+    prioritise_queue()
+
+    assert "You have not opened it" in in_bulk(reviewer, "approve_selected", [heuristic])
+
+
+# ── Another reflection ──
+
+
+def test_another_reflection_of_its_run_is_queued_and_recorded(reviewer: Client) -> None:
+    heuristic = make_heuristic(trajectory=make_trajectory())
+    sent = {"decision": "again", "content_sha256": heuristic.current_revision.content_sha256}  # type: ignore[union-attr]
+
+    html = reviewer.post(address(heuristic), sent, follow=True).content.decode()
+
+    assert "queued for another reflection" in html
+    assert Reflection.objects.get().requested_by == "user:ana"
+    assert Review.objects.get().decision == "reflect_again"
+    assert "Another reflection asked for" in html
+
+
+def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None:
+    heuristic = make_heuristic()
+    sent = {"decision": "again", "content_sha256": heuristic.current_revision.content_sha256}  # type: ignore[union-attr]
+
+    html = reviewer.post(address(heuristic), sent, follow=True).content.decode()
+
+    assert "No run is linked to this heuristic" in html
+    assert not Review.objects.exists()
