@@ -158,7 +158,8 @@ DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
 DATABASES["default"]["OPTIONS"].setdefault(
     "options",
     f"-c statement_timeout={round(env.float('ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS', 0.0) * 1000)}ms"
-    " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms",
+    " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
+    " -c hnsw.ef_search=200 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000",
 )
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
@@ -196,6 +197,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     # No delayed messages: a sweep nobody took within its period is dropped, the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+    "tune_retrieval": {"task": "memory.tasks.tune_retrieval", "schedule": 3600.0, "options": {"expires": 1800.0}},
     # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.
     "consolidate": {"task": "reflection.tasks.consolidate_nightly", "schedule": 3600.0, "options": {"expires": 1800.0}},
 }
@@ -230,7 +232,7 @@ ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
 ERL_RECORD_BUDGET_TOKENS = env.int("ERL_RECORD_BUDGET_TOKENS", 200)  # on top of it, for the record of earlier runs
-ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.85)  # docs/memory.md has the curve
+ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  # docs/memory.md has the curve
 ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
