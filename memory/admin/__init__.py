@@ -4,14 +4,18 @@ from memory.admin.project import ApiKeyAdmin, ProjectAdmin, ProjectMembershipAdm
 from memory.admin.records import ReviewAdmin
 from memory.admin.retrieval import PolarityQuotaAdmin, RetrievalAdmin
 from memory.admin.trajectory import TrajectoryAdmin
+from memory.admin.trust import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin
 
 __all__ = [
     "ApiKeyAdmin",
+    "AuditEntryAdmin",
+    "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
     "PolarityQuotaAdmin",
     "ProjectAdmin",
     "ProjectMembershipAdmin",
+    "QuarantineOrderAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
     "TrajectoryAdmin",

@@ -1,15 +1,19 @@
 """Projects and API keys."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from memory.access import has_role, visible_projects
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.models import ApiKey, Project, ProjectMembership
+from memory.services.quarantine_source import quarantine_source
 from memory.services.revoke_api_key import revoke_api_key
+from memory.values import Actor
 
 
 @admin.register(Project)
@@ -65,7 +69,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
     list_select_related = ["project"]
     search_fields = ["client", "prefix"]
     exclude = ["secret_sha256"]
-    actions = ["revoke"]
+    actions = ["revoke", "quarantine_day", "quarantine_all"]
 
     @admin.action(description="Revoke the selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
@@ -75,6 +79,30 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
                 continue
             revoke_api_key(key)
             messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
+
+    @admin.action(description="Quarantine what the selected keys taught in 24 hours", permissions=["quarantine"])
+    def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        self._quarantine(request, queryset, since=timezone.now() - timedelta(hours=24))
+
+    @admin.action(description="Quarantine everything the selected keys ever taught", permissions=["quarantine"])
+    def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
+
+    def _quarantine(self, request: HttpRequest, queryset: QuerySet[ApiKey], *, since: datetime) -> None:
+        assert request.user.is_authenticated
+        for key in queryset.select_related("project"):
+            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"You are not an operator of the project of the key {key}. Nothing was done.")
+                continue
+            done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
+            messages.success(
+                request,
+                f"Quarantined {len(done.heuristic_ids)} lessons of the key {key}; {len(done.carried)} answers had "
+                "carried them. The order under quarantine orders lists the lessons.",
+            )
+
+    def has_quarantine_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memory.quarantine_source")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.change_apikey")

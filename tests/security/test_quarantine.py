@@ -5,10 +5,12 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 
-from memory.models import Heuristic, HeuristicRevision, Project, QuarantineOrder, Review
+from memory.models import Heuristic, HeuristicRevision, Project, ProjectMembership, QuarantineOrder, Review
 from memory.services.create_api_key import NewApiKey
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.propose_heuristic import add_evidence, restore_revision
@@ -16,7 +18,7 @@ from memory.services.quarantine_source import quarantine_source
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor, Citation
-from tests.factories import make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -148,3 +150,36 @@ def test_command_refuses_what_is_no_time(since: str) -> None:
 
     with pytest.raises(CommandError, match="is no time"):
         call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
+
+
+def test_command_lists_the_answers_of_an_order_again() -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    order = quarantine_source(
+        project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR
+    ).order
+    late = make_retrieval(project=project, heuristic_ids=[heuristic.pk])  # was being answered at that moment
+    output = StringIO()
+
+    call_command("quarantine", "--list", str(order.pk), stdout=output)
+
+    assert str(late.pk) in output.getvalue()
+
+
+@pytest.mark.parametrize(("group", "status"), [("Operator", "quarantined"), ("Auditor", "approved")])
+def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    person = User.objects.create_user(f"{group}@example.com", is_staff=True)
+    person.groups.add(Group.objects.get(name=group))
+    ProjectMembership.objects.create(user=person, project=project, role=group.lower())
+    client.force_login(person)
+
+    client.post(
+        "/admin/memory/apikey/", {"action": "quarantine_day", "_selected_action": [str(key.api_key.pk)]}, follow=True
+    )
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == status

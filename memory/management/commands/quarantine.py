@@ -5,13 +5,14 @@ from argparse import ArgumentParser
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from memory.management.projects import add_project_argument, get_project
-from memory.models import ApiKey
+from memory.models import ApiKey, Project, QuarantineOrder
 from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
 from memory.services.revoke_api_key import revoke_api_key
 from memory.values import Actor
@@ -27,18 +28,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument(
+            "--list", metavar="ORDER", help="list again who was given what an order took out of service"
+        )
         source.add_argument("--key", metavar="PREFIX", help="the eight characters after erl_live_ of the key")
         source.add_argument("--client", metavar="NAME", help="the client, with all of its keys (needs the project)")
         add_project_argument(parser)
-        parser.add_argument(
-            "--since", required=True, metavar="TIME", help="ISO time (2026-05-01T12:00Z) or an age: 90m, 24h, 7d"
-        )
+        parser.add_argument("--since", metavar="TIME", help="ISO time (2026-05-01T12:00Z) or an age: 90m, 24h, 7d")
         parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in every review")
         parser.add_argument("--revoke", action="store_true", help="with --key: also end the key")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be quarantined")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["list"]:
+            self._list(options["list"], as_json=options["json"])
+            return
+        if not options["since"]:
+            raise CommandError("Say from when on with --since: a time such as 2026-05-01T12:00Z, or 90m, 24h, 7d.")
         since = read_time(options["since"])
         api_key = _find_key(options["key"]) if options["key"] else None
         project = api_key.project if api_key else get_project(options["project"])
@@ -55,6 +62,16 @@ class Command(BaseCommand):
                 revoke_api_key(api_key, by=BY)
             done = quarantine_source(project, **source, since=since, by=BY, reason=options["reason"])
         self.stdout.write(json.dumps(_as_json(done)) if options["json"] else _as_text(done))
+
+    def _list(self, id: str, *, as_json: bool) -> None:
+        try:
+            order = QuarantineOrder.objects.get(pk=id)
+        except (QuarantineOrder.DoesNotExist, ValidationError):
+            raise CommandError(f"There is no order {id}. The admin lists them under quarantine orders.") from None
+        ids = tuple(order.heuristic_ids)
+        carried = find_carried(Project.objects.get(pk=order.project_id), heuristic_ids=ids)
+        done = Quarantined(order=order, heuristic_ids=ids, carried=carried)
+        self.stdout.write(json.dumps(_as_json(done)) if as_json else _as_text(done))
 
 
 def read_time(text: str) -> datetime:
@@ -111,4 +128,5 @@ def _as_text(done: Quarantined) -> str:
         f"client {each.client}"
         for each in done.carried
     ]
+    lines.append(f"Answers that were under way are not in this list yet: manage.py quarantine --list {done.order.pk}")
     return "\n".join(lines)

@@ -1,0 +1,171 @@
+"""What is erased is nowhere: not in a table, not in the broker, not in a log, not in a restored backup (C10, F21)."""
+
+import json
+import logging
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.apps import apps
+from django.core.management import call_command
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connection
+from rest_framework.test import APIClient
+
+from erl_site.embedded import valkey
+from memory.models import Erasure, Heuristic, Trajectory
+from memory.services.erase_trajectory import erase_trajectory
+from memory.services.propose_heuristic import add_evidence
+from memory.services.review_heuristic import approve_heuristic
+from memory.values import Actor, Citation
+from reflection.providers.base import Completion, CompletionRequest
+from reflection.services import Outcome, run_reflection
+from tests.chaos.profile import pick, report
+from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.reflection.scripted import make_completion
+from tests.scripted_provider import lesson
+from tests.servers import HOME
+
+pytestmark = pytest.mark.django_db
+
+CANARIES = pick(8, 100)
+BY = Actor(label="user:ops")
+
+
+def every_row() -> str:
+    """Return every row of every table as text."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL timezone = 'UTC'")
+        cursor.execute("SET LOCAL bytea_output = 'escape'")
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        found = []
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"SELECT coalesce(string_agg(t::text, ' '), '') FROM {table} t")  # noqa: S608
+            found.append(cursor.fetchone()[0])
+    return " ".join(found)
+
+
+def live_through(client: APIClient, canary: str, number: int) -> str:
+    """Leave traces of a run in as many places as a run can; return its id."""
+    task = f"Cancel the reservation of {canary}"
+    asked = client.post(
+        "/api/v1/retrieve", {"task": task}, format="json", headers={"Idempotency-Key": f"ask-{number}"}
+    ).json()
+    body = {
+        "task": task,
+        "task_id": f"family-{number}",
+        "steps": [{"thought": canary, "action": {"name": "look", "arguments": {"who": canary}}, "observation": canary}],
+        "summary": canary,
+        "outcome": "failure",
+        "metadata": {canary: canary},
+        "mistakes": [canary],
+        "tags": [canary],
+        "retrieval_id": asked["retrieval_id"],
+    }
+    answer = client.post("/api/v1/trajectories", body, format="json", headers={"Idempotency-Key": f"record-{number}"})
+    assert answer.status_code == 201, answer.content
+    return str(answer.json()["id"])
+
+
+def copy_canary(step: str, request: CompletionRequest) -> Completion:
+    word = next(word.strip(".,\"'") for word in request.user.split() if "canary" in word)
+    return make_completion(
+        text=json.dumps(lesson(trigger=f"When {word} asks", action=f"Look {word} up first.", not_when="", tools=[]))
+    )
+
+
+def test_erased_canaries_are_nowhere(settings: Any, caplog: pytest.LogCaptureFixture, broker: str) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_LLM_MODEL = "llm", "openai", "m"
+    settings.ERL_EMBEDDER = "none"
+    client = APIClient(headers=bearer(make_api_key().token))
+    canaries = [f"canary{number:04d}zq" for number in range(CANARIES)]
+    ids = [live_through(client, canary, number) for number, canary in enumerate(canaries)]
+    while run_reflection(owner="test", ask_model=copy_canary).outcome != Outcome.NOTHING:
+        pass
+    for heuristic in Heuristic.objects.all():
+        approve_heuristic(heuristic, by=Actor(label="user:ana"), reason="Right.")
+    served = client.post("/api/v1/retrieve", {"task": "Cancel"}, format="json", headers={"Idempotency-Key": "carried"})
+    before = sum(canary in every_row() for canary in canaries)
+
+    for id in ids:
+        assert client.delete(f"/api/v1/trajectories/{id}").status_code == 204
+
+    rows = every_row()
+    with redis.Redis(unix_socket_path=str(valkey.socket_path(HOME / "valkey"))) as at_broker:
+        messages = b" ".join(at_broker.dump(key) or b"" for key in at_broker.keys("*"))
+    left = {
+        "rows": sum(canary in rows for canary in canaries),
+        "broker": sum(canary.encode() in messages for canary in canaries),
+        "logs": sum(canary in caplog.text for canary in canaries),
+    }
+    replays = {
+        client.post(
+            "/api/v1/trajectories",
+            {"task": "x"},
+            format="json",
+            headers={"Idempotency-Key": f"record-{number}"},
+        ).status_code
+        for number in range(CANARIES)
+    }
+    report("F21", canaries=CANARIES, present_before=before, **{f"left_in_{place}": n for place, n in left.items()})
+    assert served.status_code == 200
+    assert before == CANARIES, "the canaries left no traces to erase"
+    assert left == {"rows": 0, "broker": 0, "logs": 0}
+    assert replays <= {409, 410}
+    assert Erasure.objects.count() == CANARIES
+
+
+def test_wording_that_quotes_the_run_goes_and_the_rest_is_reviewed_again() -> None:
+    project = make_project()
+    erased = make_trajectory(project=project, task="Cancel the reservation of canary0001zq")
+    other = make_trajectory(project=project)
+    heuristic = make_heuristic(trajectory=erased, source_task=erased.task)
+    add_evidence(heuristic, other, citations=[Citation(first_step=1, last_step=1)])
+    approve_heuristic(heuristic, by=BY)
+
+    result = erase_trajectory(erased, by=BY)
+
+    heuristic.refresh_from_db()
+    assert (result.heuristics_kept, result.heuristics_reworded) == (1, 1)
+    assert heuristic.status == Heuristic.Status.PROPOSED
+    assert heuristic.current_revision is not None
+    assert heuristic.current_revision.guideline == "Check the fare class first."
+    assert "canary0001zq" not in every_row()
+
+
+def test_erasing_twice_is_erasing_once() -> None:
+    run = make_trajectory()
+    other = make_trajectory(project=run.project)
+    output = StringIO()
+
+    call_command("erase", str(run.pk), stdout=output)
+    call_command("erase", str(run.pk), stdout=output)
+
+    assert "(1 were gone already)" in output.getvalue()
+    assert list(Trajectory.objects.all()) == [other]
+
+
+def test_exported_ledger_erases_again_what_a_backup_brought_back(tmp_path: Path) -> None:
+    run = make_trajectory()
+    kept = {field.attname: getattr(run, field.attname) for field in Trajectory._meta.concrete_fields}
+    ledger = tmp_path / "erasures.txt"
+    call_command("erase", str(run.pk), stdout=StringIO())
+    call_command("erase", "--export", str(ledger), stdout=StringIO())
+    Trajectory.objects.create(**kept)  # as a restored backup has it
+
+    call_command("erase", "--replay", str(ledger), stdout=StringIO())
+
+    assert not Trajectory.objects.exists()
+
+
+def test_every_model_that_holds_text_is_looked_through() -> None:
+    """A new table is part of `every_row` by itself; this shows that the look goes through what Django knows."""
+    make_trajectory(summary="canary0007zq")
+
+    tables = {model._meta.db_table for model in apps.get_models()}
+    assert "canary0007zq" in every_row()
+    assert len(tables) > 20
+    assert json.dumps(sorted(tables), cls=DjangoJSONEncoder)

@@ -1,0 +1,87 @@
+"""Requests made up from the committed OpenAPI document: never a 5xx, never an answer it does not describe (F14)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, Phase, given, seed
+from hypothesis import settings as Budget
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from erl_site.wsgi import application
+from memory.models import Project
+from tests.api.operations import DOCUMENT, OPERATIONS, make_target
+from tests.chaos.profile import SEED, pick, report
+from tests.factories import make_api_key, make_project
+
+pytestmark = pytest.mark.django_db
+
+EACH = pick(12, 2500)  # requests to every operation, made up from the schema and against it
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+def fuzz(operation: Any, *, project: Project, token: str, target: str | None, seen: Counter[int]) -> None:
+    """Send made-up requests to one operation; half of them about a row that exists."""
+
+    @seed(SEED)
+    @Budget(
+        max_examples=EACH,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+        | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+    )
+    def send(case: Any) -> None:
+        if target is not None and sum(seen.values()) % 2:
+            case.path_parameters = {"id": target}
+        response = case.call(headers={"Authorization": f"Bearer {token}"})
+        seen[response.status_code] += 1
+        case.validate_response(response, checks=CHECKS)
+
+    send()
+
+
+@pytest.fixture
+def schema() -> Iterator[Any]:
+    """The operations, sent to the product in this process on the test's connection, which a request must not end."""
+    ended_by = (request_started, request_finished)
+    for signal in ended_by:
+        signal.disconnect(close_old_connections)
+    made = schemathesis.openapi.from_dict(DOCUMENT)
+    made.app = application
+    yield made
+    for signal in ended_by:
+        signal.connect(close_old_connections)
+
+
+def test_fuzzed_requests_never_break_the_contract(schema: Any, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    settings.ERL_RATE_LIMITS = []
+    settings.ERL_EMBEDDER = "none"
+    project = make_project()
+    token = make_api_key(project=project).token
+    seen: Counter[int] = Counter()
+    by_id = {one.id: one for one in OPERATIONS}
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        known = by_id.get(operation.definition.raw["operationId"])
+        target = str(make_target(known, project)) if known is not None and known.has_id else None
+        fuzz(operation, project=project, token=token, target=target, seen=seen)
+
+    report("F14", requests=sum(seen.values()), server_errors=sum(n for status, n in seen.items() if status >= 500))
+    assert sum(seen.values()) >= EACH
+    assert max(seen) < 500

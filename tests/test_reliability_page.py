@@ -1,0 +1,80 @@
+"""docs/reliability.md says what the suite shows, and nothing else."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+REQUIRED = [
+    f"{letter}{number}"
+    for letter, last in (("A", 17), ("B", 14), ("C", 12), ("D", 17))
+    for number in range(1, last + 1)
+]
+STATUSES = ("met", "partly", "not")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_CODE = re.compile(r"`((?:memory|reflection|evaluation|erl_site)/[\w/.]*)`")
+_FAULT = re.compile(r"\bF\d+\b")
+
+ROWS = {
+    cells[0]: cells
+    for cells in (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.splitlines()
+        if re.match(r"\| [A-D]\d+ \|", line)
+    )
+}
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def missing_tests(page: str) -> list[str]:
+    return [
+        f"{path}::{name}"
+        for path, name in _TEST.findall(page)
+        if not (ROOT / path).exists() or name not in functions_of(path)
+    ]
+
+
+def test_every_requirement_has_a_row_in_order() -> None:
+    assert list(ROWS) == REQUIRED
+
+
+@pytest.mark.parametrize("id", REQUIRED)
+def test_row_says_where_it_stands_and_what_is_missing(id: str) -> None:
+    _, _, status, _, tests, _ = ROWS[id]
+    word, _, lacking = status.partition(":")
+
+    assert word in STATUSES
+    assert (word == "met") != bool(lacking.strip()), "met says nothing more, anything else says what is missing"
+    assert _TEST.search(tests)
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    assert missing_tests(PAGE) == []
+
+
+def test_test_that_does_not_exist_is_noticed() -> None:
+    assert missing_tests("`tests/test_reliability_page.py::test_of_a_dream` `tests/none.py::test_x`") == [
+        "tests/test_reliability_page.py::test_of_a_dream",
+        "tests/none.py::test_x",
+    ]
+
+
+def test_every_module_that_the_page_names_exists() -> None:
+    assert [path for path in _CODE.findall(PAGE) if not (ROOT / path).exists()] == []
+
+
+def test_every_fault_that_a_row_names_is_one_of_the_harness() -> None:
+    from tests.chaos.run import FAULTS
+
+    named = {fault for cells in ROWS.values() for fault in _FAULT.findall(cells[-1])}
+
+    assert named <= {fault.name for fault in FAULTS}
