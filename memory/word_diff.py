@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 
 from memory.values import LessonText
 
+_EXACT_WORDS = 2_000
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -21,7 +22,9 @@ def diff_words(old: str, new: str) -> list[DiffPart]:
     """Return how to read the second text as a change of the first."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     parts: list[DiffPart] = []
-    for operation, a, b, c, d in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+    # Exact for what people write; long texts are compared by their rarer words, or their commonest cost seconds.
+    matcher = SequenceMatcher(a=before, b=after, autojunk=len(after) > _EXACT_WORDS)
+    for operation, a, b, c, d in matcher.get_opcodes():
         if operation == "equal":
             parts.append(DiffPart(kind="same", text="".join(before[a:b])))
             continue

@@ -1,0 +1,41 @@
+"""Every page of the admin, found from what is registered there: a page somebody adds is tested unasked."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.urls import reverse
+
+from memory.models import Heuristic, Trajectory
+
+# Forms of Django's own widgets, which have faults of their own (dates in two fields without a label each, and others).
+DJANGO_FORMS = ("auth", "memory.project", "memory.projectmembership")
+LOOSE_PAGES = ("admin:index", "admin:memory_review_statistics", "admin:password_change", "api-docs")
+_MOST_PAGES = 4
+
+
+def list_pages(*, all_rows: bool = False) -> list[str]:
+    """Return the paths of all lists; with `all_rows` every page of them."""
+    found = [reverse(name) for name in LOOSE_PAGES]
+    for model, model_admin in admin.site._registry.items():
+        path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        pages = Paginator(model._default_manager.order_by("pk"), model_admin.list_per_page).num_pages
+        found += [path] + ([f"{path}?p={n}" for n in range(2, min(pages, _MOST_PAGES) + 1)] if all_rows else [])
+    return found
+
+
+def row_pages(*, heuristics: list[Heuristic], trajectory: Trajectory, django_forms: bool = True) -> list[str]:
+    """Return the page of one row of each kind, of these heuristics and of this run."""
+    found = [_change_path(row) for row in heuristics]
+    found += [f"{_change_path(trajectory)}?lesson={heuristics[0].pk}", f"{_change_path(trajectory)}?q=a"]
+    for model in admin.site._registry:
+        row = model._default_manager.order_by("pk").first()
+        skipped = not django_forms and model._meta.label_lower.startswith(DJANGO_FORMS)
+        if row is not None and model not in (Heuristic, Trajectory) and not skipped:
+            found.append(_change_path(row))
+    return found
+
+
+def _change_path(row: Any) -> str:
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    return reverse(name, args=[row.pk])
