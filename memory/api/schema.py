@@ -31,6 +31,7 @@ ERRORS: dict[int, str] = {
     412: "The text changed after it was read; `If-Match` names another one.",
     413: "The body is too large.",
     415: "The body is not JSON in UTF-8.",
+    429: "Too many requests of this key in this scope, or too much waits. Send it again after `Retry-After` seconds.",
     500: "Something failed on the server, and nothing was changed.",
     503: "The database does not answer. Send the request again after `Retry-After` seconds.",
 }
@@ -135,8 +136,8 @@ def find_scopes(view: ApiView, method: str) -> list[str]:
 
 def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int]:
     """Return the error statuses an operation can answer with."""
-    yield from (400, 401, 403, 500, 503)
-    if has_id:
+    yield from (400, 401, 403, 429, 500, 503)
+    if has_id or method in BODY_METHODS:  # a body may name rows too
         yield 404
     if method not in SAFE_METHODS:
         yield from (409, 410)

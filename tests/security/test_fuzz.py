@@ -26,7 +26,7 @@ from tests.factories import make_api_key, make_project
 
 pytestmark = pytest.mark.django_db
 
-EACH = pick(12, 2500)  # requests to every operation, made up from the schema and against it
+EACH = pick(8, 2500)  # requests to every operation, made up from the schema and against it
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
