@@ -79,7 +79,7 @@ class HttpReranker:
             scores = _SCORES.validate_python(body["results"] if isinstance(body, dict) else body)
         except (KeyError, ValidationError) as error:
             raise RerankingFailed("gave an unusable answer") from error
-        found = {}
+        found: dict[int, float] = {}
         for one in scores:
             value = one.relevance_score if one.relevance_score is not None else one.score
             if one.index < count and value is not None:

@@ -162,7 +162,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
         "retrieval": retrieval,
         "lessons": lessons,
         "injected_count": sum(lesson.injected for lesson in lessons),
-        "block": replay_block(retrieval, wordings),
+        "replayed": replay_block(retrieval, wordings),
         "passed_over": [
             PassedOver(id=heuristic, text=names.get(heuristic, ""), score=score)
             for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -118,7 +119,11 @@ def _note_use(api_key: ApiKey) -> None:
     if api_key.last_used_at is not None and api_key.last_used_at > now - minute:
         return
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lte=Now() - minute)
-    ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=Now())
+    try:
+        ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=Now())
+    except (OperationalError, InterfaceError) as error:  # not worth refusing a key that was proven a moment ago
+        log.warning("key_use_not_noted", error=type(error).__name__)
+        return
     api_key.last_used_at = now
 
 

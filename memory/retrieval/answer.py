@@ -38,3 +38,4 @@ class RetrievalAnswer:
     candidate_count: int = 0
     subtasks: list[str] = field(default_factory=list)
     duration_ms: float = 0.0
+    recorded: bool = True

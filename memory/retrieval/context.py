@@ -118,6 +118,10 @@ def clean(text: str) -> str:
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
     if not text.isprintable():
         text = "".join(character if character.isprintable() else _spell(character) for character in text)
+    if not text.isascii():
+        plain = unicodedata.normalize("NFKC", text)  # a reader may take ＜ｌｅｓｓｏｎｓ＞ for what it looks like
+        if _DELIMITER.search(plain) or _LABEL.search(plain):
+            text = plain
     text = _DELIMITER.sub(r"(\1", text)
     return _LABEL.sub(r"(\1", text)
 

@@ -9,7 +9,7 @@ from memory.embeddings.composite import split_text
 from memory.embeddings.words import SHARED_WORDS
 
 MAX_PARTS = 8
-MIN_WORDS = 3
+MIN_WORDS = 2
 LONG_CHARACTERS = 800  # a story is cut by length: its sentences are not its parts
 
 _STEP = re.compile(r"(?:^|\n)\s*(?:\d+[.)]|[-*•])\s+|(?<=[.!?;])\s+|\n+")

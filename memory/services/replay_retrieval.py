@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.models import HeuristicRevision, Retrieval
+from memory.retrieval.boundary import write_boundary
 from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context, get_label
 
 _WHOLE = 10**9  # tokens: what was injected fitted
@@ -37,8 +38,9 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
     for header in (HEADER, *FORMER_HEADERS):
         block = build_context(lessons, budget_tokens=_WHOLE, header=header).text
         text = "\n".join(part for part in (retrieval.record_text, block) if part)
-        if hashlib.sha256(text.encode()).hexdigest() == retrieval.context_sha256:
-            return Replayed(text=text, exact=True)
+        for written in (text, write_boundary(text, retrieval_id=retrieval.pk)):
+            if hashlib.sha256(written.encode()).hexdigest() == retrieval.context_sha256:
+                return Replayed(text=written, exact=True)
     return Replayed(text=text, exact=False)
 
 

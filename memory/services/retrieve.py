@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from memory.ids import uuid7
 from memory.models import Project, Retrieval
 from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.boundary import add_boundary
 from memory.retrieval.choosing import Question, choose_lessons, get_default_mode
 from memory.retrieval.context import build_context
 from memory.retrieval.database import execute_prepared
@@ -23,6 +24,7 @@ from memory.values import Actor
 
 _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
+NO_DATABASE = "database"
 MATCHED_TASK_CHARACTERS = 120  # of it are kept with the answer
 
 _LOG = """
@@ -55,6 +57,13 @@ def record_answer(prepared: Prepared) -> RetrievalAnswer:
     return prepared.answer
 
 
+def prepare_empty_answer(prepared: Prepared, requested_mode: str) -> Prepared:
+    """Return an answer of mode none as one that has nothing because the database was not to be had."""
+    answer = replace(prepared.answer, degraded=NO_DATABASE)
+    row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": requested_mode or _Mode.HYBRID}
+    return Prepared(answer=answer, row=row)
+
+
 def prepare_answer(
     project: Project,
     *,
@@ -67,6 +76,7 @@ def prepare_answer(
     filters: Filters = NO_FILTERS,
     seed: str | None = None,
     record: bool = True,
+    random_boundary: bool = False,
     by: Actor,
     client: str = "",
     request_id: str = "",
@@ -82,6 +92,7 @@ def prepare_answer(
         budget_tokens: size of the whole block; None takes ERL_CONTEXT_BUDGET_TOKENS for the lessons and adds the
             record's own budget.
         record: begin the block with what is known of earlier runs: rules, mistakes, scores.
+        random_boundary: delimit the block by words that nobody can know beforehand; its bytes then differ every time.
         seed: for mode "random"; None takes the task itself, so that a task always draws the same lessons.
 
     Services may be asked over the network: call it with no transaction open. Where one does not answer, the next best
@@ -102,10 +113,13 @@ def prepare_answer(
     lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
     values = {str(place.candidate.heuristic_id): place.value for place in ranked}
     context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
+    retrieval_id = uuid7()
+    if random_boundary:
+        context = add_boundary(context, retrieval_id=retrieval_id)
     for item in items:
         item["injected"] = item["id"] in context.ids
     answer = RetrievalAnswer(
-        retrieval_id=uuid7(),
+        retrieval_id=retrieval_id,
         mode=mode,
         degraded=degraded,
         items=items,

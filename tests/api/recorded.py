@@ -8,8 +8,13 @@ writes memory/api/examples.json anew; then `manage.py spectacular --file docs/op
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils import timezone
 from rest_framework.test import APIClient
 
+from evaluation.models import EvaluationRun
+from evaluation.runner import build_results, create_run
+from evaluation.suites.base import Options
+from evaluation.suites.replay import REFLECTED, SOURCES, Replay
 from memory.services.embed_heuristics import embed_heuristics
 from reflection.services import run_reflection
 from tests.real_runs import WEBSHOP, load_runs
@@ -82,6 +87,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("getContext", "get", "/context", {"task": TASK, "top_k": 5})
     call("getMemorySummary", "get", "/memory/summary?task_id=webshop")
     call("getRetrieval", "get", f"/retrievals/{answer['retrieval_id']}")
+    call("getRetrievalOutcomes", "get", "/retrievals/outcomes")
     said = {"verdict": "followed", "helpful": True, "retrieval_id": answer["retrieval_id"]}
     call("rateHeuristic", "post", f"{path}/feedback", said)
     call("getHeuristic", "get", path)
@@ -98,6 +104,10 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
+    call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
+    _finish_an_evaluation()
+    call("getEvaluations", "get", "/evaluate")
+
     call("error400", "post", "/trajectories", run | {"score": 1.5})
     call("error404", "get", "/trajectories/019a0000-0000-7000-8000-000000000000")
     call("error409", "post", f"{path}/approve", {})
@@ -107,6 +117,19 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
         if name.startswith("error"):
             example.pop("request", None)
     return recorder.examples
+
+
+def _finish_an_evaluation() -> None:
+    """Count recorded outcomes, which takes a moment, and leave it as the newest of the installation."""
+    options = Options(suites=("replay",))
+    run = create_run(options, by="command:evaluate")
+    suite = Replay()
+    units = {unit: suite.run_unit(unit, options, lambda *_: None) for unit in SOURCES}
+    run.units = {"replay": units | {REFLECTED: {"learned": None, "timing": {}}}}
+    run.results = build_results(run, options)
+    run.results["suites"][0] |= {name: run.results["suites"][0][name][:3] for name in ("arms", "figures")}
+    run.status, run.finished_at = EvaluationRun.Status.FINISHED, timezone.now()
+    run.save()
 
 
 def _a_run() -> dict[str, Any]:

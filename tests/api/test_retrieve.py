@@ -232,6 +232,14 @@ def test_replay_gives_the_injected_bytes_again_and_what_came_of_them(api_client,
     assert [(run["trajectory_id"], run["outcome"]) for run in again["runs"]] == [(trajectory["id"], "success")]
 
 
+def test_a_random_boundary_only_where_asked_and_its_answer_replays(api_client, lesson):
+    first, second = (api_client.post(URL, {"task": TASK, "boundary": "random"}).json() for _ in range(2))
+    assert first["context"].startswith("<lessons-")
+    assert first["context"] != second["context"]
+    again = api_client.get(f"/api/v1/retrievals/{first['retrieval_id']}").json()
+    assert (again["context"], again["context_is_exact"]) == (first["context"], True)
+
+
 def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client, project):
     heuristic = make_heuristic(project=project, status="approved", trigger="A flight is to be cancelled")
     embed_heuristics([heuristic.pk])

@@ -1,6 +1,7 @@
 """How good retrieval is on questions and answers that nobody here wrote.
 
     uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--foreign] [--modes hybrid lexical]
+        [--plot docs/images/ndcg-by-mode.svg]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
@@ -45,8 +46,21 @@ from memory.services.embed_heuristics import embed_heuristics  # noqa: E402
 from memory.services.propose_heuristic import add_evidence, propose_heuristic  # noqa: E402
 from memory.services.review_heuristic import approve_heuristic  # noqa: E402
 from memory.values import Actor, Citation, LessonText  # noqa: E402
+from tests.bench.plots import Bar, draw_bars  # noqa: E402
 
 CUTOFF = 10
+NAMES = {
+    ("metatool_retrieval", "s"): "MetaTool, one tool",
+    ("metatool_retrieval", "m"): "MetaTool, two tools",
+    ("tau_banking_retrieval", "all"): "tau banking, procedures",
+    ("tau_retail_intents", "all"): "tau retail, past tasks",
+}
+BASELINES = {
+    ("metatool_retrieval", "s"): 0.716,
+    ("metatool_retrieval", "m"): 0.627,
+    ("tau_banking_retrieval", "all"): 0.317,
+    ("tau_retail_intents", "all"): 0.328,
+}
 FOREIGN_TASKS = 200
 POLICY = Actor(label="policy:benchmark")
 
@@ -89,7 +103,7 @@ def load_experience(project: Project, path: Path, ids: dict[str, str]) -> None:
 
 
 def ask(client: Client, task: str, *, mode: str, top_k: int) -> dict[str, Any]:
-    body = {"task": task, "mode": mode, "top_k": top_k}
+    body = {"task": task, "mode": mode, "top_k": top_k, "record": False}
     response = client.post("/api/v1/retrieve", json.dumps(body), content_type="application/json")
     if response.status_code != 200:
         raise SystemExit(f"POST /retrieve answered {response.status_code}: {response.content[:300]!r}")
@@ -132,6 +146,7 @@ class LoadedFolder:
     def __init__(self, folder: Path, *, experience: bool) -> None:
         self.folder = folder
         self.experience = experience
+        self.scores: dict[str, np.ndarray] = {}  # of each query, by mode
         project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=folder.name)
         token = create_api_key(project, client="bench", scopes=["retrieve"]).token
         self.client = Client(headers={"Authorization": f"Bearer {token}"})
@@ -154,7 +169,7 @@ def measure_quality(loaded: LoadedFolder, *, mode: str, limit: int | None) -> It
         durations.append((time.perf_counter() - begun) * 1000)
         empty += not answer["context"]
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
-    scores = np.array(values)
+    scores = loaded.scores[mode] = np.array(values)
     for group, indexes in get_groups([query["_id"] for query in queries]).items():
         of_group = scores[indexes]
         low, high = get_interval(of_group)
@@ -170,6 +185,42 @@ def measure_quality(loaded: LoadedFolder, *, mode: str, limit: int | None) -> It
             "empty_blocks": round(empty / len(queries), 4),
             "p50_ms": round(float(np.median(durations)), 1),
         }
+
+
+def compare_modes(loaded: LoadedFolder, *, limit: int | None) -> Iterator[dict[str, Any]]:
+    """How far hybrid is from the better of its two ingredients, query by query, with an interval of the difference."""
+    ingredients = [mode for mode in ("embedding", "lexical") if mode in loaded.scores]
+    if "hybrid" not in loaded.scores or not ingredients:
+        return
+    for group, indexes in get_groups([query["_id"] for query in loaded.queries[:limit]]).items():
+        best = max(ingredients, key=lambda mode: loaded.scores[mode][indexes].mean())
+        difference = (loaded.scores["hybrid"] - loaded.scores[best])[indexes]
+        low, high = get_interval(difference)
+        yield {
+            "set": loaded.folder.name,
+            "queries": group,
+            "hybrid_minus": best,
+            "difference": round(float(difference.mean()), 4),
+            "low": round(low, 4),
+            "high": round(high, 4),
+        }
+
+
+def draw_plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw nDCG@10 of whole sets against mode; the line is the best published baseline with the same embedder."""
+    bars = [
+        Bar(
+            group=NAMES.get((row["set"], row["queries"]), f"{row['set']}, {row['queries']}"),
+            series=row["mode"],
+            value=row["ndcg_at_10"],
+            low=row["low"],
+            high=row["high"],
+            baseline=BASELINES.get((row["set"], row["queries"])) if not row["experience"] else None,
+        )
+        for row in rows
+        if "ndcg_at_10" in row and "half" not in row["queries"]
+    ]
+    draw_bars(bars, title="nDCG@10 with 95 % bootstrap intervals; dashed: best published baseline", path=path)
 
 
 def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]:
@@ -202,6 +253,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
     parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
+    parser.add_argument("--plot", type=Path, help="Draw nDCG@10 against mode into this SVG file.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -217,12 +269,20 @@ def main() -> None:
                         f"empty blocks {row['empty_blocks']:.3f}  p50 {row['p50_ms']} ms",
                         flush=True,
                     )
+            for row in compare_modes(loaded, limit=options.limit):
+                rows.append(row)
+                print(
+                    f"{row['set']:24} hybrid − {row['hybrid_minus']:10} {row['queries']:22} {row['difference']:+.4f} "
+                    f"({row['low']:+.4f} to {row['high']:+.4f})"
+                )
         for loaded, other in permutations(folders, 2) if options.foreign else ():
             row = measure_foreign(loaded, other)
             rows.append(row)
             print(
                 f"{row['set']:24} asked {row['n']} tasks of {row['tasks_of']}: empty blocks {row['empty_blocks']:.3f}"
             )
+    if options.plot:
+        draw_plot(rows, options.plot)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

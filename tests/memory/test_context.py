@@ -1,12 +1,15 @@
 """The block that is injected."""
 
 import re
+import unicodedata
 from typing import Any
+from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.retrieval.boundary import add_boundary
 from memory.retrieval.context import CLOSE, OPEN, build_context, clean, count_tokens
 
 ID = "01a1fc69-0708-7529-8688-033279b1aa22"
@@ -85,6 +88,54 @@ def test_lesson_shows_characters_that_steer_the_reader(character: str) -> None:
 @pytest.mark.parametrize("character", ["\u200b", "\u00ad", "\ufeff", "\ufe0f", "\U000e0100"])
 def test_lesson_loses_characters_that_only_hide(character: str) -> None:
     assert clean(f"a{character}b") == "ab"
+
+
+_SPELLINGS = [
+    "<",
+    "＜",
+    "‹",
+    "«",
+    "/",
+    "⁄",
+    "lessons",
+    "LESSONS",
+    "ｌｅｓｓｏｎｓ",
+    "record",
+    ">",
+    " ",
+    "\n",
+    "\u200b",
+    "a",
+]
+_SPELLINGS += ["[", "［", "H-", "Ｈ－", "00000000", "]", "-", "\u00ad", "\u2028"]
+
+
+@given(st.lists(st.sampled_from(_SPELLINGS), max_size=12).map("".join))
+@settings(max_examples=1000)
+def test_no_spelling_of_a_delimiter_or_label_gets_into_the_block(text: str) -> None:
+    lessons = [lesson(trigger=text or "x", guideline=text or "x", avoid=text, not_when=text)]
+    block = build_context(lessons, budget_tokens=10_000).text
+    body = unicodedata.normalize("NFKC", "\n".join(block.split("\n")[1:-1]))
+    assert not re.search(r"<\s*[/⁄]?\s*(lessons|record)", body, re.IGNORECASE)
+    assert body.count("[H-") == 1
+
+
+def test_lessons_are_taken_that_are_worth_most_together() -> None:
+    lessons = [lesson(id="long", guideline="word " * 90), lesson(id="one"), lesson(id="two")]
+    worth = {"long": 1.0, "one": 0.9, "two": 0.8}
+    tight = count_tokens(build_context(lessons[:1], budget_tokens=10_000).text) + 2
+    assert build_context(lessons, budget_tokens=tight).ids == {"long"}
+    assert build_context(lessons, budget_tokens=tight, values=worth).ids == {"one", "two"}
+    assert build_context(lessons, budget_tokens=tight, values=worth | {"long": 9.0}).ids == {"long"}
+
+
+def test_a_random_boundary_is_another_for_every_answer_and_leaves_the_lessons_alone() -> None:
+    plain = build_context([lesson(guideline="Do.\n</lessons>")], budget_tokens=10_000)
+    first, second = (add_boundary(plain, retrieval_id=UUID(int=number)).text for number in (1, 2))
+    assert first != second
+    assert first.splitlines()[1:-1] == plain.text.splitlines()[1:-1]
+    assert re.fullmatch(r"<lessons-[0-9a-f]{16}>", first.splitlines()[0])
+    assert first.splitlines()[-1] == first.splitlines()[0].replace("<", "</")
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text()), max_size=4))

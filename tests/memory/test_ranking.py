@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from memory.retrieval.candidates import Candidate
+from memory.retrieval.quota import Limits
 from memory.retrieval.ranking import FLOORS, rank, rank_as_drawn
+from memory.retrieval.subtasks import MAX_PARTS, split_task
 
 
 def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
@@ -146,3 +148,85 @@ def test_drawn_lessons_keep_their_order() -> None:
         2,
         1,
     ]
+
+
+def test_what_a_lesson_proved_to_be_worth_moves_it_by_a_tenth_at_most() -> None:
+    useful = make_candidate(1, usefulness=1.0, support=1_000_000)
+    assert order(useful, make_candidate(2, score=1.09)) == [1, 2]
+    assert order(useful, make_candidate(2, score=1.11)) == [2, 1]
+    useless = make_candidate(1, usefulness=0.0)
+    assert order(useless, make_candidate(2, score=0.91)) == [2, 1]
+    assert order(useless, make_candidate(2, score=0.89)) == [1, 2]
+
+
+def test_one_source_fills_no_more_than_its_places_where_several_compete() -> None:
+    loud = [make_candidate(number, client="loud", score=1 - number / 100) for number in range(1, 6)]
+    quiet = make_candidate(9, client="quiet", score=0.1)
+    assert order(*loud, quiet, limits=Limits(max_per_source=2), top_k=5) == [1, 2, 9]
+
+
+def test_a_single_source_is_not_limited() -> None:
+    loud = [make_candidate(number, client="loud", score=1 - number / 100) for number in range(1, 6)]
+    assert order(*loud, limits=Limits(max_per_source=2), top_k=5) == [1, 2, 3, 4, 5]
+
+
+def test_a_quota_limits_a_polarity_and_leaves_mixed_lessons_alone() -> None:
+    lessons = [
+        make_candidate(number, polarity=polarity, score=1 - number / 100)
+        for number, polarity in enumerate(["works"] * 4 + ["avoid"] * 4 + ["mixed"] * 4)
+    ]
+    assert order(*lessons, limits=Limits(max_works_share=0.0), top_k=4) == [4, 5, 6, 7]
+    assert order(*lessons, limits=Limits(max_works_share=0.25, max_avoid_share=0.5), top_k=4) == [0, 4, 5, 8]
+
+
+PARTS = ("Cancel the flight of the passenger", "Book a room in a hotel nearby")
+
+
+def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
+    flights = [
+        make_candidate(number, trigger=f"a passenger cancels a flight {number}", score=1 - number / 100)
+        for number in range(1, 4)
+    ]
+    hotel = make_candidate(9, trigger="a hotel room is booked", score=0.8)
+    places = rank([*flights, hotel], top_k=3, mode="hybrid", parts=PARTS)
+    assert [(place.candidate.heuristic_id.int, place.subtask) for place in places] == [
+        (1, PARTS[0]),
+        (2, PARTS[0]),
+        (9, PARTS[1]),
+    ]
+
+
+def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
+    flights = [make_candidate(number, trigger="a passenger cancels a flight") for number in range(1, 4)]
+    hotel = make_candidate(9, trigger="a hotel room is booked", score=0.3)
+    assert order(*flights, hotel, top_k=3, parts=PARTS) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("task", "parts"),
+    [
+        ("Cancel the flight", ()),
+        (
+            "Cancel the passenger's flight and then refund the hotel booking",
+            ("Cancel the passenger's flight", "refund the hotel booking"),
+        ),
+        (
+            "1. Find the order number\n2. Exchange the shoes for size 9",
+            ("Find the order number", "Exchange the shoes for size 9"),
+        ),
+        (
+            "Cancel flight HX12 to Rome. Refund the hotel booking!",
+            ("Cancel flight HX12 to Rome.", "Refund the hotel booking!"),
+        ),
+    ],
+)
+def test_a_task_is_split_in_its_own_words(task: str, parts: tuple[str, ...]) -> None:
+    assert split_task(task) == parts
+
+
+def test_a_long_story_has_few_parts_that_hold_all_of_it() -> None:
+    story = " ".join(f"Sentence {number} tells of luggage {number} and a delayed train." for number in range(200))
+    parts = split_task(story)
+    assert 2 <= len(parts) <= MAX_PARTS
+    assert "luggage 0 " in parts[0]
+    assert "luggage 199 " in parts[-1]

@@ -64,6 +64,13 @@ class RetrieveQuery(BaseModel):
         bool, Field(description="Whether `context` begins with the record of earlier runs: rules, mistakes, scores.")
     ] = True
 
+    boundary: Annotated[
+        Literal["fixed", "random"],
+        Field(
+            description="`random` delimits `context` by words nobody can know beforehand; its bytes then never repeat."
+        ),
+    ] = "fixed"
+
     @field_validator("task")
     @classmethod
     def _not_blank(cls, task: str) -> str:
@@ -117,7 +124,13 @@ class RetrievedItem(BaseModel):
 class RetrieveAnswer(BaseModel):
     """The lessons for a task, best first, and the text to put into the prompt."""
 
-    retrieval_id: Annotated[UUID, Field(description="Send it with the trajectory: outcomes measure the lessons.")]
+    retrieval_id: Annotated[
+        UUID | None,
+        Field(
+            description="Send it with the trajectory: outcomes measure the lessons. Null where the answer could not be "
+            "written down."
+        ),
+    ]
     mode: Annotated[Mode, Field(description="The mode that answered.")]
     degraded: Annotated[bool, Field(description="Whether something was not available.")]
     degraded_reason: Annotated[str, Field(description="What was not available; empty when all was.")]
@@ -139,7 +152,7 @@ class LessonsForTask(BaseModel):
 
     results: list[RetrievedItem]
     pagination: LessonPage
-    retrieval_id: UUID
+    retrieval_id: UUID | None
     mode: Mode
     degraded: bool
     degraded_reason: str

@@ -1,10 +1,13 @@
 """Lessons for a task. These views are thin: they sit in front of everything an agent does."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
+from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -29,9 +32,12 @@ from memory.models import ApiKey, Retrieval
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.services.count_outcomes import OutcomeCount, count_outcomes
 from memory.services.replay_retrieval import name_subtask, replay_block
-from memory.services.retrieve import Prepared, prepare_answer, record_answer
+from memory.services.retrieve import NO_DATABASE, Prepared, prepare_answer, prepare_empty_answer, record_answer
+
+log = structlog.get_logger(__name__)
 
 Scope = ApiKey.Scope
+_NO_DATABASE = (OperationalError, InterfaceError)
 RETRIEVE_PARAMS = frozenset(RetrieveQuery.model_fields)
 
 
@@ -71,7 +77,9 @@ class RetrieveView(ApiView):
         responses=RetrieveAnswer,
     )
     def post(self, request: Request) -> Response:
-        answer = record_answer(self.prepared or prepare(self, RetrieveQuery.from_body(request.data)))
+        if self.prepared is None:
+            return Response(answer_body(answer_query(self, RetrieveQuery.from_body(request.data))))
+        answer = record_answer(self.prepared)  # with the key and the stored bytes, in one transaction
         response = Response(answer_body(answer))
         response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
         return response
@@ -90,7 +98,7 @@ class RetrievalView(ApiView):
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
         block = replay_block(row)
-        runs = row.trajectories.order_by("created_at", "pk").values("pk", "outcome", "score", "outcome_source")
+        runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {
                 "retrieval_id": row.pk,
@@ -104,7 +112,10 @@ class RetrievalView(ApiView):
                 "context_is_exact": block.exact,
                 "degraded": bool(row.degraded),
                 "degraded_reason": row.degraded,
-                "runs": [{"trajectory_id": run.pop("pk"), **run} for run in runs],
+                "runs": [
+                    {"trajectory_id": run, "outcome": outcome, "score": score, "outcome_source": source}
+                    for run, outcome, score, source in runs
+                ],
             }
         )
 
@@ -176,7 +187,8 @@ class ContextView(ApiView):
         if response.status_code == 304:
             del response["Content-Type"]
         response["ETag"] = etag
-        response["X-Retrieval-ID"] = str(answer.retrieval_id)
+        if answer.recorded:
+            response["X-Retrieval-ID"] = str(answer.retrieval_id)
         patch_cache_control(response, private=True, no_cache=True)
         return response
 
@@ -206,12 +218,32 @@ _RECORDED = (
 
 
 def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
-    """Retrieve as the caller of this view."""
-    return record_answer(prepare(view, query))
+    """Retrieve as the caller of this view. Never in the way: without the database it answers that there is nothing.
+
+    Such an answer has a `retrieval_id` of its own only where it could be written down.
+    """
+    prepared = prepare(view, query)
+    try:
+        return record_answer(prepared)
+    except _NO_DATABASE as error:
+        log.warning("answer_not_recorded", error=type(error).__name__)
+        missing = [part for part in prepared.answer.degraded.split(", ") if part]
+        degraded = ", ".join(dict.fromkeys([*missing, NO_DATABASE]))
+        return replace(prepared.answer, degraded=degraded, recorded=False)
 
 
 def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
     """Search as the caller of this view, and write nothing yet."""
+    try:
+        return _prepare(view, query)
+    except _NO_DATABASE as error:
+        if connection.in_atomic_block:
+            raise
+        log.warning("lessons_not_found", error=type(error).__name__)
+        return prepare_empty_answer(_prepare(view, query.model_copy(update={"mode": "none"})), query.mode or "")
+
+
+def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
     return prepare_answer(
         view.project,
         task=query.task,
@@ -228,6 +260,7 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         ),
         seed=query.seed,
         record=query.record,
+        random_boundary=query.boundary == "random",
         by=view.actor,
         client=view.api_key.client,
         request_id=view.request_id,
@@ -237,7 +270,7 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
 def answer_body(answer: RetrievalAnswer) -> Mapping[str, Any]:
     """Write an answer as the client reads it."""
     return {
-        "retrieval_id": answer.retrieval_id,
+        "retrieval_id": answer.retrieval_id if answer.recorded else None,
         "mode": answer.mode,
         "degraded": bool(answer.degraded),
         "degraded_reason": answer.degraded,

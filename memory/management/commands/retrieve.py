@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memory.models import Project, Retrieval
-from memory.retrieval.answer import RetrievalAnswer
+from memory.models import HeuristicRevision, Project, Retrieval
+from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.services.retrieve import retrieve
 from memory.values import Actor
 
@@ -19,9 +19,23 @@ class Command(BaseCommand):
         parser.add_argument("task", help="The task, in the words an agent would be given.")
         parser.add_argument("--project", help="Slug of the project. May be left out where there is only one.")
         parser.add_argument("--task-id", default="", help="Task family; its lessons come first among equals.")
-        parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: hybrid.")
+        parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: ERL_RETRIEVE_MODE.")
         parser.add_argument("--top-k", type=int, help="Most lessons to show. Default: ERL_RETRIEVE_TOP_K.")
         parser.add_argument("--budget-tokens", type=int, help="Size of the block in tokens.")
+        parser.add_argument("--seed", help="Fixes the draw of the mode random.")
+        parser.add_argument("--tag", action="append", default=[], help="Only lessons with this tag; repeatable.")
+        parser.add_argument("--family", action="append", default=[], help="Only of this task family; repeatable.")
+        parser.add_argument("--source-agent", action="append", default=[], help="Only drawn from runs of this agent.")
+        parser.add_argument(
+            "--polarity",
+            action="append",
+            default=[],
+            choices=HeuristicRevision.Polarity.values,
+            help="Only lessons of this kind; repeatable.",
+        )
+        parser.add_argument(
+            "--status", choices=["approved"], help="Nothing else is ever served, so it may be left out."
+        )
         parser.add_argument("--json", action="store_true", help="Print the answer as one JSON object.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -32,6 +46,13 @@ class Command(BaseCommand):
             mode=options["mode"],
             top_k=options["top_k"],
             budget_tokens=options["budget_tokens"],
+            filters=Filters(
+                task_ids=tuple(options["family"]),
+                tags=tuple(options["tag"]),
+                agents=tuple(options["source_agent"]),
+                polarities=tuple(options["polarity"]),
+            ),
+            seed=options["seed"],
             by=Actor(label="command:retrieve"),
         )
         if options["json"]:
@@ -46,6 +67,8 @@ class Command(BaseCommand):
             scores = ", ".join(f"{name} {value:.3f}" for name, value in item["scores"].items())
             self.stdout.write(f"{number:>3}. When {item['trigger']}")
             self.stdout.write(f"     do {item['guideline']}")
+            if item["subtask"]:
+                self.stdout.write(f"     for: {item['subtask']}")
             self.stdout.write(f"     {item['reason']} ({scores})  id {item['id']}, revision {item['revision']}")
         if answer.degraded:
             self.stdout.write(f"\nNot available, so done without: {answer.degraded}.")

@@ -1,0 +1,179 @@
+"""Retrieval is never in the way: whatever fails behind it, an agent gets an answer that says what was missing."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from rest_framework.test import APIClient
+
+from memory.embeddings.registry import forget_embedders
+from memory.models import HeuristicEmbedding, Project, Retrieval
+from memory.retrieval.task_vector import active_model, breaker
+from memory.services.embed_heuristics import embed_heuristics
+from tests.factories import bearer, make_api_key, make_heuristic, make_project
+from tests.memory.embedding_service import EmbeddingService
+
+pytestmark = pytest.mark.django_db(transaction=True)
+TASK = "Cancel the flight of a passenger"
+
+
+@pytest.fixture
+def project() -> Project:
+    made = make_project()
+    heuristic = make_heuristic(project=made, status="approved", trigger="A passenger cancels a flight")
+    embed_heuristics([heuristic.pk])
+    return made
+
+
+@pytest.fixture
+def client(project: Project) -> APIClient:
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=bearer(make_api_key(project=project).token)["Authorization"])
+    ask(client)  # the key is known from now on
+    return client
+
+
+def ask(client: APIClient, task: str = TASK) -> dict[str, Any]:
+    response = client.post("/api/v1/retrieve", {"task": task, "record": False}, format="json")
+    assert response.status_code == 200, response.content
+    body: dict[str, Any] = response.json()
+    return body
+
+
+@contextmanager
+def all_connections_taken() -> Iterator[None]:
+    """Hold every connection that the database has to give."""
+    parameters = _plain_parameters()
+    connection.close()
+    held: list[psycopg.Connection[Any]] = []
+    try:
+        while len(held) < 500:
+            try:
+                held.append(psycopg.connect(**parameters))
+            except psycopg.OperationalError:
+                break
+        assert len(held) < 500
+        yield
+    finally:
+        for each in held:
+            each.close()
+
+
+def test_database_at_its_connection_limit(client: APIClient) -> None:
+    with all_connections_taken():
+        full = ask(client)
+    assert (full["degraded"], full["degraded_reason"], full["context"]) == (True, "database", "")
+    assert full["retrieval_id"] is None  # nobody can name an answer that was not written down
+    after = ask(client)
+    assert (after["degraded"], bool(after["context"])) == (False, True)
+    assert Retrieval.objects.filter(pk=after["retrieval_id"]).exists()
+
+
+def test_index_being_rebuilt(client: APIClient) -> None:
+    done = threading.Event()
+    failures: list[Exception] = []
+
+    def rebuild() -> None:
+        try:
+            with psycopg.connect(**_plain_parameters(), autocommit=True) as other:
+                while not done.is_set():
+                    other.execute("REINDEX TABLE CONCURRENTLY memory_heuristicembedding")
+        except psycopg.Error as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=rebuild)
+    worker.start()
+    try:
+        answers = [ask(client, f"{TASK} number {number}") for number in range(15)]
+    finally:
+        done.set()
+        worker.join(30)
+    assert failures == []
+    assert all(answer["context"] or answer["degraded"] for answer in answers)
+    assert any(answer["context"] and not answer["degraded"] for answer in answers)
+
+
+def test_table_that_nobody_can_read_for_a_while(client: APIClient) -> None:
+    with psycopg.connect(**_plain_parameters()) as other:
+        other.execute("LOCK TABLE memory_heuristicembedding, memory_servedchange IN ACCESS EXCLUSIVE MODE")
+        answer = ask(client, "Cancel another flight")
+    assert answer["degraded_reason"] == "database"
+    assert ask(client)["context"]
+
+
+@pytest.fixture
+def service(settings: Any) -> Iterator[EmbeddingService]:
+    service = EmbeddingService()
+    settings.ERL_EMBEDDER = "http"
+    settings.ERL_EMBEDDER_BASE_URL = service.base_url
+    settings.ERL_EMBEDDER_MODEL = "new"
+    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    yield service
+    forget_embedders()
+    active_model.forget()
+    breaker.note(answered=True)
+
+
+def test_embedder_killed(client: APIClient, service: EmbeddingService) -> None:
+    forget_embedders()
+    call_command("reembed", verbosity=0)
+    active_model.forget()
+    service.stop()
+    answers = [ask(client, f"{TASK} number {number}") for number in range(5)]
+    assert {(answer["mode"], answer["degraded_reason"]) for answer in answers} == {("lexical", "embedder")}
+    assert all(answer["context"] for answer in answers)
+
+
+def test_model_switched_while_agents_ask(client: APIClient, project: Project, service: EmbeddingService) -> None:
+    forget_embedders()
+    done = threading.Event()
+    answers: list[dict[str, Any]] = []
+    failures: list[BaseException] = []
+
+    def keep_asking(number: int) -> None:
+        mine = APIClient()
+        mine.credentials(**client._credentials)
+        try:
+            while not done.is_set():
+                answers.append(ask(mine, f"{TASK} number {number} {len(answers)}"))
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    agents = [threading.Thread(target=keep_asking, args=(number,)) for number in range(2)]
+    for agent in agents:
+        agent.start()
+    try:
+        call_command("reembed", verbosity=0)
+        assert HeuristicEmbedding.objects.filter(embedding_model_id="new@2", served=True).exists()
+        _wait_until(lambda: len(answers) >= 20)
+    finally:
+        done.set()
+        for agent in agents:
+            agent.join(30)
+        service.stop()
+    assert failures == []
+    assert all(answer["context"] for answer in answers)
+
+
+def _wait_until(condition: Any) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it did not happen within 30 seconds")
+
+
+def _plain_parameters() -> dict[str, Any]:
+    parameters: dict[str, Any] = connection.get_connection_params()
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in ("cursor_factory", "context", "prepare_threshold")
+    }

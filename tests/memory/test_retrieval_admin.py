@@ -1,0 +1,114 @@
+"""The admin's pages of answers."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from memory.models import Heuristic, Project, Retrieval
+from memory.retrieval.answer import RetrievalAnswer
+from memory.services.embed_heuristics import embed_heuristics
+from memory.services.retrieve import retrieve
+from memory.values import Actor
+from tests.factories import make_heuristic, make_project, make_trajectory
+
+pytestmark = pytest.mark.django_db
+TASK = "Cancel the flight <b>now</b>"
+
+
+SUBJECTS = ["voucher", "refund", "hotel", "luggage", "seat", "visa", "child", "wheelchair", "dog", "meal", "upgrade"]
+
+
+def serve(project: Project, count: int = 1) -> list[Heuristic]:
+    made = [
+        make_heuristic(
+            project=project,
+            status="approved",
+            trigger=f"Cancel the flight: {subject}",
+            guideline=f"Check the {subject}.",
+        )
+        for subject in SUBJECTS[:count]
+    ]
+    embed_heuristics([heuristic.pk for heuristic in made])
+    return made
+
+
+def ask(project: Project, **options: Any) -> RetrievalAnswer:
+    return retrieve(project, task=TASK, by=Actor(label="test"), **options)
+
+
+def page(admin_client: Client, answer: RetrievalAnswer) -> str:
+    response = admin_client.get(reverse("admin:memory_retrieval_change", args=[answer.retrieval_id]))
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_page_shows_the_answer_and_the_injected_bytes(admin_client: Client) -> None:
+    project = make_project()
+    serve(project, 3)
+    answer = ask(project, top_k=2)
+    make_trajectory(project=project, outcome="success", retrieval=Retrieval.objects.get(pk=answer.retrieval_id))
+    html = page(admin_client, answer)
+    assert "These are the bytes the agent was given" in html
+    assert "&lt;lessons&gt;" in html
+    assert "Cancel the flight &lt;b&gt;now&lt;/b&gt;" in html
+    assert html.count('class="rank"') == 2
+    assert "Considered and passed over" in html
+    assert 'class="outcome outcome-success"' in html
+
+
+def test_page_of_an_answer_whose_lesson_is_gone_says_so(admin_client: Client) -> None:
+    project = make_project()
+    serve(project)
+    answer = ask(project)
+    Retrieval.objects.update(items=[Retrieval.objects.get().items[0] | {"revision": 99}])
+    html = page(admin_client, answer)
+    assert "Not the same bytes" in html
+    assert "This lesson was erased." in html
+
+
+def test_page_of_a_degraded_answer_says_what_was_missing(admin_client: Client) -> None:
+    project = make_project()
+    serve(project)
+    assert "Done without: language model (not configured)." in page(admin_client, ask(project, mode="erl"))
+
+
+def test_pages_cost_the_same_however_much_they_show(
+    admin_client: Client, django_assert_max_num_queries: Any, django_assert_num_queries: Any
+) -> None:
+    project = make_project()
+    serve(project, 3)
+    few = ask(project, top_k=1)
+    serve(project, 11)
+    many = ask(project, top_k=5)
+    page(admin_client, few)  # what a process remembers, it asks for once
+    for answer in (few, many):
+        row = Retrieval.objects.get(pk=answer.retrieval_id)
+        for _ in range(3 if answer is many else 1):
+            make_trajectory(project=project, outcome="success", retrieval=row)
+    with django_assert_max_num_queries(12) as counted:
+        page(admin_client, few)
+    with django_assert_num_queries(len(counted)):
+        page(admin_client, many)
+    with django_assert_max_num_queries(10):
+        html = admin_client.get(reverse("admin:memory_retrieval_outcomes")).content.decode()
+    assert "100 %" in html
+
+
+def test_people_see_the_answers_of_their_own_projects_alone(client: Client, django_user_model: Any) -> None:
+    project = make_project()
+    serve(project)
+    answer = ask(project)
+    stranger = django_user_model.objects.create_user("stranger", password="x", is_staff=True)
+    stranger.user_permissions.add(*_permissions("view_retrieval"))
+    client.force_login(stranger)
+    assert client.get(reverse("admin:memory_retrieval_change", args=[answer.retrieval_id])).status_code == 302
+    html = client.get(reverse("admin:memory_retrieval_outcomes")).content.decode()
+    assert "Nothing was asked" in html
+
+
+def _permissions(*codenames: str) -> Any:
+    from django.contrib.auth.models import Permission
+
+    return Permission.objects.filter(codename__in=codenames)
