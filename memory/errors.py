@@ -21,6 +21,12 @@ class InvalidSteps(LessonMemoryError):
         return "/" + place.removeprefix("steps.").replace("[", "/").replace("]", "").replace(".", "/")
 
 
+class InvalidMemoryFile(LessonMemoryError):
+    """A memory file is not in the form we can read; the message names the place."""
+
+    code = "invalid_request"
+
+
 class DuplicateExternalId(LessonMemoryError):
     """A trajectory with this external id exists in the project and says something else."""
 

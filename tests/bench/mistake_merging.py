@@ -94,8 +94,7 @@ def draw(curves: dict[str, list[Rate]], chosen: float) -> str:
         return HEIGHT - MARGIN - value * (HEIGHT - 2 * MARGIN)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-size="11">',
         "<title>Precision and recall of merging mistakes by threshold</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
     ]
@@ -116,7 +115,7 @@ def draw(curves: dict[str, list[Rate]], chosen: float) -> str:
                 f'stroke-dasharray="{dashes}"><title>{measure}, {suite}</title></polyline>'
             )
     legend = "green precision, red recall; solid all, dashed ALFWorld, dotted programming; line: the setting"
-    parts.append(f'<text x="{MARGIN}" y="18">{legend}</text></svg>')
+    parts.append(f'<text x="{MARGIN}" y="18" font-family="sans-serif">{legend}</text></svg>')
     return "\n".join(parts) + "\n"
 
 

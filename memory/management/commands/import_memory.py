@@ -1,0 +1,42 @@
+"""Take over an agent's own memory file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memory.errors import LessonMemoryError
+from memory.management.projects import add_project_argument, get_project
+from memory.services.import_memory import import_memory
+from memory.values import Actor
+
+
+class Command(BaseCommand):
+    help = "Import an agent_memory.json: episodes become runs, mistakes cards, rules proposals. Again changes nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="The file, one JSON object.")
+        add_project_argument(parser)
+        parser.add_argument("--agent", default="", help="Whose memory it is, for episodes that do not say.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path: Path = options["file"]
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{path} cannot be read as JSON: {error}") from None
+        project = get_project(options["project"])
+        try:
+            done = import_memory(
+                project, document=document, by=Actor(label="command:import_memory"), agent=options["agent"]
+            )
+        except LessonMemoryError as refusal:
+            raise CommandError(str(refusal)) from None
+        if done.known:
+            self.stdout.write("This file was imported before. Nothing was changed.")
+            return
+        self.stdout.write(
+            f"Imported {done.episodes} episodes, {done.scores} scores without an episode, {done.rules} rules and "
+            f"{done.cards} mistake cards. The rules and the cards wait for review in the admin."
+        )
