@@ -274,6 +274,11 @@ ERL_RETIRE_MIN_USES = env.int("ERL_RETIRE_MIN_USES", 20)
 ERL_RETIRE_USED_SHARE = env.float("ERL_RETIRE_USED_SHARE", 0.05)
 ERL_MAINTAIN_FAILURES = env.int("ERL_MAINTAIN_FAILURES", 2)
 
+# ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
+ERL_EVALUATION_TIME_LIMIT_SECONDS = env.int("ERL_EVALUATION_TIME_LIMIT_SECONDS", 1800)  # of one asked for by the API
+ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
+CELERY_TASK_ROUTES = {"evaluation.tasks.evaluate": {"queue": ERL_EVALUATION_QUEUE}}
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["memory.api.permissions.HasScope"],
@@ -310,6 +315,7 @@ SPECTACULAR_SETTINGS = {
         "RetrievalMode": "memory.models.retrieval.RetrievalMode",
         "Verdict": "memory.models.feedback.HeuristicFeedbackVerdict",
         "ReflectionStatus": "reflection.models.ReflectionStatus",
+        "EvaluationStatus": "evaluation.models.EvaluationRunStatus",
         "ProposalEffect": "reflection.models.ProposalEffect",
     },
 }

@@ -21,6 +21,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/docs", documentation.docs, name="api-docs"),
     path("api/v1/", include("memory.api.urls")),
     path("api/v1/", include("reflection.api.urls")),
+    path("api/v1/", include("evaluation.api.urls")),
 ]
 
 handler400 = views.bad_request

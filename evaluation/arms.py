@@ -16,7 +16,7 @@ from reflection.providers.registry import find_config
 EVALUATION = Actor.policy("evaluation")
 _ARM = re.compile(
     r"^(?P<kind>random|embedding|lexical|hybrid|erl|fewshot)(?::(?P<k>\d+))?"
-    r"(?::(?P<part>failures|successes|guideline-only))?$"
+    r"(?::(?P<part>failures|successes|guideline-only|record))?$"
 )
 _PARTS = {"failures": ("mixed", "avoid"), "successes": ("works",)}
 
@@ -33,6 +33,7 @@ class Arm:
     store: str = "clean"
     draw: str = ""  # for mode "random": what is drawn; empty draws anew for each task
     cheats: bool = False  # knows the answer: an upper bound, not a method
+    record: bool = False  # begins with what is known of earlier runs beside the lessons
     shape: str = "lessons"  # "guidelines": without what to avoid and when not; "runs": raw runs in place of lessons
 
     @property
@@ -85,6 +86,12 @@ _ABOUT = {
 }
 
 
+_WITH = {
+    "guideline-only": ", without what to avoid and when not",
+    "record": ", after the record of earlier runs",
+}
+
+
 def find_arm(name: str, *, k: int) -> Arm:
     """Return the arm of a name such as `hybrid:5:failures`; without a number it returns `k` lessons.
 
@@ -101,16 +108,17 @@ def find_arm(name: str, *, k: int) -> Arm:
     if match is None:
         known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
         raise EvaluationError(
-            f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures, :successes or "
-            ":guideline-only."
+            f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures, :successes, "
+            ":guideline-only or :record."
         )
     kind, part = match["kind"], match["part"] or ""
-    only = f", only lessons from {part}" if part in _PARTS else ", without what to avoid and when not" if part else ""
+    only = f", only lessons from {part}" if part in _PARTS else _WITH.get(part, "")
     return Arm(
         name=name,
         mode="hybrid" if kind == "fewshot" else kind,
         top_k=int(match["k"] or k),
         polarities=_PARTS.get(part, ()),
+        record=part == "record",
         shape="runs" if kind == "fewshot" else "guidelines" if part == "guideline-only" else "lessons",
         about=_ABOUT[kind] + only,
     )
@@ -133,7 +141,15 @@ def find_arms(names: Iterable[str], *, k: int) -> list[Arm]:
 
 
 def ask(
-    arm: Arm, project: Project, *, task: str, seed: str, budget_tokens: int, pool: int, answer_tag: str = ""
+    arm: Arm,
+    project: Project,
+    *,
+    task: str,
+    task_id: str = "",
+    seed: str,
+    budget_tokens: int,
+    pool: int,
+    answer_tag: str = "",
 ) -> RetrievalAnswer:
     """Ask the product for lessons, as an agent of this arm would.
 
@@ -144,11 +160,13 @@ def ask(
     answer = retrieve(
         project,
         task=task,
+        task_id=task_id,
         top_k=pool if arm.top_k is None else arm.top_k,
         mode=arm.mode,
         budget_tokens=budget_tokens,
         filters=Filters(polarities=arm.polarities, tags=(answer_tag,) if arm.cheats else ()),
         seed=f"{seed}:{arm.draw or task}",
+        record=arm.record,
         by=EVALUATION,
     )
     if arm.needs_provider and "language model" in answer.degraded:

@@ -1,9 +1,11 @@
 """Where bars, points and lines are: numbers for the SVG templates. Colours are theirs."""
 
+import re
 from typing import Any
 
 WIDTH, LABELS, ROW = 720, 190, 26
-CURVE_HEIGHT, MARGIN = 260, 48
+CURVE_HEIGHT, COST_HEIGHT, MARGIN = 260, 320, 48
+_DOSE = re.compile(r"^hybrid:(\d+)$")
 
 
 def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
@@ -40,8 +42,10 @@ def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     return {"bars": bars, "zero": x(0), "width": WIDTH, "height": len(rows) * ROW + 24, "bottom": len(rows) * ROW + 4}
 
 
-def draw_curve(points: list[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """Lay out a line over the number of earlier tasks with its interval as a band; empty without two points."""
+def draw_curve(
+    points: list[dict[str, Any]], metric: str, *, axis: str = "earlier tasks learnt from", at: str = "After {} tasks"
+) -> dict[str, Any]:
+    """Lay out a line over what the points name as x, with its interval as a band; empty without two points."""
     if len(points) < 2:
         return {}
     last = points[-1]["x"]
@@ -61,7 +65,7 @@ def draw_curve(points: list[dict[str, Any]], metric: str) -> dict[str, Any]:
             "x": x(point["x"]),
             "y": y(point[metric]["mean"]),
             "label": point["x"],
-            "title": f"After {point['x']} tasks: {point[metric]['mean']:.3f}, 95 % between {point[metric]['low']:.3f} "
+            "title": f"{at.format(point['x'])}: {point[metric]['mean']:.3f}, 95 % between {point[metric]['low']:.3f} "
             f"and {point[metric]['high']:.3f}",
         }
         for point in points
@@ -70,6 +74,7 @@ def draw_curve(points: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     lower = [f"{x(point['x'])},{y(point[metric]['low'])}" for point in reversed(points)]
     ticks = [{"y": y(value), "label": f"{value:.2f}"} for value in (low + room, (low + high) / 2, high - room)]
     return {
+        "axis": axis,
         "dots": dots,
         "line": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
         "band": " ".join(upper + lower),
@@ -81,4 +86,60 @@ def draw_curve(points: list[dict[str, Any]], metric: str) -> dict[str, Any]:
         "right": WIDTH - MARGIN,
         "label_y": CURVE_HEIGHT - MARGIN + 18,
         "title_y": CURVE_HEIGHT - MARGIN + 38,
+    }
+
+
+def find_doses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the success by number of lessons, of the arms that differ in nothing else; empty for fewer than two."""
+    doses = {int(match[1]): row for row in rows if (match := _DOSE.match(row["arm"]))}
+    doses.update((0, row) for row in rows if row["arm"] == "none")
+    return [{"x": k, "success": row["success"]} for k, row in sorted(doses.items())] if len(doses) > 2 else []
+
+
+def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Lay out the uplift of each arm over the tokens it injects; empty without two arms that inject any."""
+    shown = [row for row in rows if row.get("tokens_mean") and row["uplift"].get("n")]
+    if len(shown) < 2:
+        return {}
+    most = max(row["tokens_mean"] for row in shown) * 1.05
+    edges = [0.0, *(row["uplift"][edge] for row in shown for edge in ("low", "high"))]
+    room = (max(edges) - min(edges)) * 0.08 or 0.05
+    low, high = min(edges) - room, max(edges) + room
+
+    def x(value: float) -> float:
+        return float(round(MARGIN + value / most * (WIDTH - 2 * MARGIN - LABELS), 1))
+
+    def y(value: float) -> float:
+        return float(round(16 + (high - value) / (high - low) * (COST_HEIGHT - MARGIN - 16), 1))
+
+    dots: list[dict[str, Any]] = []
+    for row in sorted(shown, key=lambda each: -each["uplift"]["mean"]):
+        place = y(row["uplift"]["mean"])
+        label_y = max(place, dots[-1]["label_y"] + 15) if dots else place
+        dots.append(
+            {
+                "x": x(row["tokens_mean"]),
+                "y": place,
+                "low": y(row["uplift"]["low"]),
+                "high": y(row["uplift"]["high"]),
+                "label": row["arm"],
+                "label_y": label_y,
+                "harm": row["uplift"]["mean"] < 0,
+                "title": f"{row['arm']}: {row['uplift']['mean']:+.3f} for {row['tokens_mean']:.0f} tokens",
+            }
+        )
+    ticks = [{"x": x(most * share), "label": f"{most * share:,.0f}"} for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    height = max(COST_HEIGHT, dots[-1]["label_y"] + MARGIN)
+    return {
+        "dots": dots,
+        "ticks": ticks,
+        "zero": y(0),
+        "width": WIDTH,
+        "height": height,
+        "left": MARGIN,
+        "right": WIDTH - MARGIN - LABELS,
+        "labels": WIDTH - LABELS - MARGIN + 14,
+        "bottom": COST_HEIGHT - MARGIN,
+        "label_y": COST_HEIGHT - MARGIN + 18,
+        "title_y": COST_HEIGHT - MARGIN + 36,
     }

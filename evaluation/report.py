@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from django.template.loader import render_to_string
 
-from evaluation.charts import draw_bars, draw_curve
+from evaluation.charts import draw_bars, draw_costs, draw_curve, find_doses
 from evaluation.comparing import Verdict, show
 
 
@@ -65,6 +65,10 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
         | {
             "bars": draw_bars([row for row in suite["arms"] if row["uplift"].get("n")], "uplift"),
             "line": draw_curve(suite["curve"], "success"),
+            "dose": draw_curve(
+                find_doses(suite["arms"]), "success", axis="lessons given at most", at="With up to {} lessons"
+            ),
+            "costs": draw_costs(suite["arms"]),
             "rows": [
                 row | {"success_text": show_success(row["success"]), "uplift_text": show(row["uplift"])}
                 for row in suite["arms"]

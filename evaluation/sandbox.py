@@ -64,6 +64,7 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
     embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
     return kept | embedder | (_provider_environment() if provider else {}) | {
         "ERL_EMBEDDER_DIMENSIONS": str(settings.ERL_EMBEDDER_DIMENSIONS),
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),  # noqa: PTH109
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",
         "ERL_ENV_FILE": os.devnull,

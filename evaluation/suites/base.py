@@ -95,6 +95,10 @@ class Suite:
         """Return the arms that would be asked, if the suite has any."""
         return []
 
+    def asks_model(self, options: Options) -> bool:
+        """Say whether a language model is asked, whatever the arms."""
+        return False
+
     def collect(self, unit: str, options: Options) -> Any:
         """Read of live data what the unit needs, ready for JSON. The only method that sees the live database."""
         return None

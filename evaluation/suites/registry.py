@@ -2,11 +2,15 @@
 
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import Options, Suite
+from evaluation.suites.live import Live
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
 from evaluation.suites.toolchoice.suite import ToolChoice
+from evaluation.suites.yours.suite import Yours
 
-SUITES: dict[str, Suite] = {suite.about.name: suite for suite in (ToolChoice(), Replay(), RetrievalSuite())}
+SUITES: dict[str, Suite] = {
+    suite.about.name: suite for suite in (ToolChoice(), Replay(), RetrievalSuite(), Yours(), Live())
+}
 DEFAULT = ("toolchoice", "replay")
 
 
@@ -24,4 +28,4 @@ def get_suite(name: str) -> Suite:
 def needs_provider(options: Options) -> bool:
     """Say whether a run asks a language model."""
     suites = [get_suite(name) for name in options.suites]
-    return any(arm.needs_provider for suite in suites for arm in suite.arms(options))
+    return any(suite.asks_model(options) or any(arm.needs_provider for arm in suite.arms(options)) for suite in suites)

@@ -5,13 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
+from evaluation.arms import EVALUATION
 from evaluation.figures import compare_arm, estimate_json, power_note, rounded
 from evaluation.metrics import pass_at_k, pass_hat_k
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
+from evaluation.suites.loop.store import Learned, count_reflection
+from memory.models import Project
+from memory.services.record_trajectory import record_trajectory
+from reflection.models import Reflection
+from reflection.reflectors.rules import RulesReflector
+from reflection.services import run_reflection
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
+REFLECTED = "reflector"  # the unit that reflects on whole runs
+RUNS = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 
 
 class Replay(Suite):
@@ -33,7 +44,7 @@ class Replay(Suite):
     is_heavy = False
 
     def units(self, options: Options) -> list[str]:
-        return list(SOURCES)
+        return [*SOURCES, REFLECTED]
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
         progress(unit, 1, 1)
@@ -42,19 +53,30 @@ class Replay(Suite):
                 return {"runs": _read("tau_airline.jsonl"), "timing": {}}
             case "webshop":
                 return {"runs": _read("webshop.jsonl"), "timing": {}}
+            case "reflector":
+                return {"learned": _reflect(progress), "timing": {}}
         return {"runs": [row for row in _read("reflexion.jsonl") if row["suite"] == unit], "timing": {}}
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        parts = {name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items()}
+        parts = {
+            name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items() if name != REFLECTED
+        }
+        learned = units[REFLECTED]["learned"] if REFLECTED in units else None
         return {
             **self.about.as_json(),
             "units": list(units),
             "n": sum(part["n"] for part in parts.values()),
             "arms": [arm for part in parts.values() for arm in part["arms"]],
-            "figures": [figure for part in parts.values() for figure in part["figures"]],
+            "figures": [
+                *(figure for part in parts.values() for figure in part["figures"]),
+                *(_reflection_figures(learned) if learned else ()),
+            ],
             "checks": [],
             "curve": [],
-            "notes": [note for part in parts.values() for note in part["notes"]],
+            "notes": [
+                *(note for part in parts.values() for note in part["notes"]),
+                *([_reflection_note(learned)] if learned else []),
+            ],
             "power": " ".join(f"{name}: {power_note(part['n'])}" for name, part in parts.items()),
             "tasks": {name: part["tasks"] for name, part in parts.items()},
             "per_task": {arm: values for part in parts.values() for arm, values in part["per_task"].items()},
@@ -141,6 +163,46 @@ def _single(
         "notes": [],
         "per_task": {f"{name}/recorded": [rounded(value) for value in success]},
     }
+
+
+def _reflect(progress: Progress) -> dict[str, Any]:
+    """Reflect by the rules on the whole runs that come with the product; their transcripts may be passed on."""
+    project = Project.objects.create(slug="replay", name="Runs that are reflected on")
+    learned = Learned()
+    runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
+    for number, run in enumerate(runs, 1):
+        trajectory = record_trajectory(project, data=run, by=EVALUATION, reflect=True).trajectory
+        reflection = Reflection.objects.get(trajectory=trajectory)
+        attempt = run_reflection(
+            reflection.pk, owner="evaluation", make_reflector=lambda *, ask: RulesReflector(max_lessons=3)
+        )
+        learned.runs += 1
+        count_reflection(reflection, attempt.outcome, learned)
+        progress(REFLECTED, number, len(runs))
+    return learned.counts()
+
+
+def _reflection_figures(learned: dict[str, Any]) -> list[dict[str, Any]]:
+    lessons = learned["proposed"] + learned["repeated"]
+    shares = {
+        "lessons a run": (lessons, learned["runs"]),
+        "repeats among the lessons": (learned["repeated"], lessons),
+        "lessons with a condition": (learned["with_trigger"], lessons),
+        "quotes that stand in the run": (learned["quotes_found"], learned["quotes"]),
+    }
+    return [
+        {"arm": "rules", "name": name, "n": of, **dict.fromkeys(("mean", "low", "high"), rounded(count / of))}
+        for name, (count, of) in shares.items()
+        if of
+    ]
+
+
+def _reflection_note(learned: dict[str, Any]) -> str:
+    return (
+        f"rules: {learned['runs']} whole runs of tau-bench airline and WebShop gave {learned['proposed']} different "
+        f"lessons, {learned['without_lesson']} runs gave none; it cost nothing. These are counts, so they have no "
+        "interval. The suite live says the same of a language model."
+    )
 
 
 def _figure(arm: str, name: str, estimate: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from evaluation.figures import estimate_json, power_note, rounded
 from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
+from evaluation.suites.timing import percentiles
 from evaluation.suites.toolchoice.data import FOLDER as METATOOL
-from evaluation.suites.toolchoice.summary import percentiles
 from memory.models import Project
 from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import propose_heuristic

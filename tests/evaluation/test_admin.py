@@ -42,7 +42,7 @@ def test_page_shows_the_plots_of_the_report(run: EvaluationRun, admin_client: Cl
     page = admin_client.get(reverse("admin:evaluation_evaluationrun_change", args=[run.pk])).content.decode()
 
     assert 'aria-label="Uplift of each arm' in page
-    assert 'aria-label="Success after so many' in page
+    assert 'aria-label="Success by earlier tasks' in page
 
 
 def test_texts_of_a_report_are_escaped(run: EvaluationRun, admin_client: Client) -> None:

@@ -79,7 +79,7 @@ def test_terminal_says_what_it_can_and_cannot_prove(evaluated: Evaluated) -> Non
 
 
 def test_page_needs_nothing_else(evaluated: Evaluated) -> None:
-    assert evaluated.html.count("<svg") == 2
+    assert evaluated.html.count("<svg") == 3
     assert not re.search(r"<script|<link|<img|@import|url\(|\ssrc=", evaluated.html)
     assert "prefers-color-scheme: dark" in evaluated.html
 

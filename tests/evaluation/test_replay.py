@@ -5,13 +5,17 @@ from typing import Any
 import pytest
 
 from evaluation.suites.base import Options
-from evaluation.suites.replay import SOURCES, Replay
+from evaluation.suites.replay import REFLECTED, SOURCES, Replay
+
+LEARNED = {"runs": 20, "proposed": 9, "repeated": 3, "with_trigger": 12, "quotes": 10, "quotes_found": 8}
+LEARNED |= {"without_lesson": 8}
 
 
 @pytest.fixture(scope="module")
 def summary() -> dict[str, Any]:
     suite, options = Replay(), Options()
     units = {unit: suite.run_unit(unit, options, lambda what, done, total: None) for unit in SOURCES}
+    units[REFLECTED] = {"learned": LEARNED, "timing": {}}
     return suite.summarise(units, options)
 
 
@@ -58,3 +62,11 @@ def test_webshop_has_its_mean_score_and_success(summary: dict[str, Any]) -> None
 
 def test_no_uplift_is_claimed_for_runs_without_a_pair(summary: dict[str, Any]) -> None:
     assert arm(summary, "webshop/recorded")["uplift"] == {"n": 0}
+
+
+def test_reflector_is_judged_by_what_it_wrote(summary: dict[str, Any]) -> None:
+    shares = {row["name"]: row["mean"] for row in summary["figures"] if row["arm"] == "rules"}
+
+    assert shares["lessons a run"] == pytest.approx(0.6)
+    assert shares["repeats among the lessons"] == pytest.approx(0.25)
+    assert shares["quotes that stand in the run"] == pytest.approx(0.8)

@@ -1,16 +1,23 @@
 """Evaluations keep to their own database."""
 
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 
 import pytest
 from django.db import connection
 
 from evaluation.errors import EvaluationError
+from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run, find_unfinished
 from evaluation.sandbox import create_sandbox, empty_sandbox, prepare_sandbox, sandbox_environment
 from evaluation.suites.base import Options
 from memory.models import Project
-from tests.factories import make_project
+from tests.evaluation.conftest import evaluate, hash_tables
+from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.stack import ROOT, database_url
 
 REPLAY = Options(suites=("replay",))
 
@@ -59,3 +66,44 @@ def test_killed_run_goes_on_where_it_stopped() -> None:
 def test_unknown_arm_is_refused_before_anything_runs() -> None:
     with pytest.raises(EvaluationError, match="no arm 'best:5'"):
         create_run(Options(suites=("toolchoice",), arms=("best:5",)), by="test")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_kill_in_the_middle_leaves_nothing_behind_and_goes_on() -> None:
+    make_heuristic(trajectory=make_trajectory(), status="approved")
+    before = hash_tables()
+    command = ["evaluate", "--suite", "toolchoice", "--limit", "12", "--experience", "8", "--arms", "hybrid:5"]
+    command += ["--seeds", "3", "--quiet"]
+    environment = os.environ | {"DATABASE_URL": database_url(connection.settings_dict)}
+    with subprocess.Popen(
+        [sys.executable, "manage.py", *command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
+    ) as process:
+        wait_for(lambda: any(run.units for run in EvaluationRun.objects.all()))
+        process.kill()
+    after = hash_tables()
+    wait_for(lambda: not find_sandbox_clients())
+    [killed] = EvaluationRun.objects.all()
+
+    evaluate(*command[1:], "--resume")
+
+    [run] = EvaluationRun.objects.all()
+    assert after == before
+    assert killed.status == EvaluationRun.Status.RUNNING
+    assert (run.pk, run.status) == (killed.pk, EvaluationRun.Status.FINISHED)
+    assert run.units["toolchoice"].items() >= killed.units["toolchoice"].items()
+    assert len(run.units["toolchoice"]) == 3
+    assert hash_tables() == before
+
+
+def wait_for(condition: Callable[[], bool], *, seconds: float = 150.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def find_sandbox_clients() -> list[int]:
+    """Return the processes of the database server that work in a sandbox."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname LIKE current_database() || '%%_evaluation%%'")
+        return [pid for (pid,) in cursor.fetchall()]

@@ -43,6 +43,14 @@ class Command(BaseCommand):
         parser.add_argument("--limit", type=int, metavar="N", help="test on N tasks of a suite at most")
         parser.add_argument("--experience", type=int, metavar="N", help="learn from N earlier tasks at most")
         parser.add_argument("--k", type=int, default=5, help="lessons an arm retrieves, default 5")
+        parser.add_argument("--trials", type=int, default=3, help="tries of each new task by an agent, default 3")
+        parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="tasks tried at once, default 4")
+        parser.add_argument("--max-calls", type=int, metavar="N", help="of a language model, in all")
+        parser.add_argument("--max-cost", type=float, metavar="USD", help="by the prices in the settings, in all")
+        parser.add_argument("--project", default="", metavar="SLUG", help="for yours: whose runs")
+        parser.add_argument(
+            "--environment", default="", metavar="MODULE:CLASS", help="for yours: your own tasks and agent"
+        )
         parser.add_argument("--budget-tokens", type=int, default=4000, metavar="N", help="of the block, default 4000")
         parser.add_argument(
             "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or of such"
@@ -74,7 +82,7 @@ class Command(BaseCommand):
             sys.exit(BELOW)
 
     def _run(self, options: dict[str, Any]) -> dict[str, Any]:
-        for name in ("seeds", "limit", "experience", "k", "budget_tokens"):
+        for name in ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls"):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name.replace('_', '-')} must be 1 or more.")
         wanted = Options(
@@ -87,6 +95,12 @@ class Command(BaseCommand):
             k=options["k"],
             budget_tokens=options["budget_tokens"],
             data=str(options["data"].resolve()) if options["data"] else "",
+            project=options["project"],
+            environment=options["environment"],
+            trials=options["trials"],
+            concurrency=options["concurrency"],
+            max_calls=options["max_calls"],
+            max_cost_usd=options["max_cost"],
         )
         run = (find_unfinished(wanted) if options["resume"] else None) or create_run(wanted, by="command:evaluate")
         with _Bar(quiet=options["quiet"]) as bar:

@@ -92,7 +92,9 @@ def learn(
     for request in requests:
         given = None
         if guided_k:
-            given = retrieve(project, task=request.text, top_k=guided_k, budget_tokens=budget_tokens, by=EVALUATION)
+            given = retrieve(
+                project, task=request.text, top_k=guided_k, budget_tokens=budget_tokens, record=False, by=EVALUATION
+            )
         tools = agent.choose(request.text, context=given.context if given else "", tries=TRIES)
         data = _try_tools(request, tools, judge=judge)
         if given:

@@ -9,6 +9,7 @@ from evaluation.arms import Arm, ask, find_arm, find_arms
 from evaluation.errors import EvaluationError
 from evaluation.remembering import embed_ahead
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
+from evaluation.suites.timing import percentiles
 from evaluation.suites.toolchoice.agent import ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
 from evaluation.suites.toolchoice.ears import Ears
@@ -24,7 +25,7 @@ from evaluation.suites.toolchoice.learning import (
     replace_with,
 )
 from evaluation.suites.toolchoice.reflector import get_tag
-from evaluation.suites.toolchoice.summary import percentiles, summarise_units
+from evaluation.suites.toolchoice.summary import summarise_units
 from memory.models import Project
 from memory.retrieval.answer import RetrievalAnswer
 

@@ -1,6 +1,5 @@
 """From the seeds' raw figures to what is reported. No database."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,6 @@ from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, UnitResult
 
 SAME = "identical"
-
-
-def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Return the median and the 95th percentile, to a tenth of a millisecond."""
-    if not milliseconds:
-        return {}
-    p50, p95 = np.percentile(milliseconds, [50, 95])
-    return {"p50": round(float(p50), 1), "p95": round(float(p95), 1), "n": len(milliseconds)}
 
 
 def summarise_units(

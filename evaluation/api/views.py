@@ -1,0 +1,72 @@
+"""Start an evaluation, and read the newest."""
+
+from django.db.models import Q
+from drf_spectacular.utils import OpenApiResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from evaluation.api.serializers import (
+    EvaluateInputSerializer,
+    EvaluationRunSerializer,
+    EvaluationsSerializer,
+    read_options,
+)
+from evaluation.errors import EvaluationError
+from evaluation.models import EvaluationRun
+from evaluation.requesting import LIVE, request_evaluation, ring_if_forgotten
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.schema import LOCATION, describe
+from memory.api.serializers.reuse import read_body, represent
+from memory.models import ApiKey
+
+Scope = ApiKey.Scope
+_Status = EvaluationRun.Status
+
+
+class EvaluateView(ApiView):
+    required_scopes = {"POST": Scope.EVALUATE, "GET": Scope.EVALUATE}
+    body_optional = True
+
+    @describe(
+        "evaluate",
+        tag="evaluations",
+        summary="Start an evaluation",
+        description="Queues an evaluation for a worker. It runs in a database of its own and never changes live data. "
+        "A project has one at a time: where one is queued or runs, that one is answered and nothing is queued. `GET` "
+        "on the same address says how it stands.",
+        request=EvaluateInputSerializer,
+        responses={202: OpenApiResponse(EvaluationRunSerializer, "It is queued; follow `Location`.")},
+        parameters=[LOCATION],
+    )
+    def post(self, request: Request) -> Response:
+        values = read_body(EvaluateInputSerializer, request.data or {})
+        try:
+            run, _ = request_evaluation(
+                self.project, options=read_options(values, project=self.project.slug), by=self.actor
+            )
+        except EvaluationError as error:
+            raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+        location = reverse("evaluation_api:evaluate")
+        return Response(represent(EvaluationRunSerializer, run), status=202, headers={"Location": location})
+
+    @describe(
+        "getEvaluations",
+        tag="evaluations",
+        summary="Read the newest evaluation",
+        description="The newest finished evaluation with its report, the one that is queued or runs, and why the last "
+        "one failed. Besides the project's own these are the ones that the operator ran for nobody in particular.",
+        responses=EvaluationsSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        runs = EvaluationRun.objects.filter(Q(project=self.project) | Q(project=None))
+        running = runs.filter(status__in=LIVE).first()
+        finished = runs.filter(status=_Status.FINISHED).first()
+        failed = runs.filter(status=_Status.FAILED).first()
+        if failed and finished and failed.created_at < finished.created_at:
+            failed = None
+        if running is not None and running.project is not None:
+            ring_if_forgotten(running)
+        named = {"running": running, "finished": finished, "failed": failed}
+        return Response({name: represent(EvaluationRunSerializer, run) if run else None for name, run in named.items()})

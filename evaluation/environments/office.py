@@ -1,0 +1,157 @@
+"""A small office with tools, rules that nobody is told, and a check of what was done. Plain Python, no network.
+
+Names are mailed by address, lists come in pages, a refund needs a code that is asked for first, dates are written one
+way only. People and orders of the tasks to learn from never occur in the tasks to be tested on; the rules do.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.environments.base import Split, Task
+
+PEOPLE: dict[Split, tuple[str, ...]] = {
+    "source": ("Ada", "Bruno", "Chen", "Dilek", "Emeka", "Freya", "Goran", "Hana", "Idris", "Jorun"),
+    "test": ("Kofi", "Leila", "Mateo", "Nadia", "Oskar", "Priya", "Quinn", "Rosa", "Soren", "Tala"),
+}
+MESSAGES = ("the meeting is at noon", "the invoice is paid", "the parcel has arrived", "the lift is repaired")
+EVENTS = ("budget review", "fire drill", "team lunch", "stock count")
+MONTHS = {"January": 1, "March": 3, "May": 5, "August": 8, "October": 10, "December": 12}
+FAMILIES = ("mail", "total", "refund", "event")
+TASKS_EACH = 40  # of a split
+PAGE = 2
+TOOLS = {
+    "find_contact": "find_contact(name): look a person up",
+    "send_mail": "send_mail(to, text): send a mail",
+    "list_orders": "list_orders(customer, page): list a customer's orders",
+    "refund_code": "refund_code(order): ask for a code for a refund",
+    "refund_order": "refund_order(order, code): pay an order back",
+    "add_event": "add_event(title, date): put an event into the calendar",
+    "finish": "finish(answer): end the task, with the answer if one was asked for",
+}
+
+
+@dataclass(kw_only=True)
+class Office:
+    """One task's world. `call` uses a tool; `is_done` says whether what was asked for is done, and nothing else."""
+
+    addresses: dict[str, str]
+    orders: dict[str, list[tuple[str, int]]]
+    wanted: dict[str, Any]
+    done: dict[str, list[Any]] = field(default_factory=lambda: {"mail": [], "refund": [], "event": []})
+    answer: str = ""
+    is_over: bool = False
+
+    def call(self, tool: str, arguments: dict[str, str]) -> str:
+        """Return what the tool says."""
+        actions: dict[str, Callable[..., str]] = {
+            "find_contact": lambda name: self.addresses.get(name, "Error: nobody of that name"),
+            "send_mail": self._send_mail,
+            "list_orders": self._list_orders,
+            "refund_code": lambda order: f"R-{order}" if self._has_order(order) else "Error: no such order",
+            "refund_order": self._refund_order,
+            "add_event": self._add_event,
+            "finish": self._finish,
+        }
+        if tool not in actions:
+            return f"Error: there is no tool {tool}"
+        try:
+            return actions[tool](**arguments)
+        except TypeError:
+            return f"Error: use it as {TOOLS[tool].partition(':')[0]}"
+
+    @property
+    def is_done(self) -> bool:
+        kind, value = self.wanted["kind"], self.wanted["value"]
+        others = any(self.done[each] for each in self.done if each != kind)
+        if kind == "total":
+            return self.is_over and not others and self.answer.strip().strip(".") == value
+        return not others and self.done[kind] == [value]
+
+    def _send_mail(self, to: str, text: str) -> str:
+        if to not in self.addresses.values():
+            return "Error: unknown recipient"
+        self.done["mail"].append([to, text.strip().rstrip(".")])
+        return "sent"
+
+    def _list_orders(self, customer: str, page: str = "1") -> str:
+        if not page.isdigit() or customer not in self.orders:
+            return "Error: no such customer or page"
+        start = (int(page) - 1) * PAGE
+        rows = [f"{number}: {amount} dollars" for number, amount in self.orders[customer][start : start + PAGE]]
+        return "; ".join(rows) or "nothing more"
+
+    def _has_order(self, order: str) -> bool:
+        return any(number == order for rows in self.orders.values() for number, _ in rows)
+
+    def _refund_order(self, order: str, code: str = "") -> str:
+        if code != f"R-{order}" or not self._has_order(order):
+            return "Error: the code is missing or wrong"
+        self.done["refund"].append(order)
+        return "refunded"
+
+    def _add_event(self, title: str, date: str) -> str:
+        parts = date.split("-")
+        if [len(part) for part in parts] != [4, 2, 2] or not all(part.isdigit() for part in parts):
+            return "Error: the date is not readable"
+        self.done["event"].append([title, date])
+        return "added"
+
+    def _finish(self, answer: str = "") -> str:
+        self.answer, self.is_over = answer, True
+        return "over"
+
+
+def make_tasks(split: Split, *, seed: int) -> Sequence[Task]:
+    """Return the tasks of a split, the families in turn."""
+    return [
+        Task(id=name, text=_imagine(name)[0], family=FAMILIES[number % len(FAMILIES)])
+        for number in range(TASKS_EACH)
+        for name in [f"{split}-{seed}-{number:02d}"]
+    ]
+
+
+def open_office(task_id: str) -> Office:
+    """Return the world of a task, untouched."""
+    return _imagine(task_id)[1]
+
+
+def _imagine(task_id: str) -> tuple[str, Office]:
+    split, _, number = task_id.split("-")
+    chance = random.Random(task_id)  # noqa: S311 - repeatable by design
+    people = PEOPLE["source" if split == "source" else "test"]
+    addresses = {name: f"{name.lower()}.{chance.randrange(100, 999)}@office.example" for name in people}
+    orders = {name: [(f"{chance.randrange(1000, 9999)}", chance.randrange(5, 90)) for _ in range(5)] for name in people}
+    who = chance.choice(people)
+    value: Any
+    match FAMILIES[int(number) % len(FAMILIES)]:
+        case "mail":
+            message = chance.choice(MESSAGES)
+            text, kind, value = f"Tell {who} by mail that {message}.", "mail", [addresses[who], message]
+        case "total":
+            text, kind = f"How many dollars are all orders of {who} together? Answer with the number.", "total"
+            value = str(sum(amount for _, amount in orders[who]))
+        case "refund":
+            order = chance.choice(orders[who])[0]
+            text, kind, value = f"Pay order {order} of {who} back.", "refund", order
+        case _:
+            title, month, day = chance.choice(EVENTS), chance.choice(list(MONTHS)), chance.randrange(1, 28)
+            text = f"Put the {title} of {day} {month} 2027 into the calendar."
+            kind, value = "event", [title, f"2027-{MONTHS[month]:02d}-{day:02d}"]
+    return text, Office(addresses=addresses, orders=orders, wanted={"kind": kind, "value": value})
+
+
+def describe_tools() -> str:
+    """Return what an agent is told about the tools: their use, and none of the rules."""
+    return "\n".join(f"- {line}" for line in TOOLS.values())
+
+
+def read_json(text: str) -> Any:
+    """Return the first JSON object in a text; None where there is none."""
+    start = text.find("{")
+    try:
+        return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+    except ValueError:
+        return None

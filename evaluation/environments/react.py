@@ -1,0 +1,104 @@
+"""An agent that thinks, acts and looks, one call of a language model a turn (ReAct, Yao et al. 2023), in the office."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evaluation.environments.base import Played, Split, Task
+from evaluation.environments.office import TOOLS, describe_tools, make_tasks, open_office, read_json
+from evaluation.ledger import CAP_REACHED, price_of
+from reflection.providers.base import Completion, CompletionRequest, ProviderError
+
+MAX_TURNS = 8
+MAX_OUTPUT_TOKENS = 200
+SYSTEM = """You work in an office and use tools. Do what the task asks and nothing else, then call finish.
+Tools:
+{tools}
+Answer with one JSON object and nothing else:
+{{"thought": "...", "tool": "name of a tool", "arguments": [{{"name": "...", "value": "..."}}]}}
+{lessons}"""
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "thought": {"type": "string"},
+        "tool": {"type": "string", "enum": list(TOOLS)},
+        "arguments": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+                "required": ["name", "value"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["thought", "tool", "arguments"],
+    "additionalProperties": False,
+}
+Complete = Callable[[CompletionRequest], Completion]
+
+
+class OfficeWithModel:
+    """The office, worked in by a language model. Trials differ by nothing but the model's own variation."""
+
+    name = "office"
+
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
+        return make_tasks(split, seed=seed)
+
+    def run(self, task: Task, *, lessons: str, trial: int) -> Played:
+        office = open_office(task.id)
+        steps: list[dict[str, Any]] = []
+        answers: list[Completion] = []
+        error = ""
+        system = SYSTEM.format(tools=describe_tools(), lessons=lessons)
+        while len(answers) < MAX_TURNS and not office.is_over:
+            try:
+                answers.append(self._complete(_ask(system, task, steps, trial)))
+            except ProviderError as failure:
+                if failure.code == CAP_REACHED:
+                    raise
+                error = failure.code
+                break
+            steps.append(_act(office.call, answers[-1].text))
+        return Played(
+            success=office.is_done and not error,
+            steps=steps,
+            turns=len(answers),
+            calls=len(answers),
+            input_tokens=sum(answer.input_tokens for answer in answers),
+            output_tokens=sum(answer.output_tokens for answer in answers),
+            cost_usd=sum(map(price_of, answers)),
+            error=error,
+        )
+
+
+def _ask(system: str, task: Task, steps: list[dict[str, Any]], trial: int) -> CompletionRequest:
+    lines = [f"Task: {task.text}"]
+    for step in steps:
+        action = step.get("action")
+        said = f"{action['name']}({json.dumps(action['arguments'])})" if action else step["thought"]
+        lines.append(f"You: {said}\nAnswer: {step['observation']}")
+    user = "\n".join([*lines, f"What is your next step? (try {trial + 1})"])
+    return CompletionRequest(system=system, user=user, max_output_tokens=MAX_OUTPUT_TOKENS, json_schema=SCHEMA)
+
+
+def _act(call: Callable[[str, dict[str, str]], str], text: str) -> dict[str, Any]:
+    """Return the step that an answer comes to."""
+    said = read_json(text)
+    if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
+        return {"thought": text[:500], "observation": "Error: answer with one JSON object that names a tool"}
+    given = said.get("arguments")
+    if isinstance(given, list):
+        pairs = [each for each in given if isinstance(each, dict) and "name" in each]
+        arguments = {str(each["name"]): str(each.get("value", "")) for each in pairs}
+    else:
+        arguments = {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
+    return {
+        "thought": str(said.get("thought", "")),
+        "action": {"name": said["tool"], "arguments": arguments},
+        "observation": call(said["tool"], arguments),
+    }

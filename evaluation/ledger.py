@@ -1,0 +1,131 @@
+"""What a language model is asked in an evaluation: every call written down, none paid twice, none beyond the limits."""
+
+import json
+import time
+from collections import defaultdict, deque
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from django.conf import settings
+
+from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderError, estimate_tokens
+
+CAP_REACHED = "cap_reached"
+
+
+class Ledger:
+    """Stands before a provider's `complete`. Threads may share it.
+
+    The journal has one line a call: when, the question's hash, the answer, tokens, cost and latency. A run that was
+    stopped and goes on asks the same questions again and finds their answers there. A limit counts what is written
+    down and what is on its way at its highest price, so that it is never exceeded.
+    """
+
+    def __init__(
+        self, provider: Provider, *, journal: Path | None, max_calls: int | None, max_cost_usd: float | None
+    ) -> None:
+        self._ask = provider.complete
+        self._journal = journal
+        self._max_calls, self._max_cost_usd = max_calls, max_cost_usd
+        self._lock = Lock()
+        self._known: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+        self._reserved_calls, self._reserved_usd = 0, 0.0
+        self.paid_calls, self.paid_usd = 0, 0.0
+        self.calls: list[dict[str, Any]] = []  # of this process, found or paid
+        if journal is not None and journal.exists():
+            for line in journal.read_text(encoding="utf-8").splitlines():
+                self._remember(line)
+
+    def __call__(self, request: CompletionRequest) -> Completion:
+        """Answer from the journal, or ask.
+
+        Raises:
+            ProviderError: there is no answer; with the code `cap_reached` where the limits forbid another call.
+        """
+        with self._lock:
+            if self._known[request.sha256]:
+                return self._read(self._known[request.sha256].popleft())
+            most_usd = _price(estimate_tokens(request.system + request.user), request.max_output_tokens)
+            self._check(most_usd)
+            self._reserved_calls += 1
+            self._reserved_usd += most_usd
+        try:
+            completion = self._ask(request)
+        finally:
+            with self._lock:
+                self._reserved_calls -= 1
+                self._reserved_usd -= most_usd
+        with self._lock:
+            return self._read(self._write(request, completion))
+
+    def _check(self, most_usd: float) -> None:
+        calls, usd = self.paid_calls + self._reserved_calls, self.paid_usd + self._reserved_usd
+        if self._max_calls is not None and calls >= self._max_calls:
+            raise ProviderError(f"The limit of {self._max_calls} calls is reached.", transient=False, code=CAP_REACHED)
+        if self._max_cost_usd is not None and usd + most_usd > self._max_cost_usd:
+            raise ProviderError(f"The limit of ${self._max_cost_usd:g} is reached.", transient=False, code=CAP_REACHED)
+
+    def _write(self, request: CompletionRequest, completion: Completion) -> dict[str, Any]:
+        entry = {
+            "at": round(time.time(), 3),
+            "question_sha256": request.sha256,
+            "text": completion.text,
+            "finish_reason": completion.finish_reason,
+            "model": completion.model,
+            "input_tokens": completion.input_tokens,
+            "output_tokens": completion.output_tokens,
+            "cost_usd": _price(completion.input_tokens, completion.output_tokens),
+            "latency_ms": round(completion.latency_ms, 1),
+        }
+        self._count(entry)
+        if self._journal is not None:
+            self._journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        return entry
+
+    def _remember(self, line: str) -> None:
+        try:
+            entry = json.loads(line)
+        except ValueError:  # the line that was being written when the run was killed
+            return
+        self._known[entry["question_sha256"]].append(entry)
+        self._count(entry)
+
+    def _count(self, entry: dict[str, Any]) -> None:
+        self.paid_calls += 1
+        self.paid_usd += entry["cost_usd"]
+
+    def _read(self, entry: dict[str, Any]) -> Completion:
+        self.calls.append({name: entry[name] for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")})
+        return Completion(
+            text=entry["text"],
+            finish_reason=entry["finish_reason"],
+            input_tokens=entry["input_tokens"],
+            output_tokens=entry["output_tokens"],
+            model=entry["model"],
+            latency_ms=entry["latency_ms"],
+        )
+
+
+def keep_ledger(provider: Provider, **limits: Any) -> Ledger:
+    """Put a ledger before this process's provider, once, whoever asks it."""
+    known: object = provider.complete
+    if isinstance(known, Ledger):
+        return known
+    ledger = Ledger(provider, **limits)
+    setattr(provider, "complete", ledger)  # noqa: B010 - of this object, in this process
+    return ledger
+
+
+def price_of(completion: Completion) -> float:
+    """Return what a call costs by the prices in the settings, in US dollars."""
+    return _price(completion.input_tokens, completion.output_tokens)
+
+
+def _price(input_tokens: int, output_tokens: int) -> float:
+    per_million: float = (
+        input_tokens * settings.ERL_LLM_INPUT_USD_PER_MTOK + output_tokens * settings.ERL_LLM_OUTPUT_USD_PER_MTOK
+    )
+    return per_million / 1_000_000

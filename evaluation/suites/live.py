@@ -1,0 +1,50 @@
+"""A language model at work: an agent with tools on tasks it has not seen, with and without lessons."""
+
+from pathlib import Path
+
+from evaluation.environments.base import Environment
+from evaluation.environments.react import OfficeWithModel
+from evaluation.errors import EvaluationError
+from evaluation.ledger import keep_ledger
+from evaluation.suites.base import About, Options
+from evaluation.suites.loop.suite import ClosedLoop
+from reflection.providers.base import ProviderNotConfigured
+from reflection.providers.registry import find_config, get_provider
+
+
+class Live(ClosedLoop):
+    """One unit a seed."""
+
+    about = About(
+        name="live",
+        title="A language model with tools: does it do better with lessons?",
+        data="An office of our own, made from a seed: 40 tasks to learn from and 40 others, in four families",
+        licence="Apache-2.0, part of this project",
+        splits="People, orders and dates of the two splits are different; the office's rules are the same.",
+        seeds="A seed makes other tasks. The model's own variation is not under the seed's control.",
+        proves=(
+            "It proves what lessons are worth to this model in this small office; it cannot prove what they are worth "
+            "to another model, or in your own work."
+        ),
+        reflector="the configured one",
+    )
+
+    def asks_model(self, options: Options) -> bool:
+        return True
+
+    def check(self, options: Options) -> None:
+        try:
+            config = find_config()
+        except ProviderNotConfigured as error:
+            raise EvaluationError(str(error)) from error
+        if config is None:
+            raise EvaluationError(
+                "The suite live needs a language model, and none is configured. Set ERL_LLM_PROVIDER, ERL_LLM_MODEL "
+                "and ERL_LLM_API_KEY, and start with --limit 2 --experience 4 --max-calls 100."
+            )
+
+    def open(self, options: Options) -> Environment:
+        journal = Path(options.journal) if options.journal else None
+        return OfficeWithModel(
+            keep_ledger(get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd)
+        )

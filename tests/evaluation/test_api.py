@@ -1,0 +1,154 @@
+"""POST and GET /api/v1/evaluate."""
+
+import time
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from evaluation.models import EvaluationRun
+from evaluation.requesting import run_requested
+from memory.models import Project
+from tests.api.conftest import make_client
+from tests.factories import bearer, make_api_key, make_project
+from tests.stack import Stack, kill_workers
+
+URL = "/api/v1/evaluate"
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def api(project: Project) -> APIClient:
+    return make_client(make_api_key(project=project).token)
+
+
+def make_run(project: Project | None, *, status: str = "finished", suite: str = "replay") -> EvaluationRun:
+    ended = timezone.now() if status in ("finished", "failed") else None
+    return EvaluationRun.objects.create(
+        project=project,
+        status=status,
+        suites=[suite],
+        configuration={"suites": [suite]},
+        finished_at=ended,
+        results={"suites": [{"name": suite, "per_task": {"none": [1.0] * 1000}}]} if status == "finished" else {},
+    )
+
+
+def test_evaluation_is_queued_small_and_for_the_own_project(api: APIClient, project: Project) -> None:
+    response = api.post(URL, {"suites": ["yours"], "seeds": 2})
+
+    assert response.status_code == 202
+    assert response["Location"] == URL
+    run = EvaluationRun.objects.get(pk=response.json()["id"])
+    assert (run.status, run.project) == ("queued", project)
+    assert (run.configuration["limit"], run.configuration["seeds"]) == (120, 2)
+    assert run.configuration["project"] == project.slug
+
+
+def test_body_may_be_left_out(api: APIClient) -> None:
+    response = api.post(URL)
+
+    assert response.status_code == 202
+    assert response.json()["suites"] == ["toolchoice", "replay"]
+
+
+def test_second_request_answers_the_one_that_is_queued(api: APIClient) -> None:
+    first = api.post(URL, {"suites": ["replay"]}).json()
+    second = api.post(URL, {"suites": ["toolchoice"]}).json()
+
+    assert second["id"] == first["id"]
+    assert EvaluationRun.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "body", [{"suites": ["live"]}, {"suites": []}, {"arms": ["best:5"]}, {"seeds": 6}, {"data": "/etc"}, {"limit": "5"}]
+)
+def test_what_cannot_be_evaluated_is_refused(api: APIClient, body: dict[str, Any]) -> None:
+    response = api.post(URL, body)
+
+    assert response.status_code == 400
+    assert not EvaluationRun.objects.exists()
+
+
+@pytest.mark.parametrize("method", ["post", "get"])
+def test_scope_is_needed(project: Project, method: str) -> None:
+    api = make_client(make_api_key(project=project, scopes=["retrieve"]).token)
+
+    assert getattr(api, method)(URL).status_code == 403
+
+
+def test_nothing_was_evaluated_yet(api: APIClient) -> None:
+    assert api.get(URL).json() == {"running": None, "finished": None, "failed": None}
+
+
+def test_newest_finished_and_the_running_one_are_answered(api: APIClient, project: Project) -> None:
+    make_run(project)
+    newest = make_run(project)
+    running = make_run(project, status="running")
+
+    answer = api.get(URL).json()
+
+    assert (answer["finished"]["id"], answer["running"]["id"]) == (str(newest.pk), str(running.pk))
+    assert answer["finished"]["results"]["suites"] == [{"name": "replay"}]
+    assert (answer["running"]["units_finished"], answer["running"]["units_total"]) == (0, 5)
+
+
+def test_evaluation_of_another_project_is_not_seen(api: APIClient) -> None:
+    make_run(make_project())
+
+    assert api.get(URL).json()["finished"] is None
+
+
+def test_evaluation_of_the_operator_is_seen(api: APIClient) -> None:
+    run = make_run(None)
+
+    assert api.get(URL).json()["finished"]["id"] == str(run.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_same_key_starts_one_evaluation() -> None:
+    kill_workers()
+    api = make_client(make_api_key().token)
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+
+    first = api.post(URL, {"suites": ["replay"]}, headers=key)
+    EvaluationRun.objects.update(status="finished", finished_at=timezone.now())
+    again = api.post(URL, {"suites": ["replay"]}, headers=key)
+
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert EvaluationRun.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_whose_worker_died_is_taken_up_again() -> None:
+    kill_workers()
+    run = make_run(make_project(), status="running")
+    finished = {"runs": [{"task": "kept", "score": 1.0, "steps": 1}], "timing": {}}
+    EvaluationRun.objects.filter(pk=run.pk).update(units={"replay": {"webshop": finished}})
+
+    run_requested(run.pk)
+
+    run.refresh_from_db()
+    assert run.status == "finished"
+    assert run.results["suites"][0]["tasks"]["webshop"] == ["kept"]
+
+
+def test_a_worker_evaluates_what_was_asked_for(stack: Stack) -> None:
+    headers = bearer(make_api_key().token)
+    with httpx.Client(base_url=stack.base_url, headers=headers, timeout=30) as client:
+        started = client.post(URL, json={"suites": ["replay"]})
+        deadline = time.monotonic() + 60
+        while (answer := client.get(URL).json())["finished"] is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+    assert started.status_code == 202
+    assert answer["finished"]["id"] == started.json()["id"], stack.log("worker")[-2000:]
+    arms = {row["arm"]: row["uplift"].get("mean") for row in answer["finished"]["results"]["suites"][0]["arms"]}
+    assert arms["alfworld/reflection"] == pytest.approx(0.246, abs=1e-3)
