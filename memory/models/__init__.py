@@ -24,6 +24,7 @@ from memory.models.project import ApiKey, Project
 from memory.models.quota import PolarityQuota
 from memory.models.retrieval import Retrieval
 from memory.models.review import Review
+from memory.models.search_index import SearchIndex
 from memory.models.task_vector import TaskVector
 from memory.models.trajectory import Trajectory
 from memory.models.trust import AuditEntry, Erasure, QuarantineOrder
@@ -56,6 +57,7 @@ __all__ = [
     "Review",
     "ReviewClaim",
     "SavedFilter",
+    "SearchIndex",
     "SearchStatistics",
     "ServedChange",
     "TaskVector",

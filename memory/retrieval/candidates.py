@@ -8,11 +8,13 @@ The statements name the views `servable_…` alone: what is not approved cannot 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
+from memory.retrieval.indexed import AMONG_POOL, IndexPlan, index_plans
 from memory.retrieval.known import Known, digest
 from memory.retrieval.scoring import (
     COUNTED_TASKS,
@@ -53,9 +55,9 @@ WITH query AS MATERIALIZED (
            memory_query_vector(%(project)s, %(text)s) AS terms
     FROM memory_embeddingmodel m
     WHERE CASE WHEN %(searched)s::text IS NULL THEN m.active ELSE m.id = %(searched)s END
-), nearest AS (
+){pool}, nearest AS (
     SELECT v.revision_id
-    FROM servable_text v {filtered}
+    FROM {among}
     WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
     GROUP BY v.revision_id
     ORDER BY min(%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
@@ -78,7 +80,8 @@ WITH query AS MATERIALIZED (
            max(meaning) FILTER (WHERE kind = 'lesson') AS meaning,
            max(words) FILTER (WHERE kind = 'lesson') AS words,
            (array_agg(likeness ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1:{counted}] AS tasks,
-           (array_agg(trajectory_id ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
+           (array_agg(trajectory_id ORDER BY likeness DESC, trajectory_id)
+            FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
     FROM likenesses GROUP BY revision_id
 ), votes AS (
     SELECT lessons.*, greatest(own - %(noise)s, 0) ^ 2 AS said,
@@ -106,8 +109,8 @@ _SCORING = {
     "stands_first": STANDS_FOR_TASKS_FIRST,
     "columns": _COLUMNS,
 }
-_SEARCH_ALL = _SEARCH.format(filtered="", **_SCORING)
-_SEARCH_FILTERED = _SEARCH.format(filtered=_FILTERED, **_SCORING)
+_SEARCH_ALL = _SEARCH.format(pool="", among="servable_text v", **_SCORING)
+_SEARCH_FILTERED = _SEARCH.format(pool="", among=f"servable_text v {_FILTERED}", **_SCORING)
 
 _DRAW = f"""
 SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, 0, r.source_task, NULL
@@ -133,6 +136,9 @@ LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
 KNOWN_TASKS = 300
 _known_candidates: Known[list["Candidate"]] = Known(KNOWN_TASKS)
 _known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
+
+
+How: TypeAlias = Literal["auto", "exact", "indexed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,6 +191,7 @@ def find_candidates(
     meaning_weight: float,
     limit: int,
     searched_model_id: str | None = None,
+    how: How = "auto",
 ) -> list[Candidate]:
     """Return the `limit` lessons likest to a task, best first.
 
@@ -192,6 +199,8 @@ def find_candidates(
         vector: of the task, by the model `model_id`; None compares words only.
         meaning_weight: 0 to 1; the rest is the weight of words.
         searched_model_id: whose vectors to search; None takes the active model.
+        how: "exact" compares everything in the database, "indexed" uses the project's index if it has one, both
+            without anything this process remembers; "auto" takes the cheapest way.
     """
     search = _Search(
         project_id=project_id,
@@ -204,6 +213,8 @@ def find_candidates(
     )
     if searched_model_id is not None or filters.agents:  # runs are recorded without any change of what is served
         return _search_database(search, searched_model_id)
+    if how != "auto":
+        return _search_database(search, None, how=how)
     name = digest(text)
     state, words = _read_state(project_id, text, name)
     key = (project_id, state, name, model_id if vector else "", filters, meaning_weight, limit)
@@ -298,7 +309,16 @@ def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> dict[tup
     return rows
 
 
-def _search_database(search: _Search, searched_model_id: str | None) -> list[Candidate]:
+@lru_cache(maxsize=256)
+def _write_indexed(plan: IndexPlan, *, filtered: bool) -> str:
+    pool = plan.write_pool(_FILTERED if filtered else "")
+    return _SEARCH.format(pool=pool, among=AMONG_POOL, **_SCORING)
+
+
+def _search_database(search: _Search, searched_model_id: str | None, *, how: How = "auto") -> list[Candidate]:
+    plan = None
+    if searched_model_id is None and search.vector is not None and how != "exact":
+        plan = index_plans.find(search.project_id, search.model_id)
     parameters = {
         "project": search.project_id,
         "text": search.text,
@@ -311,10 +331,13 @@ def _search_database(search: _Search, searched_model_id: str | None) -> list[Can
         "task_noise": NOISE * get_task_weight(search.meaning_weight),
         "limit": search.limit,
     }
-    if search.filters == Filters():
-        rows = read_prepared(_SEARCH_ALL, parameters)
+    filtered = search.filters != Filters()
+    if filtered:
+        parameters |= _filter_parameters(search.filters)
+    if plan is not None:
+        rows = read_prepared(_write_indexed(plan, filtered=filtered), parameters)
     else:
-        rows = read_prepared(_SEARCH_FILTERED, parameters | _filter_parameters(search.filters))
+        rows = read_prepared(_SEARCH_FILTERED if filtered else _SEARCH_ALL, parameters)
     return [_read(row) for row in rows]
 
 

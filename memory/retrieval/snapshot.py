@@ -149,7 +149,8 @@ class Snapshot:
             else:
                 likeness = task_weight * float(meanings[text]) + (1 - task_weight) * float(shared[text])
                 tasks.append((likeness, text))
-        tasks.sort(reverse=True)
+        if len(tasks) > 1:
+            tasks.sort(key=lambda task: (-task[0], _order(self.trajectories[task[1]])))
         own_likeness = None
         if own is not None:
             own_likeness = meaning_weight * float(meanings[own]) + (1 - meaning_weight) * float(shared[own])
@@ -172,6 +173,11 @@ class Snapshot:
         if len(self.rows) + len(rows) > MAX_TEXTS_KEPT:
             self.rows.clear()
         self.rows.update(rows)
+
+
+def _order(trajectory_id: UUID | None) -> tuple[bool, int]:
+    """Return the place of an id in the database's order: None is last."""
+    return (False, trajectory_id.int) if trajectory_id is not None else (True, 0)
 
 
 def _read_vectors(sent: Sequence[bytes | None]) -> Vectors:

@@ -36,7 +36,7 @@ class Corpus:
         shared = np.random.default_rng(7)  # every corpus speaks of the same topics
         words = np.array(_vocabulary())
         shared.shuffle(words)
-        self._words = words
+        self.words = words
         self._topics = shared.integers(0, len(words), (TOPICS, TOPIC_WORDS))
         weights = 1 / np.arange(1, BACKGROUND_WORDS + 1)
         self._weights = np.cumsum(weights / weights.sum())
@@ -47,7 +47,7 @@ class Corpus:
         own = self._topics[topic][self._random.integers(0, TOPIC_WORDS, words)]
         common = np.searchsorted(self._weights, self._random.random(words))
         chosen = np.where(self._random.random(words) < 0.5, own, np.minimum(common, BACKGROUND_WORDS - 1))
-        return " ".join(self._words[chosen])
+        return " ".join(self.words[chosen])
 
     def write_task(self, topic: int | None = None) -> str:
         """A task of 18 words; no two are alike."""

@@ -1,0 +1,103 @@
+"""The search of large projects: what an index finds is compared exactly, instead of everything.
+
+An index belongs to one project and one model, so that no filter stands between it and its rows, and a project of few
+texts never goes through the neighbourhoods of others. Two halves are brought together: the nearest vectors, and the
+texts with the task's rarest words, as many words as occur in `MATCHES` texts together. A statement that took any text
+with any word would read most of the project.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from memory.retrieval.database import read_prepared
+
+MATCHES = 1000  # texts that the rare words of a task may occur in together
+KNOWN_SECONDS = 10.0  # how long a process may not know of a new index; without one the search compares everything
+_SAFE_MODEL = re.compile(r"[A-Za-z0-9 ._@:/+-]+")
+
+_READY = """
+SELECT project_id, embedding_model_id, m.dimensions, max(breadth)
+FROM memory_searchindex JOIN memory_embeddingmodel m ON m.id = embedding_model_id
+GROUP BY project_id, embedding_model_id, m.dimensions
+"""
+
+# The project and the model stand in the text: a parameter would not be known to be those of the index.
+_POOL = """, rare AS MATERIALIZED (
+    SELECT array_agg(term) AS terms FROM (
+        SELECT w.term, sum(c.texts) OVER (ORDER BY c.texts, w.term) AS matches
+        FROM memory_terms(%(project)s, %(text)s) w
+        JOIN memory_termcount c ON c.project_id = %(project)s AND c.term = w.term AND c.texts > 0) counted
+    WHERE matches <= {matches}
+), pool AS MATERIALIZED (
+    (SELECT v.revision_id FROM servable_text v {filtered}
+     WHERE v.project_id = '{project}' AND v.embedding_model_id = '{model}'
+     ORDER BY v.vector::halfvec({dimensions}) <#> %(vector)b::halfvec({dimensions}) LIMIT {breadth})
+    UNION
+    (SELECT revision_id FROM (
+        SELECT v.revision_id, v.terms FROM servable_text v {filtered}
+        WHERE v.term_ids && (SELECT terms FROM rare)
+          AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
+        LIMIT {most_matches}) matching
+     ORDER BY terms <#> (SELECT terms FROM query) LIMIT {breadth})
+)"""
+AMONG_POOL = "pool JOIN servable_text v USING (revision_id)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexPlan:
+    """An index that may be used."""
+
+    project_id: UUID
+    model: str
+    dimensions: int
+    breadth: int
+
+    def write_pool(self, filtered: str) -> str:
+        """Write the part of the statement that takes from the index what is then compared."""
+        return _POOL.format(
+            filtered=filtered,
+            project=self.project_id,
+            model=self.model,
+            dimensions=self.dimensions,
+            breadth=self.breadth,
+            matches=MATCHES,
+            most_matches=2 * MATCHES,  # counts may lag behind
+        )
+
+
+class IndexPlans:
+    """Remembers which projects have an index, so that not every task asks for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: Mapping[tuple[UUID, str], IndexPlan] = {}
+        self._known_until = 0.0
+
+    def find(self, project_id: UUID, model: str) -> IndexPlan | None:
+        """Return how to search a project by its index, or None where everything is to be compared."""
+        if time.monotonic() > self._known_until:
+            with self._lock:
+                rows = read_prepared(_READY, {})
+                self._plans = {
+                    (project, name): IndexPlan(project_id=project, model=name, dimensions=size, breadth=breadth)
+                    for project, name, size, breadth in rows
+                    if _SAFE_MODEL.fullmatch(name)
+                }
+                self._known_until = time.monotonic() + KNOWN_SECONDS
+        return self._plans.get((project_id, model))
+
+    def forget(self) -> None:
+        """Ask again the next time."""
+        self._known_until = 0.0
+
+
+def is_indexable(model: str) -> bool:
+    """Tell whether a model's name may stand in a statement."""
+    return _SAFE_MODEL.fullmatch(model) is not None
+
+
+index_plans = IndexPlans()

@@ -1,0 +1,25 @@
+"""The Celery tasks of the memory."""
+
+import structlog
+from celery import shared_task
+from django.db import Error
+
+from memory.errors import EmbedderError
+from memory.services.tune_search import find_projects_to_tune, measure_recall, tune_search
+
+log = structlog.get_logger(__name__)
+
+SAMPLED_TASKS = 20
+BUILD_SECONDS = 4 * 3600  # an index of a million texts takes half an hour
+
+
+@shared_task(ignore_result=True, acks_late=False, soft_time_limit=BUILD_SECONDS, time_limit=BUILD_SECONDS + 60)
+def tune_retrieval() -> None:
+    """Keep the indexes of large projects and measure them on tasks asked lately; the next hour repeats what fails."""
+    for project in find_projects_to_tune():
+        try:
+            index = tune_search(project)
+            if index is not None:
+                measure_recall(index, tasks=SAMPLED_TASKS)
+        except (Error, EmbedderError) as error:
+            log.warning("search_not_tuned", project=project.slug, reason=type(error).__name__)

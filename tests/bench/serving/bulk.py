@@ -1,0 +1,202 @@
+"""Fill projects with very many approved lessons: rows are copied past the triggers, with what the triggers would write.
+
+Words and their counts are those PostgreSQL makes of the texts; hashes are not those of the words, which nothing here
+looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from django.db import connection, transaction
+
+from memory.embeddings.base import Vectors, scale_to_unit
+from memory.ids import uuid7
+from memory.models import EmbeddingModel, HeuristicEmbedding, HeuristicRevision, Project
+from memory.services.embed_heuristics import get_active_model
+from memory.values import LessonText
+from tests.bench.serving.corpus import Corpus
+from tests.bench.serving.seeding import seed_lessons
+
+REAL_LESSONS = 1000
+BATCH = 5000
+NOISE = 0.35  # length of what is added to a mixture
+SPARSE_DIMENSIONS = 1_000_000_000
+
+_COPY_TEXTS = """
+COPY memory_heuristicembedding (project_id, heuristic_id, revision_id, embedding_model_id, kind, text_sha256, served,
+    vector, terms, term_ids) FROM STDIN (FORMAT BINARY)
+"""
+
+
+class Words:
+    """What PostgreSQL makes of each word of the corpus in a project: a number, or nothing for a stop word."""
+
+    def __init__(self, project: Project, corpus: Corpus) -> None:
+        words = [str(word) for word in corpus.words]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT w, (SELECT min(term) FROM memory_terms(%s, w)) FROM unnest(%s::text[]) AS w",
+                [project.pk, words],
+            )
+            self._numbers = {word: number for word, number in cursor.fetchall() if number is not None}
+        self.counts: dict[int, int] = {}
+
+    def read(self, text: str) -> tuple[list[int], list[float]]:
+        """Return the numbers and weights of a text, as `memory_text_vector` does, and count them."""
+        occurrences: dict[int, int] = {}
+        for word in text.split():
+            if (number := self._numbers.get(word)) is not None:
+                occurrences[number] = occurrences.get(number, 0) + 1
+        length = sum(count * count for count in occurrences.values()) ** 0.5
+        numbers = sorted(occurrences)
+        for number in numbers:
+            self.counts[number] = self.counts.get(number, 0) + 1
+        return numbers, [occurrences[number] / length for number in numbers]
+
+
+def seed_many(project: Project, *, count: int, seed: int = 1) -> None:
+    """Add `count` approved lessons, each with the task it was learnt from."""
+    seed_lessons(project, count=min(count, REAL_LESSONS), with_tasks=True, seed=seed)
+    if count <= REAL_LESSONS:
+        return
+    corpus, random = Corpus(seed=seed + 1), np.random.default_rng(seed)
+    words = Words(project, corpus)
+    model = get_active_model()
+    template = HeuristicRevision.objects.filter(project=project, served=True).first()
+    assert template is not None
+    real = {kind: _read_vectors(project, kind) for kind in ("lesson", "source_task")}
+    done = REAL_LESSONS
+    while done < count:
+        size = min(BATCH, count - done)
+        lessons = [(uuid7(), uuid7(), corpus.write_lesson(with_task=True)) for _ in range(size)]
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            cursor.execute("SET LOCAL synchronous_commit = off")
+            _insert_rows(template, lessons)
+            for kind in ("lesson", "source_task"):
+                _copy_texts(project, model, kind, lessons, _mix(real[kind], size, random), words)
+        done += size
+    _add_counts(project, words, texts=2 * (count - REAL_LESSONS))
+
+
+def _read_vectors(project: Project, kind: str) -> Vectors:
+    rows = HeuristicEmbedding.objects.filter(project=project, kind=kind).values_list("vector", flat=True)
+    return np.array(list(rows), np.float32)
+
+
+def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
+    pairs = random.integers(0, len(real), (2, size))
+    noise = random.standard_normal((size, real.shape[1])).astype(np.float32)
+    return scale_to_unit(scale_to_unit(real[pairs[0]] + real[pairs[1]]) + NOISE * scale_to_unit(noise))
+
+
+def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID, LessonText]]) -> None:
+    """Write heuristics and revisions like the template, whatever columns there are, with other ids and texts."""
+    raw: psycopg.Connection = connection.connection
+    with raw.cursor() as cursor:
+        cursor.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS bulk (heuristic uuid, revision uuid, trigger text, guideline text,"
+            " avoid text, source_task text) ON COMMIT DELETE ROWS"
+        )
+        with cursor.copy("COPY bulk FROM STDIN") as copy:
+            for heuristic, revision, text in lessons:
+                copy.write_row((heuristic, revision, text.trigger, text.guideline, text.avoid, text.source_task))
+        sha256 = "encode(sha256(convert_to(b.revision::text, 'UTF8')), 'hex')"
+        _insert_like(
+            cursor,
+            "memory_heuristic",
+            template.heuristic_id,
+            {"id": "b.heuristic", "current_revision_id": "b.revision"},
+        )
+        _insert_like(
+            cursor,
+            "memory_heuristicrevision",
+            template.pk,
+            {
+                "id": "b.revision",
+                "heuristic_id": "b.heuristic",
+                "content_sha256": sha256,
+                "approved_sha256": sha256,
+                "search": "NULL",
+                **{name: f"b.{name}" for name in ("trigger", "guideline", "avoid", "source_task")},
+            },
+        )
+
+
+def _insert_like(cursor: psycopg.Cursor, table: str, like: UUID, changed: dict[str, str]) -> None:
+    cursor.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'", [table]
+    )
+    columns = [name for (name,) in cursor.fetchall()]
+    values = ", ".join(changed.get(name, f't."{name}"') for name in columns)
+    names = ", ".join(f'"{name}"' for name in columns)
+    statement = f"INSERT INTO {table} ({names}) SELECT {values} FROM bulk b CROSS JOIN {table} t WHERE t.id = %s"  # noqa: S608
+    cursor.execute(statement, [like])
+
+
+def _copy_texts(
+    project: Project,
+    model: EmbeddingModel,
+    kind: str,
+    lessons: Sequence[tuple[UUID, UUID, LessonText]],
+    vectors: Vectors,
+    words: Words,
+) -> None:
+    raw: psycopg.Connection = connection.connection
+    with raw.cursor() as cursor, cursor.copy(_COPY_TEXTS) as copy:
+        copy.write(b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0))
+        halves = vectors.astype(">f2")
+        head = struct.pack(">hh", vectors.shape[1], 0)
+        for (heuristic, revision, text), half in zip(lessons, halves, strict=True):
+            own = kind == "lesson"
+            numbers, weights = words.read(f"{text.trigger} {text.guideline} {text.avoid}" if own else text.source_task)
+            fields = (
+                project.pk.bytes,
+                heuristic.bytes,
+                revision.bytes,
+                model.pk.encode(),
+                kind.encode(),
+                f"{revision.hex}{heuristic.hex}".encode(),
+                b"\x01",
+                head + half.tobytes(),
+                _pack_sparse(numbers, weights),
+                _pack_integers(numbers),
+            )
+            copy.write(struct.pack(">h", len(fields)) + b"".join(_with_length(fields)))
+        copy.write(struct.pack(">h", -1))
+
+
+def _with_length(fields: Sequence[bytes]) -> Iterator[bytes]:
+    for value in fields:
+        yield struct.pack(">i", len(value))
+        yield value
+
+
+def _pack_sparse(numbers: Sequence[int], weights: Sequence[float]) -> bytes:
+    count = len(numbers)
+    head = struct.pack(">iii", SPARSE_DIMENSIONS, count, 0)
+    return head + struct.pack(f">{count}i", *(number - 1 for number in numbers)) + struct.pack(f">{count}f", *weights)
+
+
+def _pack_integers(numbers: Sequence[int]) -> bytes:
+    parts = b"".join(struct.pack(">ii", 4, number) for number in numbers)
+    return struct.pack(">iiiii", 1, 0, 23, len(numbers), 1) + parts
+
+
+def _add_counts(project: Project, words: Words, *, texts: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO memory_termcount AS c (project_id, term, texts)"
+            " SELECT %s, * FROM unnest(%s::int[], %s::bigint[])"
+            " ON CONFLICT (project_id, term) DO UPDATE SET texts = c.texts + EXCLUDED.texts",
+            [project.pk, list(words.counts), list(words.counts.values())],
+        )
+        cursor.execute(
+            "UPDATE memory_searchstatistics SET texts = texts + %s WHERE project_id = %s", [texts, project.pk]
+        )
+        cursor.execute(
+            "INSERT INTO memory_servedchange (project_id, token) VALUES (%s, memory_new_token())", [project.pk]
+        )

@@ -1,0 +1,219 @@
+"""Searches from memory and by an index agree with the comparison in the database, and miss no decision."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, transaction
+
+from memory.embeddings.registry import get_embedder
+from memory.models import Heuristic, Project, SearchIndex, ServedChange
+from memory.retrieval.answer import Filters
+from memory.retrieval.candidates import Candidate, How, find_candidates
+from memory.retrieval.database import QueryVector, execute_prepared
+from memory.retrieval.indexed import index_plans
+from memory.retrieval.snapshots import STATE, State, snapshots
+from memory.services.embed_heuristics import count_terms, embed_heuristics
+from memory.services.retrieve import retrieve
+from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, retire_heuristic
+from memory.services.tune_search import measure_recall, tune_search
+from memory.values import Actor
+from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BY = Actor.policy("test")
+TASKS = ("Book a table for two in Rome", "Cancel the flight E4711 and refund it", "water the plants", "…")
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    snapshots.clear()
+    index_plans.forget()
+    yield
+    snapshots.clear()
+    index_plans.forget()
+
+
+@pytest.fixture
+def project() -> Project:
+    """Lessons with none, one and many source tasks."""
+    project = make_project()
+    heuristics = [
+        make_heuristic(project=project, status="approved", trigger=f"{thing} is wanted", source_task=task)
+        for thing, task in (
+            ("A table", "Reserve a table in Rome"),
+            ("A refund", ""),
+            ("A flight", "Find the flight E4711"),
+            ("A plant", "Water the plants on the balcony"),
+            ("A hotel", "Book a hotel in Rome for two"),
+        )
+    ]
+    for number in range(6):
+        trajectory = make_trajectory(project=project, task=f"Cancel flight number {number} of the refund")
+        make_evidence(heuristic=heuristics[1], trajectory=trajectory, first_step=1)
+    embed_heuristics([heuristic.pk for heuristic in heuristics])
+    return project
+
+
+def search(project: Project, task: str, *, how: How = "auto", weight: float = 0.5, limit: int = 4) -> list[Candidate]:
+    embedder = get_embedder()
+    assert embedder is not None
+    return find_candidates(
+        project.pk,
+        text=task,
+        vector=QueryVector(embedder.embed([task])[0]) if weight else None,
+        model_id=embedder.model_id,
+        filters=Filters(),
+        meaning_weight=weight,
+        limit=limit,
+        how=how,
+    )
+
+
+def serve(project: Project, trigger: str) -> Heuristic:
+    heuristic = make_heuristic(project=project, trigger=trigger)
+    embed_heuristics([heuristic.pk])
+    return approve_heuristic(heuristic, by=BY)
+
+
+def triggers(found: list[Candidate]) -> list[str]:
+    return [candidate.trigger for candidate in found]
+
+
+def as_rounded(candidate: Candidate) -> dict[str, object]:
+    values = {name: getattr(candidate, name) for name in Candidate.__slots__}
+    return {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def read_state(project: Project) -> State:
+    return State(*execute_prepared(STATE.format(more=""), {"project": project.pk})[0])
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_memory_finds_what_the_database_finds(project: Project, task: str, weight: float) -> None:
+    snapshot = snapshots.load(project.pk)
+    assert snapshot is not None
+    assert snapshots.find(project.pk, read_state(project)) is snapshot
+    from_memory = search(project, task, weight=weight)
+    assert [as_rounded(one) for one in from_memory] == [
+        as_rounded(one) for one in search(project, task, weight=weight, how="exact")
+    ]
+
+
+def test_memory_is_read_beside_the_first_task_and_used_for_the_next(project: Project) -> None:
+    search(project, "Reserve a table")
+    for _ in range(200):
+        if (held := snapshots.find(project.pk, read_state(project))) is not None:
+            break
+        connection.cursor().execute("SELECT pg_sleep(0.02)")
+    assert held is not None
+    assert triggers(search(project, "Reserve a table in Rome"))[0] == "A table is wanted"
+
+
+@pytest.mark.parametrize("withdraw", [retire_heuristic, quarantine_heuristic])
+def test_what_was_withdrawn_is_not_in_the_next_answer(project: Project, withdraw: object) -> None:
+    snapshots.load(project.pk)
+    (first, *_) = search(project, TASKS[0])
+    assert triggers(search(project, TASKS[0]))[0] == first.trigger  # known by now
+    withdraw(Heuristic.objects.get(pk=first.heuristic_id), by=BY)  # type: ignore[operator]
+    assert first.trigger not in triggers(search(project, TASKS[0], limit=10))
+
+
+def test_what_was_approved_is_in_the_next_answer(project: Project) -> None:
+    snapshots.load(project.pk)
+    search(project, "Tune the piano")
+    serve(project, "The piano is out of tune")
+    assert triggers(search(project, "Tune the piano"))[0] == "The piano is out of tune"
+
+
+def test_support_is_the_one_of_now(project: Project) -> None:
+    snapshots.load(project.pk)
+    (first, *_) = search(project, TASKS[0])
+    Heuristic.objects.filter(pk=first.heuristic_id).update(support=7)
+    assert search(project, TASKS[0])[0].support == 7
+    held = snapshots.find(project.pk, read_state(project))
+    assert held is not None  # what is searched is the same: nothing was read anew
+
+
+def test_answers_of_another_project_are_not_disturbed(project: Project) -> None:
+    before = read_state(project)
+    serve(make_project(), "The piano is out of tune")
+    assert read_state(project) == before
+
+
+def test_a_change_that_was_rolled_back_leaves_no_trace(project: Project) -> None:
+    before = read_state(project)
+    with transaction.atomic():
+        serve(project, "The piano is out of tune")
+        assert read_state(project) != before
+        assert triggers(search(project, "Tune the piano"))[0] == "The piano is out of tune"
+        transaction.set_rollback(True)
+    assert read_state(project) == before
+    assert "The piano is out of tune" not in triggers(search(project, "Tune the piano", limit=10))
+
+
+def test_folded_changes_keep_their_name(project: Project) -> None:
+    for number in range(3):
+        Heuristic.objects.filter(project=project).update(support=number + 10)
+    before = read_state(project)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT memory_fold_changes(%s)", [project.pk])
+    assert read_state(project) == before
+    assert ServedChange.objects.filter(project_id=project.pk).count() == 2
+
+
+def test_counting_words_is_a_change(project: Project) -> None:
+    serve(project, "The piano is out of tune")
+    count_terms(project.pk)
+    before = read_state(project)
+    serve(project, "The violin is out of tune")
+    assert count_terms(project.pk) or read_state(project) != before
+    assert read_state(project).whole != before.whole
+
+
+def test_index_is_built_measured_and_dropped(project: Project) -> None:
+    retrieve(project, task=TASKS[0], by=BY)
+    index = tune_search(project, threshold=5)
+    assert index is not None
+    assert index.texts == 15
+    recall = measure_recall(index)
+    assert recall is not None
+    assert (recall.mean, recall.least, recall.tasks) == (1.0, 1.0, 1)
+    assert [as_rounded(one) for one in search(project, TASKS[1], how="indexed")] == [
+        as_rounded(one) for one in search(project, TASKS[1], how="exact")
+    ]
+    retire_heuristic(Heuristic.objects.get(pk=search(project, TASKS[1])[0].heuristic_id), by=BY)
+    assert triggers(search(project, TASKS[1], how="indexed", limit=10)) == triggers(
+        search(project, TASKS[1], how="exact", limit=10)
+    )
+    assert tune_search(project, threshold=1000) is None
+    assert not SearchIndex.objects.exists()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_class WHERE relname = %s", [index.name])
+        assert cursor.fetchone() == (0,)
+    assert search(project, TASKS[1], how="indexed") == search(project, TASKS[1], how="exact")
+
+
+def test_index_is_used_for_filtered_searches(project: Project) -> None:
+    tune_search(project, threshold=5)
+    found = find_candidates(
+        project.pk,
+        text="refund",
+        vector=QueryVector(get_embedder().embed(["refund"])[0]),  # type: ignore[union-attr]
+        model_id=get_embedder().model_id,  # type: ignore[union-attr]
+        filters=Filters(tags=("nowhere",)),
+        meaning_weight=0.5,
+        limit=5,
+    )
+    assert found == []
+
+
+def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    retrieve(project, task=TASKS[0], by=BY)
+    index = tune_search(project, threshold=5)
+    assert index is not None
+    monkeypatch.setattr("memory.services.tune_search.WANTED_RECALL", 1.1)
+    measure_recall(index)
+    index.refresh_from_db()
+    assert index.breadth == 400
+    tune_search(project, threshold=1000)
