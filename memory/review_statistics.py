@@ -164,7 +164,7 @@ def find_regrets(reviews: QuerySet[Review]) -> list[Regret]:
                 approved_at=review.created_at,
                 withdrawn_by=withdrawal.reviewer,
                 withdrawn_at=withdrawal.created_at,
-                decision=withdrawal.get_decision_display().lower(),
+                decision="quarantined" if withdrawal.decision == _Decision.QUARANTINE else "retired",
                 reason=withdrawal.reason,
             )
         )

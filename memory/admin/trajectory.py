@@ -7,6 +7,7 @@ from uuid import UUID
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
@@ -20,6 +21,8 @@ from memory.models import Evidence, Trajectory
 from memory.visible_text import show_hidden
 
 MAX_QUERY_CHARS = 200
+LIST = "memory_trajectory_changelist"
+_LONG_FIELDS = ("steps", "summary", "mistakes", "successes", "mistake_cards", "metadata", "redactions")
 
 
 @admin.register(Trajectory)
@@ -31,6 +34,11 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     search_fields = ["task", "task_id", "external_id", "agent"]
     date_hierarchy = "created_at"
     show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trajectory]:
+        rows = super().get_queryset(request)
+        is_list = request.resolver_match is not None and request.resolver_match.url_name == LIST
+        return rows.defer(*_LONG_FIELDS) if is_list else rows
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:

@@ -1,0 +1,163 @@
+"""Every page of the admin with axe-core, in light, in dark and on a narrow screen (WCAG 2.2 AA)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+from playwright.sync_api import BrowserContext, Page
+
+from evaluation.models import EvaluationRun
+from memory.models import HeuristicFeedback, ProjectMembership, Review
+from memory.services.review_heuristic import approve_heuristic, retire_heuristic
+from memory.values import Actor
+from reflection.models import ModelCall
+from tests.e2e.every_page import list_pages, row_pages
+from tests.factories import (
+    make_api_key,
+    make_evidence,
+    make_heuristic,
+    make_member,
+    make_project,
+    make_reflection,
+    make_retrieval,
+    make_trajectory,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+# Everything axe has for WCAG 2.2 A and AA, and its best practices.
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+ALL = f"{{runOnly: {RULES}, resultTypes: ['violations']}}"
+CONTRAST = "{runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}, resultTypes: ['violations']}"
+TOO_WIDE = """() => document.documentElement.scrollWidth > innerWidth
+  ? [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1
+      && !e.closest('.scroll, .results, .visually-hidden')).slice(0, 4).map(e => e.outerHTML.slice(0, 160))
+  : []"""
+# What a person who goes by the keyboard sees of where they are.
+FOCUS = """() => { const e = document.activeElement; if (!e || e === document.body) return '';
+  const s = getComputedStyle(e); const outline = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1;
+  return outline || s.boxShadow !== 'none' || /^(INPUT|TEXTAREA|SELECT)$/.test(e.tagName) ? ''
+    : e.outerHTML.slice(0, 160); }"""
+
+
+def violations(page: Page, options: str) -> list[str]:
+    # Tables of Django's inline rows have a column of buttons without a heading.
+    ours = "{exclude: [['.inline-group thead']]}"
+    result = page.evaluate(f"async () => (await axe.run({ours}, {options})).violations")
+    return [
+        f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
+        for one in result
+        for node in one["nodes"][:3]
+    ]
+
+
+def examine(page: Page, url: str) -> list[str]:
+    """Return what is wrong with a page, in any of its looks."""
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(url)
+    page.evaluate(AXE)
+    found = [f"light {each}" for each in violations(page, ALL)]
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    found += [f"dark {each}" for each in violations(page, CONTRAST)]
+    page.set_viewport_size({"width": 390, "height": 844})
+    found += [f"narrow {each}" for each in violations(page, CONTRAST)]
+    return found + [f"too wide {each}" for each in page.evaluate(TOO_WIDE)]
+
+
+@pytest.fixture
+def plain(chromium: BrowserContext) -> Iterator[Page]:
+    """A page that may complain: axe tries inline styles, which our content policy stops."""
+    chromium.clear_cookies()
+    page = chromium.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def reader(plain: Page, live_server: Any, settings: Any) -> Page:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    user = make_member("root", password="correct horse", is_superuser=True)
+    ProjectMembership.objects.create(user=user, role="operator")
+    plain.goto(f"{live_server.url}/admin/login/")
+    plain.fill("#id_username", "root")
+    plain.fill("#id_password", "correct horse")
+    plain.click("input[type=submit]")
+    plain.wait_for_url(f"{live_server.url}/admin/")
+    return plain
+
+
+@pytest.fixture
+def rows(transactional_db: None) -> dict[str, Any]:
+    """One of everything, so that no page is empty."""
+    project = make_project(name="Airline")
+    ana = Actor(label="user:ana")
+    near = make_heuristic(project=project, trigger="a refund is asked for", status="proposed")
+    approve_heuristic(near, by=ana, seconds_on_screen=7.5)
+    gone = make_heuristic(project=project, trigger="a seat is asked for")
+    approve_heuristic(gone, by=ana)
+    retire_heuristic(gone, by=Actor(label="user:ben"), reason="The policy changed.")
+    retrieval = make_retrieval(project=project, heuristic_ids=[near.pk])
+    trajectory = make_trajectory(
+        project=project,
+        retrieval=retrieval,
+        outcome="success",
+        score=1,
+        summary="Done.",
+        mistakes=["Haste."],
+        tags=["x"],
+    )
+    waiting = make_heuristic(project=project, trajectory=trajectory, trigger="a refund is wanted", avoid="Guessing.")
+    make_evidence(heuristic=near, trajectory=trajectory)
+    HeuristicFeedback.objects.create(
+        project=project, heuristic=near, trajectory=trajectory, verdict="followed", client="agent"
+    )
+    make_api_key(project=project)
+    reflection = make_reflection(
+        trajectory=trajectory, status="dead", attempts=5, last_error="The provider answered 401."
+    )
+    ModelCall.objects.create(
+        project=project, reflection=reflection, step="reflect", prompt_sha256="0" * 64, provider="x", model="y"
+    )
+    EvaluationRun.objects.create(suites=["toolchoice"], status="failed", failure="No data.", finished_at=timezone.now())
+    assert Review.objects.count() == 3
+    return {"heuristics": [waiting, near], "trajectory": trajectory}
+
+
+def test_every_page_is_accessible_in_every_look(reader: Page, live_server: Any, rows: dict[str, Any]) -> None:
+    paths = list_pages() + row_pages(**rows, django_forms=False)
+
+    found = {path: problems for path in paths if (problems := examine(reader, live_server.url + path))}
+
+    assert found == {}
+
+
+def test_pages_in_front_of_the_admin_are_accessible(plain: Page, live_server: Any, settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.ERL_ADMIN_OTP = True
+    get_user_model().objects.create_superuser("ana", password="correct horse")
+    found = examine(plain, f"{live_server.url}/admin/login/")
+    plain.fill("#id_username", "ana")
+    plain.fill("#id_password", "correct horse")
+    plain.click("input[type=submit]")
+    plain.wait_for_url("**/second-factor/**")
+
+    found += examine(plain, f"{live_server.url}/admin/second-factor/")
+
+    assert found == []
+
+
+def test_keyboard_shows_where_it_is(reader: Page, live_server: Any, rows: dict[str, Any]) -> None:
+    (waiting, _), trajectory = rows["heuristics"], rows["trajectory"]
+    invisible = []
+    for path in ("", f"memory/heuristic/{waiting.pk}/change/", f"memory/trajectory/{trajectory.pk}/change/"):
+        reader.goto(f"{live_server.url}/admin/{path}")
+        for _ in range(30):
+            reader.keyboard.press("Tab")
+            invisible.append(reader.evaluate(FOCUS))
+
+    assert [each for each in invisible if each] == []
