@@ -19,6 +19,7 @@ from memory.errors import LessonMemoryError
 from memory.models import MistakeCard, MistakeMerge, ProjectMembership
 from memory.services.merge_mistakes import merge_cards, undo_merge
 from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
+from memory.services.sight_mistakes import reopen_card
 from memory.values import Actor
 from memory.visible_text import show_hidden
 
@@ -27,6 +28,7 @@ _DONE = {
     "reject": "Rejected. Its runs go on being counted.",
     "retire": "Retired: agents are not given it any more.",
     "confirm_count": "The count decides its place from now on.",
+    "reopen": "It waits for a decision again.",
     "merge": "Merged. Its runs count with the other card's; the merge can be undone there.",
     "undo_merge": "Taken apart: both cards count for themselves and are not merged again by likeness.",
 }
@@ -177,6 +179,8 @@ def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None
             retire_card(card, by=by, reason=reason)
         case "confirm_count":
             confirm_count(card, by=by, reason=reason)
+        case "reopen":
+            reopen_card(card, by=by)
         case "merge":
             into_id = _read_id(data.get("into"))
             into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None

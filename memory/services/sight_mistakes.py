@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from memory.errors import AlreadyDecided
 from memory.models import MistakeCard, MistakeCardRevision, MistakeSighting, Trajectory
 from memory.services.count_mistakes import lock_root, recount
 from memory.services.merge_mistakes import settle_cards
@@ -76,6 +77,22 @@ def note_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory |
     if _fold_words(words) not in decided:
         newest = card.revisions.order_by("-number").values_list("number", flat=True)[0]
         add_card_revision(card, MistakeText(**words), number=newest + 1, trajectory=trajectory, by=by)
+
+
+@transaction.atomic
+def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
+    """Put a rejected or retired card before the reviewers again, as a revision of its own: approvals are never reused.
+
+    Raises:
+        AlreadyDecided: it is neither.
+    """
+    card = MistakeCard.objects.select_for_update().get(pk=card.pk)
+    if card.status not in (MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED) or card.merged_into_id is not None:
+        raise AlreadyDecided(f"This card is {card.status}: only rejected and retired cards are proposed again.")
+    newest = card.revisions.order_by("-number")[0]
+    text = MistakeText(**{name: getattr(newest, name) for name in _WORDS})
+    add_card_revision(card, text, number=newest.number + 1, trajectory=newest.trajectory, by=by)
+    return card
 
 
 def add_card_revision(

@@ -1,5 +1,7 @@
 """The record of earlier runs: recorded in one call, summed up, and given before the next task."""
 
+from collections import defaultdict
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from memory.services.review_mistake import approve_card, retire_card
 from memory.values import Actor
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project
+from tests.real_runs import TAU, WEBSHOP, load_runs
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")
@@ -118,6 +121,23 @@ def test_summary_of_another_project_is_not_given(api_client: Any, other_client: 
     record(api_client)
 
     assert other_client.get("/api/v1/memory/summary").json()["counts"]["episodes"] == 0
+
+
+def test_scores_of_real_runs_equal_an_independent_computation(api_client: Any) -> None:
+    expected: dict[str, list[float]] = defaultdict(list)
+    for number, run in enumerate(load_runs(WEBSHOP) + load_runs(TAU)):
+        family = f"{run['metadata']['benchmark']}.{number % 3}"
+        body = {"task": run["task"], "task_id": family, "agent": "real", "score": run["score"], "reflect": False}
+        assert api_client.post("/api/v1/trajectories", body).status_code == 201
+        expected[family].append(run["score"])
+
+    scores = {each["task_id"]: each for each in api_client.get("/api/v1/memory/summary").json()["scores"]}
+    assert scores.keys() == expected.keys()
+    for family, values in expected.items():
+        shown = scores[family]
+        assert (shown["count"], shown["best"]) == (len(values), max(values))
+        assert shown["mean"] == pytest.approx(fmean(values), abs=1e-12)
+        assert shown["last"] == values[::-1][:10]
 
 
 def test_context_has_no_word_that_nobody_approved(api_client: Any) -> None:

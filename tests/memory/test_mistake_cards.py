@@ -1,16 +1,20 @@
 """Mistake cards: counted by run and client, merged, reviewed, and forgotten with their runs."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from memory.errors import AlreadyDecided, ChangedMeanwhile
 from memory.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge, Project
 from memory.services.erase_trajectory import erase_trajectory
+from memory.services.keep_cards import retire_unseen_cards
 from memory.services.merge_mistakes import merge_cards, settle_cards, undo_merge
 from memory.services.record_trajectory import record_trajectory
 from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
+from memory.services.sight_mistakes import reopen_card
 from memory.values import Actor
 from tests.factories import make_project
 
@@ -104,7 +108,8 @@ def test_paraphrase_is_merged_visibly(project: Project) -> None:
     merge = MistakeMerge.objects.get()
     assert merge.card.current_revision.correct_decision == PARAPHRASE["correct_decision"]
     assert merge.merged_by == "policy:mistake-likeness"
-    assert merge.similarity is not None and merge.similarity > 0.85
+    assert merge.similarity is not None
+    assert merge.similarity > 0.93
     assert merge.into.seen_count == 2
 
 
@@ -222,6 +227,21 @@ def test_erasing_one_of_two_runs_counts_anew_and_drops_its_words(project: Projec
 
     card = only_card()
     assert (card.seen_count, card.last_seen, card.current_revision.lesson) == (1, first, CARD["lesson"])
+
+
+def test_retention_retires_what_was_not_seen_and_a_person_brings_it_back(project: Project) -> None:
+    Project.objects.filter(pk=project.pk).update(mistake_card_retention_days=30)
+    project.refresh_from_db()
+    record(project, CARD)
+    approve_card(only_card(), by=ANA)
+    assert retire_unseen_cards(project) == 0
+
+    MistakeCard.objects.update(last_seen_at=timezone.now() - timedelta(days=31))
+    assert retire_unseen_cards(project) == 1
+    assert (only_card().status, served_words(only_card())) == ("retired", [])
+
+    approve_card(reopen_card(only_card(), by=ANA), by=ANA)
+    assert served_words(only_card()) == [CARD["lesson"]]
 
 
 @pytest.mark.parametrize(
