@@ -111,6 +111,9 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
+ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # where spans go; without it there are none
+if ERL_OTEL_ENDPOINT:
+    MIDDLEWARE.insert(1, "erl_site.tracing.TracingMiddleware")
 ROOT_URLCONF = "erl_site.urls"
 WSGI_APPLICATION = "erl_site.wsgi.application"
 APPEND_SLASH = True

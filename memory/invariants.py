@@ -69,6 +69,13 @@ _INVARIANTS: list[Invariant] = [
         "AND r.content_sha256 = v.content_sha256)",
     ),
     Invariant(
+        name="served_card_is_approved",
+        says="A mistake card that agents are given was approved in a review of exactly this text.",
+        broken_by="SELECT v.id FROM memory_mistakecardrevision v WHERE v.served AND (v.approved_sha256 <> "
+        "v.content_sha256 OR NOT EXISTS (SELECT FROM memory_mistakecardreview r WHERE r.revision_id = v.id "
+        "AND r.decision = 'approve' AND r.content_sha256 = v.content_sha256))",
+    ),
+    Invariant(
         name="content_is_what_was_hashed",
         says="The hash of a wording is the hash of its words.",
         broken_by="SELECT id FROM memory_heuristicrevision WHERE content_sha256 <> encode(sha256(convert_to("

@@ -5,6 +5,7 @@ import re
 import structlog
 from django.db import transaction
 
+from memory.tracing import span
 from reflection import breaker, budget
 from reflection.errors import LostClaim
 from reflection.heartbeat import Heartbeat
@@ -51,7 +52,8 @@ class RememberedAsk:
         is_probe = breaker.admit(self._provider)
         reservation = budget.reserve(self._job.project, request)
         try:
-            completion = self._ask_model(step, request)
+            with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
+                completion = self._ask_model(step, request)
         except ProviderError as error:
             breaker.note_failure(self._provider, error)
             if error.code not in MAYBE_CHARGED:

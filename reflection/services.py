@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 
 from memory.models import HeuristicRevision, Trajectory
 from memory.redaction import redact
+from memory.tracing import span
 from memory.values import Episode
 from reflection.asking import RememberedAsk
 from reflection.budget import NextUtcDay, defer_project
@@ -84,7 +85,9 @@ def run_reflection(
         context["traceparent"] = reflection.traceparent
     with structlog.contextvars.bound_contextvars(**context):
         log.info("reflection_started", attempts=reflection.attempts, owner=owner)
-        attempt = _attempt(reflection, make_reflector=make_reflector, ask_model=ask_model)
+        about = {"erl.reflection_id": str(reflection.pk), "erl.attempts": reflection.attempts}
+        with span("reflection", parent=reflection.traceparent, **about):
+            attempt = _attempt(reflection, make_reflector=make_reflector, ask_model=ask_model)
         log.info(
             "reflection_finished",
             outcome=attempt.outcome.value,

@@ -8,9 +8,19 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 
-from memory.models import ApiKey, Heuristic, HeuristicRevision, Project, QuarantineOrder, Retrieval
+from memory.models import (
+    ApiKey,
+    Heuristic,
+    HeuristicRevision,
+    MistakeCard,
+    MistakeCardRevision,
+    Project,
+    QuarantineOrder,
+    Retrieval,
+)
 from memory.services.name_actor import name_actor
 from memory.services.review_heuristic import quarantine_heuristic
+from memory.services.review_mistake import retire_card
 from memory.values import Actor
 
 log = structlog.get_logger(__name__)
@@ -35,6 +45,7 @@ class Quarantined:
     order: QuarantineOrder
     heuristic_ids: tuple[UUID, ...]
     carried: tuple[Carried, ...]
+    card_ids: tuple[UUID, ...] = ()
 
 
 @transaction.atomic
@@ -52,7 +63,7 @@ def quarantine_source(
 
     That is: lessons with evidence from a run it recorded, lessons it proposed and lessons it reworded, since then.
     Other evidence does not save a lesson: a person decides about it again. Answers given after this commits carry
-    none of them. Only reviewing brings one back.
+    none of them. Only reviewing brings one back. Mistake cards in the source's words are retired too.
 
     Raises:
         ValueError: neither a key nor a client is named, or the key is of another project.
@@ -69,6 +80,9 @@ def quarantine_source(
     for heuristic in live:
         quarantine_heuristic(heuristic, by=by, reason=words, request_id=request_id)
     ids = tuple(heuristic.pk for heuristic in live)
+    cards = _find_cards(project, api_key=api_key, client=client, since=since)
+    for card in cards:
+        retire_card(card, by=by, reason=words, request_id=request_id)
     carried = find_carried(project, heuristic_ids=ids)
     order = QuarantineOrder.objects.create(
         project_id=project.pk,
@@ -80,7 +94,14 @@ def quarantine_source(
         ordered_by=by.label,
     )
     log.warning("source_quarantined", source=source, heuristics=len(ids), retrievals=len(carried), by=by.label)
-    return Quarantined(order=order, heuristic_ids=ids, carried=carried)
+    return Quarantined(order=order, heuristic_ids=ids, carried=carried, card_ids=tuple(card.pk for card in cards))
+
+
+def _find_cards(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> list[MistakeCard]:
+    """Return the cards that agents are given in words of a run that the source recorded."""
+    source = {"trajectory__api_key": api_key} if api_key else {"trajectory__client": client}
+    words = MistakeCardRevision.objects.served().filter(**source, project=project, trajectory__created_at__gte=since)
+    return list(MistakeCard.objects.select_for_update().filter(pk__in=words.values("card")).order_by("pk"))
 
 
 def find_suspects(project: Project, *, api_key: ApiKey | None = None, client: str = "", since: datetime) -> list[UUID]:

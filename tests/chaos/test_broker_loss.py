@@ -11,12 +11,13 @@ from django.test import Client
 from reflection.doorbell import doorbell
 from reflection.models import Reflection
 from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
+from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-RUNS = 10
+RUNS = pick(10, 100)
 
 
 def record_runs(client: Client, count: int) -> list[int]:
@@ -47,6 +48,12 @@ def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(
         made.start_broker()
         wait_for_all()
 
+        report(
+            "F7",
+            runs=RUNS,
+            not_201=sum(status != 201 for status in statuses),
+            reflected=Reflection.objects.filter(status=Status.DONE).count(),
+        )
         assert statuses == [201] * RUNS
         assert waiting == RUNS
         assert doorbell.failures == failures + 1  # the other nine did not wait for it

@@ -1,7 +1,6 @@
 """A web process that dies in the middle of a request (reliability A1, F1)."""
 
 import json
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -12,12 +11,13 @@ from uuid import UUID
 import pytest
 
 from memory.services.create_api_key import NewApiKey
+from tests.chaos.profile import make_random, pick, report
 from tests.chaos.web import BROKEN, RIGHT, ChaosWeb, find_violations, post_until_done
 from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-POINTS = 60
+POINTS = pick(60, 1000)
 
 
 def measure_request_seconds(web: ChaosWeb, path: str, token: str) -> float:
@@ -55,9 +55,7 @@ def kill_while_posting(web: ChaosWeb, path: str, token: str, key: str, *, after_
 
 def kill_often(web: ChaosWeb, path: str, new: NewApiKey, *, points: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the result of one point after the other, at random moments of a request and a bit beyond."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = make_random("F1")
     usual = measure_request_seconds(web, path, new.token)
     for number in range(points):
         key = f"kill-{number}"
@@ -78,8 +76,17 @@ def test_request_whose_worker_is_killed_is_neither_lost_nor_doubled(chaos_web: C
     results = dict(kill_often(chaos_web, RIGHT, new, points=POINTS))
 
     hit = [result["recovery_seconds"] * 1000 for result in results.values() if result["in_flight"]]
-    print(f"killed in flight: {len(hit)} of {POINTS}; kill to answer, p50: {median(hit):.0f} ms")
-    assert find_violations(new.api_key.project, {key: result["id"] for key, result in results.items()}) == []
+    violations = find_violations(new.api_key.project, {key: result["id"] for key, result in results.items()})
+    report(
+        "F1",
+        points=POINTS,
+        killed_in_flight=len(hit),
+        violations=len(violations),
+        changed_replays=sum(not result["same_bytes"] for result in results.values()),
+        recovery_ms_p50=round(median(hit)) if hit else None,
+        recovery_ms_p99=round(sorted(hit)[int(len(hit) * 0.99)]) if hit else None,
+    )
+    assert violations == []
     assert all(result["same_bytes"] for result in results.values())
     assert len(hit) >= POINTS / 6, "the kills came too late to prove anything"
 

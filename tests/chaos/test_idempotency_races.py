@@ -12,12 +12,13 @@ import pytest
 
 from memory.models import Trajectory
 from tests.chaos import same_request
+from tests.chaos.profile import pick, report
 from tests.chaos.web import BROKEN, RIGHT, ChaosWeb, find_violations, post
 from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-CLIENTS, ROUNDS, BROKEN_ROUNDS = 8, 100, 10
+CLIENTS, ROUNDS, BROKEN_ROUNDS = 8, pick(100, 500), 10
 
 
 class Clients:
@@ -64,6 +65,14 @@ def test_identical_requests_at_once_have_one_effect(chaos_web: ChaosWeb, key_and
     again = {key: post(chaos_web.port, RIGHT, token=new.token, key=key) for key in rounds}
     acknowledged = {key: _id(next(iter(bodies))) for key, bodies in made.items()}
     refused = [body for answers in rounds.values() for status, body in answers if status == 409]
+    report(
+        "F3",
+        clients=CLIENTS,
+        rounds=ROUNDS,
+        rows=Trajectory.objects.count(),
+        answers=sum(map(len, rounds.values())),
+        refused=len(refused),
+    )
     assert Trajectory.objects.count() == ROUNDS
     assert {status for answers in rounds.values() for status, _ in answers} == {201, 409}
     assert {len(bodies) for bodies in made.values()} == {1}

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from memory.api.authentication import verified_keys
 from memory.models import ApiKey
 from memory.services.create_api_key import NewApiKey
+from tests.chaos.profile import report
 from tests.chaos.web import BROKEN, RIGHT, find_violations
 from tests.factories import make_api_key
 
@@ -80,6 +81,7 @@ def crash_everywhere(new: NewApiKey, path: str) -> dict[str, list[str]]:
 def test_crash_at_any_statement_leaves_all_or_nothing() -> None:
     found = crash_everywhere(make_api_key(), RIGHT)
 
+    report("F2", points=len(found), violations=sum(map(len, found.values())))
     assert len(found) > 10
     assert {key: wrong for key, wrong in found.items() if wrong} == {}
 

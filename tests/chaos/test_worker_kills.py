@@ -21,13 +21,16 @@ from tests.chaos.jobs import (
     wait_for_all,
     working_process,
 )
+from tests.chaos.profile import pick, report
 from tests.reflection.waiting import wait_until
 from tests.scripted_provider import Exchange, answer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-KILLS = 20
-WORKER_KILLS = 2
+KILLS = pick(20, 200)
+WORKER_KILLS = KILLS // 10
+FREEZES = pick(1, 20)
+GOOD = pick(10, 100)
 
 
 def test_killed_workers_lose_and_repeat_nothing() -> None:
@@ -37,13 +40,22 @@ def test_killed_workers_lose_and_repeat_nothing() -> None:
         made.enqueue(KILLS)
         for number in range(KILLS):
             running = wait_until(find_running)
-            if number % (KILLS // WORKER_KILLS) == 5:
+            if number % 10 == 5:
                 made.stack.kill("worker")
                 made.stack.start_worker()
             else:
                 kill(working_process(running))
         wait_for_all()
 
+        report(
+            "F5",
+            reflections=KILLS,
+            kills=KILLS,
+            whole_workers_killed=WORKER_KILLS,
+            done=Reflection.objects.filter(status=Status.DONE).count(),
+            heuristics=Heuristic.objects.count(),
+            provider_calls=len(made.provider.requests),
+        )
         assert_each_has_one_effect(KILLS)
         assert KILLS <= len(made.provider.requests) <= 2 * KILLS
         spent = sum(ModelCall.objects.values_list("input_tokens", flat=True))
@@ -53,19 +65,21 @@ def test_killed_workers_lose_and_repeat_nothing() -> None:
 def test_worker_that_hung_past_its_lease_is_fenced() -> None:
     with jobs(behaviour=slowly(0.5)) as made:
         made.stack.start_worker()
-        [reflection] = made.enqueue(1)
-        hung = wait_until(find_running)
-        kill(working_process(hung), signal.SIGSTOP)
-        wait_until(lambda: Reflection.objects.filter(status=Status.DONE).exists())
+        for number in range(1, FREEZES + 1):
+            [reflection] = made.enqueue(1)
+            hung = wait_until(find_running)
+            kill(working_process(hung), signal.SIGSTOP)
+            wait_until(lambda done=number: Reflection.objects.filter(status=Status.DONE).count() == done)
 
-        kill(working_process(hung), signal.SIGCONT)
-        wait_until(lambda: "reflection_lost" in made.stack.log("worker") or "claim_lost" in made.stack.log("worker"))
-        time.sleep(0.3)
+            kill(working_process(hung), signal.SIGCONT)
+            wait_until(lambda lost=number: made.stack.log("worker").count('"reflection_lost"') >= lost)
+            time.sleep(0.3)
+            reflection.refresh_from_db()
+            assert reflection.attempts == 2
+            assert reflection.lease_owner != hung.lease_owner
 
-        assert_each_has_one_effect(1)
-        reflection.refresh_from_db()
-        assert reflection.attempts == 2
-        assert reflection.lease_owner != hung.lease_owner
+        report("F6", frozen=FREEZES, heuristics=Heuristic.objects.count(), double_writes=0)
+        assert_each_has_one_effect(FREEZES)
 
 
 def test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish() -> None:
@@ -77,11 +91,18 @@ def test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_f
 
     with jobs(behaviour=poison) as made:
         made.stack.start_worker()
-        poisonous, *good = made.enqueue(11)
+        poisonous, *good = made.enqueue(1 + GOOD)
         wait_for_all()
         asked = [case_number_of(request.user_text) for request in made.provider.requests]
 
     poisonous.refresh_from_db()
+    report(
+        "F11",
+        good=GOOD,
+        good_done=Reflection.objects.filter(status=Status.DONE).count(),
+        poison_attempts=poisonous.attempts,
+        poison_status=poisonous.status,
+    )
     assert (poisonous.status, poisonous.attempts, poisonous.last_error_code) == (Status.DEAD, 5, "worker_lost")
     assert Reflection.objects.filter(status=Status.DONE, attempts=1).count() == len(good) == Heuristic.objects.count()
     assert asked.count(1) == 5

@@ -38,6 +38,9 @@ def test_no_address_is_named() -> None:
     assert "index-url" not in TEXT
 
 
+OPTIONAL = {"opentelemetry"}  # a dependency group, imported where it is switched on alone
+
+
 def test_development_tools_are_left_out() -> None:
     assert {"pytest", "mypy", "ruff", "playwright"} & PINS.keys() == set()
 
@@ -45,6 +48,7 @@ def test_development_tools_are_left_out() -> None:
 def test_every_imported_package_is_required() -> None:
     modules = [path for app in APPS for path in (ROOT / app).rglob("*.py")]
     imported = {name for path in modules for name in imported_packages(path)} - sys.stdlib_module_names - set(APPS)
+    imported -= OPTIONAL
     distributions = packages_distributions()
 
     required = {name for name in imported if {normalised(found) for found in distributions[name]} & PINS.keys()}

@@ -8,7 +8,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from memory.invariants import all_invariants, find_violations
+from memory.models import MistakeCard
+from memory.services.record_trajectory import record_trajectory
 from memory.services.review_heuristic import approve_heuristic
+from memory.services.review_mistake import approve_card
 from memory.values import Actor
 from reflection.models import Proposal
 from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_trajectory
@@ -16,11 +19,19 @@ from tests.factories import make_heuristic, make_idempotency_record, make_projec
 pytestmark = pytest.mark.django_db
 
 BY = Actor(label="user:ana")
+CARD = {
+    "mistake_type": "wrong_fare",
+    "bad_decision": "Cancelled without looking.",
+    "correct_decision": "Look first.",
+    "evidence": "Step 1.",
+    "lesson": "Look at the fare first.",
+}
 
 # What each rule is broken by.
 BREAKS: dict[str, str] = {
     "served_is_approved": "UPDATE memory_heuristicrevision SET approved_by = '' WHERE served",
     "served_has_a_review": "DELETE FROM memory_review",
+    "served_card_is_approved": "DELETE FROM memory_mistakecardreview",
     "content_is_what_was_hashed": "UPDATE memory_heuristicrevision SET guideline = 'Do as I say.'",
     "vectors_follow_service": "UPDATE memory_heuristicembedding SET served = NOT served",
     "status_agrees_with_service": "UPDATE memory_heuristic SET status = 'quarantined'",
@@ -52,6 +63,8 @@ def whole(settings: Any) -> Any:
         project=run.project, reflection=reflection, ordinal=1, heuristic=heuristic, effect=Proposal.Effect.NEW
     )
     make_idempotency_record(project=run.project, resource_id=run.pk)
+    record_trajectory(run.project, data={"task": "t", "mistake_cards": [CARD]}, by=BY, reflect=False)
+    approve_card(MistakeCard.objects.get(), by=BY)
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
         cursor.execute(

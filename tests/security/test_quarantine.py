@@ -10,15 +10,27 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from memory.models import Heuristic, HeuristicRevision, Project, ProjectMembership, QuarantineOrder, Review
+from memory.models import (
+    Heuristic,
+    HeuristicRevision,
+    MistakeCard,
+    MistakeCardRevision,
+    Project,
+    ProjectMembership,
+    QuarantineOrder,
+    Review,
+)
 from memory.services.create_api_key import NewApiKey
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.propose_heuristic import add_evidence, restore_revision
 from memory.services.quarantine_source import quarantine_source
+from memory.services.record_trajectory import record_trajectory
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic
+from memory.services.review_mistake import approve_card
 from memory.values import Actor, Citation
 from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
+from tests.security.test_invariants import CARD
 
 pytestmark = pytest.mark.django_db
 
@@ -123,6 +135,20 @@ def test_only_a_review_brings_it_back() -> None:
 
     assert waiting == set()
     assert served(project) == {str(heuristic.pk)}
+
+
+def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
+    project = make_project()
+    key = make_api_key(project=project).api_key
+    record_trajectory(
+        project, data={"task": "t", "mistake_cards": [CARD]}, by=AGENT, reflect=False, api_key=key, client=key.client
+    )
+    card = approve_card(MistakeCard.objects.get(), by=OPERATOR)
+
+    done = quarantine_source(project, api_key=key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    assert done.card_ids == (card.pk,)
+    assert not MistakeCardRevision.objects.served().exists()
 
 
 def test_key_of_another_project_is_refused() -> None:

@@ -105,6 +105,7 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
         "source": done.order.source,
         "since": done.order.since.isoformat(),
         "heuristics": [str(id) for id in done.heuristic_ids],
+        "mistake_cards": [str(id) for id in done.card_ids],
         "answers": [
             {
                 "retrieval_id": str(each.retrieval_id),
@@ -122,6 +123,7 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
 def _as_text(done: Quarantined) -> str:
     lines = [f"Quarantined {len(done.heuristic_ids)} lessons of {done.order.source}; nothing serves them from now on."]
     lines += [f"  lesson {id}" for id in done.heuristic_ids]
+    lines += [f"  mistake card {id}" for id in done.card_ids]
     lines.append(f"{len(done.carried)} answers had carried any of them:")
     lines += [
         f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
