@@ -80,26 +80,21 @@ def count_suggestions(user: Any) -> Iterable[Figure]:
 
 class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     change_form_template = "admin/reflection/consolidation.html"
-    list_display = [
-        "created_at",
-        "project",
-        "cause",
-        "status",
-        "method",
-        "episodes",
-        "heuristics_proposed",
-        "suggestions_made",
-        "lessons",
-        "prompt_tokens",
-        "model_tokens",
-        "cost_usd",
-    ]
+    list_display = ["day", "project", "status", "lessons", "prompt_tokens", "found", "model_tokens"]
     list_filter = ["status", "cause", "method", "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["project__slug", "last_error"]
     date_hierarchy = "created_at"
     show_full_result_count = False
     actions = ["consolidate_again"]
+
+    @admin.display(description="when", ordering="created_at")
+    def day(self, run: ConsolidationRun) -> str:
+        return f"{run.created_at:%Y-%m-%d %H:%M}"
+
+    @admin.display(description="proposed")
+    def found(self, run: ConsolidationRun) -> str:
+        return f"{run.heuristics_proposed} lessons, {run.suggestions_made} changes"
 
     @admin.display(description="lessons, if accepted")
     def lessons(self, run: ConsolidationRun) -> str:
@@ -110,8 +105,8 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
         return f"{run.tokens_before} → {run.tokens_after}"
 
     @admin.display(description="model tokens")
-    def model_tokens(self, run: ConsolidationRun) -> int:
-        return run.input_tokens + run.output_tokens
+    def model_tokens(self, run: ConsolidationRun) -> str:
+        return f"{run.input_tokens + run.output_tokens}{' (rules instead)' if run.fallback else ''}"
 
     @admin.action(description="Consolidate these projects again", permissions=["consolidate"])
     def consolidate_again(self, request: HttpRequest, queryset: QuerySet[ConsolidationRun]) -> None:
@@ -142,7 +137,7 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
 
 class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
     change_form_template = "admin/reflection/suggestion.html"
-    list_display = ["line", "kind", "status", "reason", "percent", "tokens_saved", "method", "project", "created_at"]
+    list_display = ["line", "kind", "why", "percent", "tokens_saved", "status"]
     list_filter = ["status", "kind", "method", "project", "created_at"]
     search_fields = ["reason", "heuristic__current_revision__trigger", "heuristic__current_revision__guideline"]
     date_hierarchy = "created_at"
@@ -152,6 +147,10 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
     def line(self, suggestion: Suggestion) -> str:
         revision = suggestion.heuristic.current_revision
         return show_hidden(Truncator(revision.trigger if revision else "").chars(100))
+
+    @admin.display(description="why")
+    def why(self, suggestion: Suggestion) -> str:
+        return show_hidden(Truncator(suggestion.reason).chars(90))
 
     @admin.display(description="alike", ordering="similarity")
     def percent(self, suggestion: Suggestion) -> str:

@@ -49,6 +49,7 @@ from reflection.services import Outcome, run_reflection  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")
+SILENT: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 START_SECONDS = 5.0  # of a process, before it takes up the work
 CLI = [sys.executable, "manage.py", "consolidate", "--json", "--project"]
 
@@ -104,11 +105,11 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
         "ERL_REFLECTION_LEASE_SECONDS": "1",
     }
     environment["ERL_REFLECTION_MAX_ATTEMPTS"] = "100"
-    killed = 0
-    for _ in range(kills):
-        process = subprocess.Popen(
-            [*CLI, project.slug], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+    killed = tries = 0
+    while killed < kills and tries < 4 * kills:
+        tries += 1
+        # Everything again: one that was finished between two kills leaves the next as much to do.
+        process = subprocess.Popen([*CLI, project.slug, "--again"], env=environment, **SILENT)
         try:
             process.wait(timeout=1 + random.random() * (seconds + START_SECONDS))
         except subprocess.TimeoutExpired:
@@ -117,9 +118,7 @@ def consolidate_under_kills(project: Project, *, kills: int, seconds: float) -> 
             killed += 1
         time.sleep(1.2)  # until the lease of the dead is over
     for _ in range(20):
-        subprocess.run(
-            [*CLI, project.slug], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-        )
+        subprocess.run([*CLI, project.slug], env=environment, check=False, **SILENT)
         if not ConsolidationRun.objects.for_project(project).live().exists():
             break
         time.sleep(1.2)
@@ -162,6 +161,15 @@ def show(project: Project, *, count: int, seed: int) -> None:
         for name in ("trigger", "guideline", "not_when", "scope"):
             if each.text and each.text[name] != getattr(each.heuristic.current_revision, name):
                 print(f"   new {name}: {each.text[name]}")
+
+
+def show_rules(project: Project, *, count: int, seed: int) -> None:
+    """Print a random choice of the rules that reflections made of what was noted with single runs."""
+    noted = Heuristic.objects.for_project(project).filter(current_revision__tags__contains=["recorded_notes"])
+    made = list(noted.with_text().order_by("created_at", "id"))
+    for number, heuristic in enumerate(random.Random(seed).sample(made, min(count, len(made))), 1):
+        print(f"\n── rule {number} of {len(made)}")
+        _print_lesson("lesson", heuristic)
 
 
 def _print_lesson(label: str, heuristic: Heuristic) -> None:
@@ -243,6 +251,7 @@ def main() -> int:
             failed = failed or not equal
         if options.show:
             show(project, count=options.show, seed=options.seed)
+            show_rules(project, count=options.show // 2, seed=options.seed)
     return int(failed)
 
 

@@ -24,7 +24,7 @@ _AMOUNT_BEFORE = (
     "on only or over page par power than the then times to top under until up version with within step"
 )
 _NUMBERED = re.compile(
-    rf"\b(?!(?:{'|'.join(_AMOUNT_BEFORE.split())})\b)(?P<thing>[a-z]{{3,}}) ?"
+    rf"\b(?!(?:{'|'.join(_AMOUNT_BEFORE.split())})\b)(?P<thing>[a-z]{{3,}}) "
     r"(?:\d{1,3}(?: ?- ?\d{1,3})?|\(\d{1,3}(?: ?- ?\d{1,3})?\))(?=[\s,.;:)]|$)"
 )
 _RESOLUTION = re.compile(
@@ -43,7 +43,7 @@ _DIRECTION = re.compile(
 _BLAME = re.compile(
     r"\b(?:i was|i got|i did|i could|i had|i tried|my plan was|was unable|test cases? (?:are|is|themselves|may|might)|"
     r"tests? (?:are|themselves)|(?:is|are) (?:incorrect|wrong)|current (?:implementation|code)|"
-    r"implementation is correct|seems? to be correct|error messages?)\b",
+    r"implementation is correct|seems?|error messages?|test cases?|(?:this|the) issue|as expected)\b",
     re.I,
 )
 _PLAN = re.compile(r"\bmy plan was to (?P<what>[^.;]+)", re.I)
