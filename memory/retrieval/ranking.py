@@ -48,12 +48,14 @@ def rank(
     mode: str,
     limits: Limits = NO_LIMITS,
     parts: Sequence[str] = (),
+    covers_parts: bool = False,
     reranked: Mapping[UUID, float] | None = None,
 ) -> list[Ranked]:
     """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits.
 
     Args:
-        parts: of the task; each that some good lesson serves is served in the answer.
+        parts: of the task, to say which of them a lesson serves.
+        covers_parts: each part that some good lesson serves is served in the answer.
         reranked: what a cross-encoder said of them, to be shown.
     """
     floor = FLOORS[mode]
@@ -69,11 +71,11 @@ def rank(
         scored.remove(first)
         scored.insert(0, first)
     scores = {candidate.heuristic_id: score for score, candidate in scored}
-    wanted = len(scored) if limits != NO_LIMITS or parts else top_k
+    wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
     different = _leave_out_repeats([candidate for _, candidate in scored], top_k=wanted)
     allowed = limits.apply(different, top_k=top_k) if limits != NO_LIMITS else different
     subtasks = {one.heuristic_id: find_subtask(parts, _texts(one)) for one in allowed} if parts else {}
-    chosen = _cover(allowed, subtasks, scores, top_k=top_k)
+    chosen = _cover(allowed, subtasks, scores, top_k=top_k) if covers_parts else allowed
     return [
         Ranked(
             candidate=candidate,

@@ -188,7 +188,7 @@ def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
         for number in range(1, 4)
     ]
     hotel = make_candidate(9, trigger="a hotel room is booked", score=0.8)
-    places = rank([*flights, hotel], top_k=3, mode="hybrid", parts=PARTS)
+    places = rank([*flights, hotel], top_k=3, mode="hybrid", parts=PARTS, covers_parts=True)
     assert [(place.candidate.heuristic_id.int, place.subtask) for place in places] == [
         (1, PARTS[0]),
         (2, PARTS[0]),
@@ -199,7 +199,7 @@ def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
 def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
     flights = [make_candidate(number, trigger="a passenger cancels a flight") for number in range(1, 4)]
     hotel = make_candidate(9, trigger="a hotel room is booked", score=0.3)
-    assert order(*flights, hotel, top_k=3, parts=PARTS) == [1, 2, 3]
+    assert order(*flights, hotel, top_k=3, parts=PARTS, covers_parts=True) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
