@@ -56,6 +56,7 @@ def main() -> int:
                 "queue": "/admin/memory/heuristic/?status__exact=proposed",
                 "desk": desk,
                 "trajectory": trajectory,
+                "statistics": "/admin/memory/review/statistics/",
                 "reflections": "/admin/reflection/reflection/",
             }
             for name, path in pages.items():
