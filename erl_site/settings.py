@@ -239,6 +239,7 @@ ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  
 ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
+ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "")  # erl_serving: searches may read approved lessons alone
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REVIEW_CLAIM_MINUTES = env.int("ERL_REVIEW_CLAIM_MINUTES", 10)  # how long an opened proposal is its reader's

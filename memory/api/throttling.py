@@ -22,7 +22,7 @@ from memory.api.errors import ErrorCode, Refusal
 
 log = structlog.get_logger(__name__)
 
-SOCKET_SECONDS = 0.1
+SOCKET_SECONDS = 0.2
 REST_SECONDS = 5.0  # after a failure, until the server is asked again
 FAILED = "failed"
 MAX_LOCAL = 10_000
@@ -69,7 +69,8 @@ class Standing:
 class Counters:
     """Counts in Redis or Valkey, or here while that is away."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, socket_seconds: float = SOCKET_SECONDS) -> None:
+        self._socket_seconds = socket_seconds
         self._lock = threading.Lock()
         self._client: redis.Redis | None = None
         self._url = ""
@@ -101,7 +102,7 @@ class Counters:
                 self._url = url
                 place = f"unix://{urlsplit(url).path}" if url.startswith("redis+socket://") else url
                 self._client = redis.Redis.from_url(
-                    place, socket_timeout=SOCKET_SECONDS, socket_connect_timeout=SOCKET_SECONDS
+                    place, socket_timeout=self._socket_seconds, socket_connect_timeout=self._socket_seconds
                 )
             return self._client
 

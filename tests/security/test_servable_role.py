@@ -2,12 +2,15 @@
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
 from memory.retrieval import candidates, snapshots
+from memory.retrieval.database import read_prepared
 from memory.services.embed_heuristics import embed_heuristics
+from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor
 from tests.factories import make_heuristic, make_project, make_trajectory
@@ -60,6 +63,31 @@ def test_role_may_write_nothing() -> None:
 
     with pytest.raises(ProgrammingError, match="permission denied"):
         as_serving_role("UPDATE servable_text SET kind = 'lesson' RETURNING revision_id")
+
+
+def test_searches_may_run_as_the_role(settings: Any) -> None:
+    settings.ERL_SERVING_ROLE = "erl_serving"
+    project = make_project()
+    approved = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
+    make_heuristic(project=project)
+    embed_heuristics([approved.pk])
+
+    answers = [
+        retrieve(project, task="Cancel a reservation", mode=mode, by=Actor(label="key:agent"))
+        for mode in ("hybrid", "lexical", "embedding")
+    ]
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user = session_user")
+        assert cursor.fetchone() == (True,), "the rights of the role outlived the search"
+    assert [[item["id"] for item in answer.items] for answer in answers] == [[str(approved.pk)]] * 3
+
+
+def test_search_that_reads_a_table_is_refused_as_the_role(settings: Any) -> None:
+    settings.ERL_SERVING_ROLE = "erl_serving"
+
+    with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
+        read_prepared("SELECT guideline FROM memory_heuristicrevision", {})
 
 
 @pytest.mark.parametrize("module", [candidates, snapshots], ids=lambda module: module.__name__)
