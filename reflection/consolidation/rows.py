@@ -207,6 +207,7 @@ class SuggestionEvidence(models.Model):
     """A run that speaks for a suggestion. It goes with the run, so that erasing one leaves no words of it."""
 
     id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     suggestion = models.ForeignKey(Suggestion, on_delete=models.CASCADE, related_name="evidence")
     trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="+")
     quote = models.TextField(blank=True, default="")

@@ -173,6 +173,7 @@ def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
     there = Trajectory.objects.filter(project=suggestion.project_id, pk__in=quotes).order_by("-created_at", "-id")
     SuggestionEvidence.objects.bulk_create(
         SuggestionEvidence(
+            project_id=suggestion.project_id,
             suggestion=suggestion,
             trajectory_id=trajectory_id,
             quote=redact(quotes[trajectory_id][:MAX_QUOTE_CHARACTERS]).value,

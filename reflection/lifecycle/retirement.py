@@ -54,10 +54,11 @@ def count_given(project: Project) -> dict[UUID, tuple[int, datetime]]:
 
 
 def used_lessons(project: Project) -> list[UUID]:
-    """Return the lessons that some verdict speaks of or whose usefulness was never counted by the present rule."""
+    """Return the lessons that some verdict speaks of, and those that one spoke of before its run was erased."""
     judged: Any = UsageVerdict.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
     told: Any = HeuristicFeedback.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
-    return sorted({*judged.distinct(), *told.distinct()})
+    counted: Any = Heuristic.objects.for_project(project).exclude(usefulness_version="").values_list("pk", flat=True)
+    return sorted({*judged.distinct(), *told.distinct(), *counted})
 
 
 def _suggest(lesson: Lesson, given: tuple[int, datetime] | None, uses: Iterable[Use], now: datetime) -> Advice | None:
