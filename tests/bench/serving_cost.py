@@ -1,12 +1,14 @@
 """What a request costs, against the least it could cost, all measured in one run.
 
-    uv run python -m tests.bench.serving_cost [--heuristics 1000] [--rate 20] [--seconds 20] [--json FILE] [--plot FILE]
+    uv run python -m tests.bench.serving_cost [--heuristics 1000] [--rates 50 100 200] [--seconds 20]
+        [--home FOLDER] [--json FILE] [--plot FILE]
 
-Starts a throw-away PostgreSQL (fsync on), fills a project with generated approved lessons, and asks gunicorn as the
-product runs it: POST /retrieve with tasks it has never seen and with tasks it knows, POST /trajectories. Beside them
-stand the floor F (embed one task and one filtered top-20 statement, in one process, without a server) and the anchor A
-(the same two behind gunicorn and one plain Django view). Several sizes draw latency against size. docs/performance.md
-explains the columns.
+Starts a PostgreSQL of its own (fsync on), fills projects of 50 to 1 % of the lessons, builds the index of the largest
+if it is worth one, and asks about it gunicorn as the product runs it: POST /retrieve with tasks it has never seen and
+with tasks it knows, POST /trajectories. Beside them stand the floor F (embed one task and one filtered top-20
+statement, in one process, without a server) and the anchor A (the same two behind gunicorn and one plain Django view).
+Several sizes draw latency against size. With --home the filled database is kept and used by the next run.
+docs/performance.md explains the columns.
 """
 
 import argparse
@@ -15,10 +17,13 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-HOME = Path(tempfile.mkdtemp(prefix="erl-bench-")).resolve()
+_KEPT = next((Path(sys.argv[place + 1]) for place, word in enumerate(sys.argv[:-1]) if word == "--home"), None)
+HOME = (_KEPT or Path(tempfile.mkdtemp(prefix="erl-bench-"))).resolve()
+HOME.mkdir(parents=True, exist_ok=True)
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
@@ -28,45 +33,66 @@ import django  # noqa: E402
 
 django.setup()
 
+from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
-from memory.models import Project  # noqa: E402
+from memory.models import SearchStatistics  # noqa: E402
+from memory.retrieval.snapshots import BYTES_EACH_TEXT  # noqa: E402
 from memory.services.create_api_key import create_api_key  # noqa: E402
+from memory.services.tune_search import measure_recall, tune_search  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
+from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402
-from tests.bench.serving.seeding import seed_lessons  # noqa: E402
 
 
 def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Fill a database of its own size and measure everything on it."""
-    project = Project.objects.create(slug=f"bench-{count}", name=f"{count} lessons")
-    print(f"Approving {count} lessons…", file=sys.stderr, flush=True)
-    seed_lessons(project, count=count, with_tasks=not options.no_source_tasks)
+    """Fill the projects of one size and measure everything on the largest of them."""
+    project = seed_shares(count=count)
+    texts = SearchStatistics.objects.get(project=project).texts
+    started = time.monotonic()
+    index = tune_search(project)
+    built = time.monotonic() - started
+    in_memory = texts * BYTES_EACH_TEXT <= settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
     token = create_api_key(project, client="bench").token
     bench = Bench(home=HOME, project=project.pk, token=token, seconds=options.seconds, rounds=options.rounds)
     try:
         bench.start()
-        return {"heuristics": count, **bench.measure(rate=options.rate, only=options.only)}
+        measured = bench.measure(rates=options.rates, only=options.only)
     finally:
         bench.stop()
+    recall = measure_recall(index, tasks=options.recall_tasks) if index and options.recall_tasks else None
+    way = "the index" if index else "everything in the database"
+    result = {
+        "heuristics": count,
+        "asked": texts // 2,
+        "searched": "in memory" if in_memory else f"by {way}" if index else way,
+        "index_seconds": round(index.build_seconds if index else built, 1),
+        **measured,
+    }
+    if recall is not None:
+        result |= {"recall_mean": recall.mean, "recall_least": recall.least, "recall_tasks": recall.tasks}
+        print(f"Recall@20 on {recall.tasks} tasks: {recall.mean:.3f} in the mean, {recall.least:.2f} at least.")
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--heuristics", nargs="+", type=int, default=[1000], help="Approved lessons; several sizes.")
-    parser.add_argument("--rate", type=float, default=20.0, help="Requests per second of the open loop, or 0.")
+    parser.add_argument("--rates", nargs="+", type=float, default=[20.0], help="Requests per second, open loop, or 0.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each figure is measured, all rounds.")
     parser.add_argument("--rounds", type=int, default=2, help="How often the calls take turns.")
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])
-    parser.add_argument("--no-source-tasks", action="store_true", help="Lessons without the task they come from.")
+    parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")
+    parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     parser.add_argument("--plot", type=Path, help="Draw latency against size to this SVG file.")
     options = parser.parse_args()
     results = []
     try:
-        postgres.ensure(HOME / "postgres", durable=True)
+        memory = ("shared_buffers=2GB", "max_wal_size=8GB", "shared_memory_type=mmap", "jit=off")
+        postgres.ensure(HOME / "postgres", durable=True, settings=memory)
         valkey.ensure(HOME / "valkey")
         call_command("migrate", verbosity=0)
         for count in sorted(options.heuristics):
@@ -74,9 +100,13 @@ def main() -> None:
             print_report(results[-1])
     finally:
         connections.close_all()
-        postgres.discard(HOME / "postgres")
-        valkey.discard(HOME / "valkey")
-        shutil.rmtree(HOME, ignore_errors=True)
+        if options.home:
+            postgres.stop(HOME / "postgres")
+            valkey.stop(HOME / "valkey")
+        else:
+            postgres.discard(HOME / "postgres")
+            valkey.discard(HOME / "valkey")
+            shutil.rmtree(HOME, ignore_errors=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
     if options.plot:

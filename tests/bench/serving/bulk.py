@@ -5,6 +5,7 @@ looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise.
 """
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from memory.values import LessonText
 from tests.bench.serving.corpus import Corpus
 from tests.bench.serving.seeding import seed_lessons
 
+SHARES = (50, 20, 10, 10, 5, 3, 1, 1)  # percent of all lessons that each project has
 REAL_LESSONS = 1000
 BATCH = 5000
 NOISE = 0.35  # length of what is added to a mixture
@@ -57,18 +59,47 @@ class Words:
         return numbers, [occurrences[number] / length for number in numbers]
 
 
-def seed_many(project: Project, *, count: int, seed: int = 1) -> None:
-    """Add `count` approved lessons, each with the task it was learnt from."""
-    seed_lessons(project, count=min(count, REAL_LESSONS), with_tasks=True, seed=seed)
-    if count <= REAL_LESSONS:
+def seed_shares(*, count: int) -> Project:
+    """Return the largest of the projects that hold `count` approved lessons together; fill them if they are not there.
+
+    A project that is half filled, because somebody broke off, is left behind and made anew.
+    """
+    largest: Project | None = None
+    known = Project.objects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
+    for place, share in enumerate(SHARES):
+        slug = f"bench-{count}-{place}"
+        project = Project.objects.filter(slug=slug, name="filled").first()
+        if project is None:
+            Project.objects.filter(slug=slug).update(slug=f"left-{uuid7().hex}")
+            project = Project.objects.create(slug=slug, name="being filled")
+            print(f"Approving {count * share // 100:,} lessons…", file=sys.stderr, flush=True)
+            seed_many(project, count=count * share // 100, like=largest or known, seed=1 + place)
+            Project.objects.filter(pk=project.pk).update(name="filled")
+        largest = largest or project
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+        cursor.execute("CHECKPOINT")
+    assert largest is not None
+    return largest
+
+
+def seed_many(project: Project, *, count: int, like: Project | None = None, seed: int = 1) -> None:
+    """Add `count` approved lessons, each with the task it was learnt from.
+
+    Args:
+        like: whose vectors to mix from, once it has real ones; None embeds up to REAL_LESSONS.
+    """
+    done = min(count, REAL_LESSONS if like is None else 10)
+    seed_lessons(project, count=done, with_tasks=True, seed=seed)
+    if count == done:
         return
-    corpus, random = Corpus(seed=seed + 1), np.random.default_rng(seed)
+    corpus, random = Corpus(seed=1000 + seed), np.random.default_rng(seed)
     words = Words(project, corpus)
     model = get_active_model()
     template = HeuristicRevision.objects.filter(project=project, served=True).first()
     assert template is not None
-    real = {kind: _read_vectors(project, kind) for kind in ("lesson", "source_task")}
-    done = REAL_LESSONS
+    real = {kind: _read_vectors(like or project, kind) for kind in ("lesson", "source_task")}
+    first = done
     while done < count:
         size = min(BATCH, count - done)
         lessons = [(uuid7(), uuid7(), corpus.write_lesson(with_task=True)) for _ in range(size)]
@@ -79,12 +110,13 @@ def seed_many(project: Project, *, count: int, seed: int = 1) -> None:
             for kind in ("lesson", "source_task"):
                 _copy_texts(project, model, kind, lessons, _mix(real[kind], size, random), words)
         done += size
-    _add_counts(project, words, texts=2 * (count - REAL_LESSONS))
+    _add_counts(project, words, texts=2 * (count - first))
 
 
 def _read_vectors(project: Project, kind: str) -> Vectors:
-    rows = HeuristicEmbedding.objects.filter(project=project, kind=kind).values_list("vector", flat=True)
-    return np.array(list(rows), np.float32)
+    found = HeuristicEmbedding.objects.filter(project=project, kind=kind).order_by("pk")
+    rows = found.values_list("vector", flat=True)[:REAL_LESSONS]
+    return np.array([vector.to_list() if hasattr(vector, "to_list") else vector for vector in rows], np.float32)
 
 
 def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:

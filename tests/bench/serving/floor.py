@@ -22,6 +22,16 @@ FROM (SELECT v.revision_id, v.vector <#> %b::halfvec AS distance
 JOIN memory_heuristicrevision r ON r.id = found.revision_id
 ORDER BY found.distance
 """
+# The same through the project's own index, which only a statement that names the project can use.
+INDEXED_STATEMENT = """
+SELECT r.heuristic_id, r.trigger, r.guideline, r.avoid, found.distance
+FROM (SELECT v.revision_id, v.vector::halfvec(384) <#> %b::halfvec(384) AS distance
+      FROM memory_heuristicembedding v
+      WHERE v.project_id = '{project}' AND v.served AND v.embedding_model_id = '{model}' AND v.kind = 'lesson'
+      ORDER BY distance LIMIT 20) found
+JOIN memory_heuristicrevision r ON r.id = found.revision_id
+ORDER BY found.distance
+"""
 
 
 class TopTwenty:
@@ -42,11 +52,19 @@ class TopTwenty:
             info.register(known)
             dumper = {"oid": info.oid, "format": psycopg.pq.Format.BINARY, "dump": lambda _, half: half.bytes}
             known.adapters.register_dumper(Half, type("HalfDumper", (psycopg.adapt.Dumper,), dumper))
+            known.execute("SET hnsw.ef_search = 100")
+            known.execute("SET hnsw.iterative_scan = relaxed_order")
+            found = known.execute("SELECT 1 FROM memory_searchindex WHERE project_id = %s", [self._project]).fetchone()
+            self._local.indexed = found is not None
         return known
 
     def search(self, vector: Vectors) -> list[tuple[Any, ...]]:
+        connection = self.connection
+        if self._local.indexed:
+            statement = INDEXED_STATEMENT.format(project=self._project, model=MiniLM.model_id)
+            return connection.execute(statement, (Half(vector),), prepare=True, binary=True).fetchall()
         parameters = (Half(vector), self._project, MiniLM.model_id)
-        return self.connection.execute(STATEMENT, parameters, prepare=True, binary=True).fetchall()
+        return connection.execute(STATEMENT, parameters, prepare=True, binary=True).fetchall()
 
 
 class Half:

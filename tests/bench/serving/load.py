@@ -66,6 +66,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     connections = [Connection(job["port"], job["path"], job["headers"]) for _ in range(job["clients"])]
     lock, numbers = threading.Lock(), count()
     latencies: list[float] = []
+    refused: list[float] = []
     statuses: dict[str, int] = {}
     begun = time.perf_counter()
     rate, seconds, cycle = job["rate"], job["seconds"], job["cycle"]
@@ -89,7 +90,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             status = connection.ask(bodies[number % len(bodies)], key(number))
             took = (time.perf_counter() - due) * 1000
             with lock:
-                latencies.append(took)
+                if status < 300:  # of those turned away only the number counts
+                    latencies.append(took)
+                else:
+                    refused.append(took)
                 statuses[str(status)] = statuses.get(str(status), 0) + 1
 
     _in_threads([(warm, (connection, client)) for client, connection in enumerate(connections)])
@@ -97,7 +101,12 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     sys.stdin.readline()
     begun = time.perf_counter()
     _in_threads([(work, (connection,)) for connection in connections])
-    return {"latencies_ms": latencies, "seconds": time.perf_counter() - begun, "statuses": statuses}
+    return {
+        "latencies_ms": latencies,
+        "refused_ms": refused,
+        "seconds": time.perf_counter() - begun,
+        "statuses": statuses,
+    }
 
 
 def _in_threads(calls: list[tuple[Any, tuple[Any, ...]]]) -> None:

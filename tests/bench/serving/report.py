@@ -5,8 +5,8 @@ from math import log10
 from pathlib import Path
 from typing import Any
 
-HEAD = ("call", "load", "CPU ms", "web + pg", "p50", "p95", "p99", "req/s", "CPU/F", "p50/F", "CPU/A", "p50/A")
-WIDTHS = (24, 9, 7, 13, 7, 7, 7, 7, 6, 6, 6, 6)
+HEAD = ("call", "load", "CPU ms", "web + pg", "p50", "p95", "p99", "req/s", "503", "CPU/F", "p50/F", "CPU/A", "p50/A")
+WIDTHS = (24, 9, 7, 13, 7, 7, 7, 7, 5, 6, 6, 6, 6)
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 320, 56, 40
 COLOURS = ("#1b6ca8", "#c2571a", "#3f7d20", "#7a3e9d", "#555555", "#a8324a")
 
@@ -15,10 +15,11 @@ def print_report(result: dict[str, Any]) -> None:
     """Print one size: F first, then every call against F and against the anchor under the same load."""
     floor, rows = result["floor"], result["rows"]
     load = " ".join(f"{value:.1f}" for value in result["load_average"])
-    print(f"\n{result['heuristics']} approved lessons; load average {load}")
+    print(f"\n{result['heuristics']:,} approved lessons, {result['asked']:,} of them in the project asked; load {load}")
+    print(f"Searched {result['searched']}.")
     print("  ".join(text.ljust(width) for text, width in zip(HEAD, WIDTHS, strict=True)))
     times = [f"{floor[name]:.2f}" for name in ("p50_ms", "p95_ms", "p99_ms")]
-    _print_line("F", "1 caller", f"{floor['cpu_ms']:.2f}", "", *times, "", "1", "1", "", "")
+    _print_line("F", "1 caller", f"{floor['cpu_ms']:.2f}", "", *times, "", "", "1", "1", "", "")
     for row in rows:
         anchor = find_anchor(rows, row)
         against = [f"{row[n] / anchor[n]:.2f}" for n in ("cpu_ms", "p50_ms")] if anchor else ["", ""]
@@ -29,6 +30,7 @@ def print_report(result: dict[str, Any]) -> None:
             f"{row['web_ms']:.2f} + {row['postgres_ms']:.2f}",
             *(f"{row[name]:.2f}" for name in ("p50_ms", "p95_ms", "p99_ms")),
             f"{row['per_second']:.0f}",
+            f"{row['refused'] / (row['requests'] + row['refused']):.0%}" if row["refused"] else "",
             f"{row['cpu_ms'] / floor['cpu_ms']:.2f}",
             f"{row['p50_ms'] / floor['p50_ms']:.2f}",
             *against,
