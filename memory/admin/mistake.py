@@ -1,5 +1,6 @@
 """Mistake cards: what agents report again and again, waiting for a decision."""
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,10 @@ class MergedFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [("yes", "Merged into another"), ("all", "All")]
 
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for number, choice in enumerate(super().choices(changelist)):
+            yield choice if number else {**choice, "display": "Counting for themselves"}
+
     def queryset(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> QuerySet[MistakeCard]:
         if self.value() == "yes":
             return queryset.filter(merged_into__isnull=False)
@@ -74,7 +79,6 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         "status",
         "seen_count",
         "task_id",
-        "worker_id",
         "project",
         "last_seen_at",
     ]

@@ -10,6 +10,7 @@ from memory.services.score_history import ScoreHistory, read_score_history
 
 SHOWN_CHARTS, SHOWN_RUNS = 24, 60
 WIDTH, HEIGHT, MARGIN = 320, 96, 6
+LEVEL = 0.03
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,14 @@ class ScoreChart:
     history: ScoreHistory
     points: list[Point]
     mean_y: float
+
+    @property
+    def direction(self) -> str:
+        """Where the scores are going; a hundredth or two is no direction."""
+        trend = self.history.trend
+        if trend is None:
+            return ""
+        return "level" if abs(trend) < LEVEL else "rising" if trend > 0 else "falling"
 
     @property
     def line(self) -> str:

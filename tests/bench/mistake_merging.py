@@ -115,7 +115,7 @@ def draw(curves: dict[str, list[Rate]], chosen: float) -> str:
                 f'stroke-dasharray="{dashes}"><title>{measure}, {suite}</title></polyline>'
             )
     legend = "green precision, red recall; solid all, dashed ALFWorld, dotted programming; line: the setting"
-    parts.append(f'<text x="{MARGIN}" y="18" font-family="sans-serif">{legend}</text></svg>')
+    parts.append(f'<text x="{MARGIN}" y="18" font-size="9" font-family="sans-serif">{legend}</text></svg>')
     return "\n".join(parts) + "\n"
 
 
