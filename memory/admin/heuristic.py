@@ -74,7 +74,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     def why_here(self, heuristic: Heuristic) -> str:
         return explain_priority(heuristic) if heuristic.status == Heuristic.Status.PROPOSED else ""
 
-    @admin.display(description="about it", ordering="created_at")
+    @admin.display(description="about it")
     def about(self, heuristic: Heuristic) -> str:
         revision, claim = heuristic.current_revision, getattr(heuristic, "claim", None)
         parts = [revision.get_polarity_display(), revision.task_id or "no family"] if revision else []

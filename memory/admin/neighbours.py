@@ -1,5 +1,6 @@
 """Which lessons in use say nearly the same as the one on the desk."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from memory.word_diff import DiffPart, diff_lessons
 _SHOWN = 3
 _MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
 _OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
+_WORD = re.compile(r"\w{3,}")
+_MIN_WORDS, _SAME_WORDS = 3, 0.7
 _IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 
 
@@ -22,7 +25,7 @@ class Neighbour:
     revision: HeuristicRevision
     percent: int
     diff: list[DiffPart]
-    may_contradict: bool
+    contradiction: str  # a sentence; empty where nothing speaks for one
 
 
 def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
@@ -39,10 +42,26 @@ def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
             revision=found.revision,
             percent=round(-100 * found.distance),
             diff=diff_lessons(found.revision.as_text(), revision.as_text()),
-            may_contradict={found.revision.polarity, revision.polarity} == _OPPOSED,
+            contradiction=find_contradiction(found.revision, revision),
         )
         for found in _closest(own)
     ]
+
+
+def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
+    """Say in a sentence why two close lessons may contradict each other; "" where nothing speaks for it."""
+    if _share_of_words(one.guideline, other.avoid) or _share_of_words(other.guideline, one.avoid):
+        return "What one tells to do, the other tells to avoid, nearly word for word."
+    if {one.polarity, other.polarity} == _OPPOSED:
+        return "One says what works, the other what to avoid."
+    return ""
+
+
+def _share_of_words(text: str, other: str) -> bool:
+    """Tell whether most words of the shorter of two texts stand in the longer; too short ones are not compared."""
+    words, others = (set(_WORD.findall(each.lower())) for each in (text, other))
+    shorter = min(len(words), len(others))
+    return shorter >= _MIN_WORDS and len(words & others) >= _SAME_WORDS * shorter
 
 
 def _closest(own: HeuristicEmbedding) -> list[Any]:

@@ -28,9 +28,11 @@ class MemberRows(admin.ModelAdmin[Row]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
         queryset = super().get_queryset(request)
         path = self.project_path
-        if path is None or not self._has_field(path.partition("__")[0]):
-            return queryset
-        return narrow_to_projects(queryset, request.user, path=path)
+        if path is not None and self._has_field(path.partition("__")[0]):
+            return narrow_to_projects(queryset, request.user, path=path)
+        if path is not None and self._has_field("project_id"):  # of a record that outlives its project
+            return narrow_to_projects(queryset, request.user, path="project_id")
+        return queryset
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         filters = super().get_list_filter(request)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from memory.models import Heuristic, HeuristicRevision, Project, Review
+from memory.services.claim_heuristic import take_over_heuristic
 from memory.services.propose_heuristic import revise_heuristic
 from memory.values import Actor, LessonText
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
@@ -91,7 +92,7 @@ def test_decision_on_text_that_changed_meanwhile_is_refused(desk: Page, live_ser
 
     desk.get_by_role("button", name="Approve", exact=True).click()
 
-    expect(desk.locator(".messagelist")).to_contain_text("The text changed after you read it")
+    expect(desk.get_by_role("alert")).to_contain_text("Nothing was decided: the text changed after you read it")
     expect(desk.locator(".lesson")).to_contain_text("new words")
     assert not HeuristicRevision.objects.filter(served=True).exists()
 
@@ -136,7 +137,7 @@ def test_markup_in_texts_is_text(desk: Page, live_server: Any, project: Project)
 
     desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
 
-    expect(desk.locator(".thought").first).to_contain_text(PAYLOAD)
+    expect(desk.locator("#step-1")).to_contain_text(f"Thought{PAYLOAD}")
 
 
 @pytest.mark.parametrize("path", ["heuristic/{heuristic}/change/", "trajectory/{trajectory}/change/"])
@@ -202,6 +203,34 @@ def test_keys_walk_the_queue_and_edit(desk: Page, live_server: Any, project: Pro
 
     expect(desk.locator(".edit .diff ins")).to_have_count(1)
     assert not Review.objects.exists()
+
+
+def test_key_to_approve_does_not_drop_what_was_typed(desk: Page, live_server: Any, project: Project) -> None:
+    open_heuristic(desk, live_server, make_heuristic(project=project, guideline="Check the fare class first."))
+
+    desk.keyboard.press("e")
+    desk.keyboard.type("Always: ")
+    desk.keyboard.press("Escape")
+    desk.keyboard.press("a")
+
+    expect(desk.locator(".edit .diff ins")).to_have_count(1)
+    expect(desk.get_by_role("button", name="Save and approve").first).to_be_focused()
+    assert not Review.objects.exists()
+
+
+def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_server: Any, project: Project) -> None:
+    heuristic = make_heuristic(project=project)
+    take_over_heuristic(heuristic, by=Actor.person(make_member("ben")))
+    open_heuristic(desk, live_server, heuristic)
+
+    desk.keyboard.press("a")
+    expect(desk.get_by_role("button", name="Take it over")).to_be_focused()
+    desk.keyboard.press("c")
+    desk.wait_for_selector(".messagelist")
+    desk.keyboard.press("a")
+
+    expect(desk.locator(".messagelist")).to_contain_text("Approved")
+    assert Review.objects.get().reviewer == "user:ana"
 
 
 def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) -> None:

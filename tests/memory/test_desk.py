@@ -126,6 +126,15 @@ def test_desk_warns_of_a_possible_contradiction(reviewer: Client) -> None:
     assert "contradiction?" in page(reviewer, proposal)
 
 
+def test_desk_warns_where_one_tells_to_do_what_the_other_tells_to_avoid(reviewer: Client) -> None:
+    project = make_project()
+    proposal = make_heuristic(project=project, guideline="Cancel the reservation at once.")
+    embed(proposal, 1, 0)
+    embed(make_heuristic(project=project, avoid="cancel a reservation at once"), 1, 0)
+
+    assert "What one tells to do, the other tells to avoid" in page(reviewer, proposal)
+
+
 def test_desk_shows_what_the_checks_found(reviewer: Client) -> None:
     trajectory = make_trajectory()
     heuristic = make_heuristic(trajectory=trajectory)

@@ -4,9 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -38,6 +40,11 @@ from tests.factories import (
 )
 
 pytestmark = pytest.mark.django_db
+
+
+def _is_of_a_project(model: Any) -> bool:
+    names = {field.attname for field in model._meta.concrete_fields}
+    return "project_id" in names and model is not ProjectMembership
 
 
 def log_in(username: str, **options: Any) -> Client:
@@ -381,6 +388,16 @@ def test_person_without_membership_sees_no_rows(model: Any) -> None:
     response = client.get(reverse(f"admin:memory_{name}_changelist"))
 
     assert response.context["cl"].result_count == 0
+
+
+@pytest.mark.parametrize("name", sorted(model._meta.label for model in admin.site._registry if _is_of_a_project(model)))
+def test_every_list_of_projects_records_is_narrowed_to_members(name: str, rf: RequestFactory) -> None:
+    request = rf.get("/")
+    request.user = make_member("ana")
+
+    rows = admin.site._registry[apps.get_model(name)].get_queryset(request)
+
+    assert "memory_projectmembership" in str(rows.query)
 
 
 # ── Projects that went away ──

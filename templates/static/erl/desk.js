@@ -11,11 +11,14 @@
   const words = desk.querySelector("textarea[name=reason]");
   const button = (decision) => desk.querySelector(`button[name=decision][value=${decision}]`);
   let pending = null; // the button that waits for a reason
+  const taken = document.querySelector(".desk .claim button"); // another reviewer is on it
   let gone = false; // a decision is on its way: the next key is not meant for this page
 
   const press = (element) => {
     if (element) element.click();
   };
+
+  const isEdited = () => [...desk.querySelectorAll("details.edit textarea")].some((each) => each.value !== each.defaultValue);
 
   const ask = (decision) => {
     pending = button(decision);
@@ -33,7 +36,7 @@
   };
 
   const keys = {
-    a: () => press(button("approve")),
+    a: () => press(button(isEdited() ? "preview" : "approve")), // typed words are never dropped by a key
     r: () => ask("reject"),
     q: () => ask("quarantine"),
     t: () => ask("retire"),
@@ -79,6 +82,7 @@
     const action = keys[event.key];
     if (!action) return;
     event.preventDefault();
+    if (taken && "arqtedmg".includes(event.key)) return taken.focus(); // says who is on it, and what to press
     action();
   });
 
