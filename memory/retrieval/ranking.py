@@ -97,12 +97,12 @@ def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
 def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> str:
     """Say in one sentence why a lesson is here."""
     more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
-    part = " a part of" if subtask else ""
+    part = " of a part" if subtask else ""
     if candidate.task is not None and candidate.task >= (candidate.own or 0):
-        return f"It was learnt from a task like{part} this one{more}."
+        return f"It was learnt from a task like {'a part of this one' if subtask else 'this one'}{more}."
     if (candidate.words or 0) > (candidate.meaning or 0):
-        return f"It uses the words of{part} the task{more}."
-    return f"What it says is close in meaning to{part} the task{more}."
+        return f"It uses the words{part} of the task{more}."
+    return f"What it says is close in meaning to {'a part of ' if subtask else ''}the task{more}."
 
 
 def _texts(candidate: Candidate) -> tuple[str, ...]:

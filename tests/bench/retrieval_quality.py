@@ -56,10 +56,11 @@ NAMES = {
     ("tau_retail_intents", "all"): "tau retail, past tasks",
 }
 BASELINES = {
-    ("metatool_retrieval", "s"): 0.716,
-    ("metatool_retrieval", "m"): 0.627,
-    ("tau_banking_retrieval", "all"): 0.317,
-    ("tau_retail_intents", "all"): 0.328,
+    ("metatool_retrieval", "s", False): 0.716,
+    ("metatool_retrieval", "m", False): 0.627,
+    ("tau_banking_retrieval", "all", False): 0.317,
+    ("tau_retail_intents", "all", False): 0.328,
+    ("metatool_retrieval", "s", True): 0.864,
 }
 FOREIGN_TASKS = 200
 POLICY = Actor(label="policy:benchmark")
@@ -210,12 +211,13 @@ def draw_plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw nDCG@10 of whole sets against mode; the line is the best published baseline with the same embedder."""
     bars = [
         Bar(
-            group=NAMES.get((row["set"], row["queries"]), f"{row['set']}, {row['queries']}"),
+            group=NAMES.get((row["set"], row["queries"]), f"{row['set']}, {row['queries']}")
+            + (", with past tasks" if row["experience"] else ""),
             series=row["mode"],
             value=row["ndcg_at_10"],
             low=row["low"],
             high=row["high"],
-            baseline=BASELINES.get((row["set"], row["queries"])) if not row["experience"] else None,
+            baseline=BASELINES.get((row["set"], row["queries"], row["experience"])),
         )
         for row in rows
         if "ndcg_at_10" in row and "half" not in row["queries"]
@@ -248,7 +250,8 @@ def scratch_database() -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--from-json", nargs="+", type=Path, default=[], help="Draw figures of earlier runs as well.")
     parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
     parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
@@ -256,7 +259,17 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="Draw nDCG@10 against mode into this SVG file.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = [row for path in options.from_json for row in json.loads(path.read_text())]
+    if options.folders:
+        measure(options, rows)
+    if options.plot:
+        draw_plot(rows, options.plot)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def measure(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Measure everything that was asked for; print each figure as it comes and add it to the rows."""
     with scratch_database():
         folders = [LoadedFolder(folder, experience=options.experience) for folder in options.folders]
         for loaded in folders:
@@ -281,10 +294,6 @@ def main() -> None:
             print(
                 f"{row['set']:24} asked {row['n']} tasks of {row['tasks_of']}: empty blocks {row['empty_blocks']:.3f}"
             )
-    if options.plot:
-        draw_plot(rows, options.plot)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 
 if __name__ == "__main__":

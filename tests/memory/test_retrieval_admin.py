@@ -80,7 +80,7 @@ def test_pages_cost_the_same_however_much_they_show(
     project = make_project()
     serve(project, 3)
     few = ask(project, top_k=1)
-    serve(project, 11)
+    serve(project, 7)
     many = ask(project, top_k=5)
     page(admin_client, few)  # what a process remembers, it asks for once
     for answer in (few, many):
