@@ -73,6 +73,8 @@ def _choose_by_model(project: Project, question: Question) -> Chosen:
     ranker = _get_ranker()
     if ranker is None:
         return _fall_back(project, question, "not configured")
+    if llm_ranking.breaker.is_resting:  # known before the pool is fetched for it
+        return _fall_back(project, question, llm_ranking.RESTING)
     found, _answered, missing = _search(project, question, _Mode.HYBRID, limit=llm_ranking.MAX_POOL + 1)
     limits = find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE)
     try:

@@ -31,6 +31,7 @@ MOST = 10.0  # the model's scores go from 0 to this
 ENOUGH = 4.0  # below it a lesson is not worth its place (ERL c.1)
 DIVERSITY = 0.3  # of the choice is how little a lesson resembles those chosen before
 SAME_SUBTASK = 0.05  # what each lesson that serves the same sub-task already costs
+RESTING = "did not answer a moment ago"
 MAX_WHY_CHARACTERS, MAX_SUBTASK_CHARACTERS, MAX_SUBTASKS = 300, 200, 20
 
 
@@ -113,7 +114,7 @@ def rank_with_model(
     if not candidates:
         return []
     if breaker.is_resting:
-        raise RankingFailed("did not answer a moment ago")
+        raise RankingFailed(RESTING)
     whole = len(candidates) <= MAX_POOL
     shown = list(candidates if whole else candidates[:MAX_CANDIDATES])
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
