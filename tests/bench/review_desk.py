@@ -1,0 +1,267 @@
+"""How fast the review desk is: real proposals decided by keyboard in a real browser, in a full database.
+
+    uv run python -m tests.bench.review_desk [--data DIR] [--decisions 30] [--lessons 10000] [--runs 50000] [--json]
+
+Starts a throw-away database and web server, fills them, has the offline reflector propose lessons from the runs of
+DIR/*.jsonl or DIR/*_trajectories/trajectories.jsonl (the sample data without --data), and decides on them by keyboard
+alone: approve, approve, reject with a reason, over and over. What is timed is machine time, in the browser: from the
+key press that decides to the first frame of the next proposal. Then it counts the queries of each page.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+HOME = Path(tempfile.mkdtemp(prefix="erl-bench-")).resolve()
+os.environ |= {
+    "ERL_HOME": str(HOME),
+    "ERL_EMBEDDED_DURABLE": "0",
+    "ERL_ENV_FILE": os.devnull,
+    "ERL_REFLECTOR": "rules",
+    "ERL_LESSONS_PER_TRAJECTORY": "3",
+    "ERL_LOG_LEVEL": "ERROR",
+    "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+}
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.contrib.auth import get_user_model  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from erl_site.embedded import postgres  # noqa: E402
+from memory.models import Heuristic, HeuristicRevision, Project, Retrieval, Review, Trajectory  # noqa: E402
+from memory.services.record_trajectory import record_trajectory  # noqa: E402
+from memory.trajectory_files import read_entries  # noqa: E402
+from memory.values import Actor  # noqa: E402
+from reflection.services import Outcome, run_reflection  # noqa: E402
+from tests.bench.serving import seeding  # noqa: E402
+from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
+from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
+from tests.stack import Stack  # noqa: E402
+
+SAMPLE = Path(__file__).parents[2] / "memory" / "sample_data"
+REVIEWER, PASSWORD = "ana", "correct horse battery"
+REAL_VECTORS = 200  # the rest are mixtures of these: embedding 10,000 lessons would take the time, not deciding
+ANSWERS = 20_000
+SAMPLED_RUNS = 400
+
+# Runs and answers as many as asked for, copied from the real ones with other ids, spread over eight weeks.
+COPY_RUNS = """
+INSERT INTO memory_trajectory ({columns})
+SELECT {values} FROM generate_series(1, %s) n
+JOIN (SELECT *, row_number() OVER (ORDER BY id) - 1 AS place FROM memory_trajectory) t
+  ON t.place = n %% (SELECT count(*) FROM memory_trajectory)
+"""
+LINK_RUNS = """
+UPDATE memory_trajectory t SET retrieval_id = r.id
+FROM (SELECT id, row_number() OVER () AS place FROM memory_retrieval) r,
+     (SELECT id, row_number() OVER () AS place FROM memory_trajectory) s
+WHERE r.place = s.place AND t.id = s.id
+"""
+TIMER = """
+const now = () => performance.timeOrigin + performance.now();
+addEventListener('keydown', () => sessionStorage.setItem('pressed', now()), true);
+addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => setTimeout(() => {
+  window.__shown = now() - Number(sessionStorage.getItem('pressed')); })));
+"""
+
+
+def fill(options: argparse.Namespace) -> Project:
+    """Make a project with lessons, runs, answers and decisions, and real proposals on top."""
+    call_command("migrate", verbosity=0)
+    project = Project.objects.create(slug="bench", name="Bench", reflect_on_record=True)
+    user = get_user_model()._default_manager.create_superuser(REVIEWER, password=PASSWORD)
+    assert user.pk
+    seeding.REAL_LESSONS = REAL_VECTORS
+    seeding.BATCH = REAL_VECTORS
+    seeding.seed_lessons(project, count=options.lessons, with_tasks=False)
+    real = _record_real_runs(project, options.data)
+    while run_reflection(owner="bench").outcome is not Outcome.NOTHING:
+        pass
+    with connection.cursor() as cursor:
+        columns = [field.column for field in Trajectory._meta.local_concrete_fields if not field.generated]
+        fresh = {
+            "id": "gen_random_uuid()",
+            "external_id": "'copy-' || n",
+            "created_at": "now() - random() * interval '56 days'",
+        }
+        values = ", ".join(fresh.get(name, f"t.{name}") for name in columns)
+        cursor.execute(COPY_RUNS.format(columns=", ".join(columns), values=values), [options.runs - real])
+    _record_answers_and_reviews(project)
+    with connection.cursor() as cursor:
+        cursor.execute(LINK_RUNS)
+        cursor.execute("VACUUM ANALYZE")
+    return project
+
+
+def _record_answers_and_reviews(project: Project) -> None:
+    """Record 20,000 answers and an approval of every lesson in use, spread over eight weeks."""
+    chance, now = random.Random(2), timezone.now()
+    served = list(HeuristicRevision.objects.filter(served=True))
+    asked = {"mode": "hybrid", "top_k": 5, "budget_tokens": 1000, "task_id": "airline", "agent": "bot"}
+    Retrieval.objects.bulk_create(
+        (
+            Retrieval(
+                project=project,
+                task=f"Cancel reservation {number}",
+                heuristic_ids=[revision.heuristic_id for revision in chance.sample(served, 5)],
+                created_at=now - timedelta(days=56 * chance.random()),
+                **asked,
+            )
+            for number in range(ANSWERS)
+        ),
+        batch_size=1000,
+    )
+    Review.objects.bulk_create(
+        (
+            Review(
+                project=project,
+                heuristic_id=revision.heuristic_id,
+                revision=revision,
+                decision=Review.Decision.APPROVE,
+                content_sha256=revision.content_sha256,
+                reviewer=f"user:{number % 5}",
+                seconds_on_screen=5 + number % 40,
+                created_at=now - timedelta(days=56 * chance.random()),
+            )
+            for number, revision in enumerate(served)
+        ),
+        batch_size=1000,
+    )
+
+
+def _record_real_runs(project: Project, data: Path) -> int:
+    paths = sorted([*data.glob("*.jsonl"), *data.glob("*_trajectories/trajectories.jsonl")])
+    entries = [entry for path in paths for entry in read_entries(path) if entry.data]
+    random.Random(1).shuffle(entries)
+    for number, entry in enumerate(entries[:SAMPLED_RUNS]):
+        fields = (entry.data or {}) | {"external_id": f"real-{number}"}
+        record_trajectory(project, data=fields, by=Actor.policy("bench"))
+    return min(len(entries), SAMPLED_RUNS)
+
+
+def decide(root: str, *, decisions: int, executable: str) -> list[float]:
+    """Decide by keyboard alone; return the milliseconds from each deciding key press to the next proposal."""
+    taken = []
+    with open_browser(executable, viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(f"{root}/admin/login/?next=/admin/memory/heuristic/?status__exact=proposed")
+        page.keyboard.type(REVIEWER)
+        page.keyboard.press("Tab")
+        page.keyboard.type(PASSWORD)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("th.field-trigger_line a")
+        page.add_init_script(TIMER)
+        page.locator("th.field-trigger_line a").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".lesson")
+        for number in range(decisions):
+            before = page.url
+            page.wait_for_function("window.__shown !== undefined")
+            if number % 3 == 2:
+                page.keyboard.press("r")
+                page.keyboard.press("1")
+            else:
+                page.keyboard.press("a")
+            page.wait_for_function("before => location.href !== before && window.__shown > 0", arg=before)
+            taken.append(float(page.evaluate("window.__shown")))
+    return taken
+
+
+def count_queries(project: Project) -> dict[str, dict[str, Any]]:
+    """Return for each page its queries, their time altogether, and the slowest of them."""
+    client = Client(headers={"host": "127.0.0.1"})
+    client.force_login(get_user_model()._default_manager.get(username=REVIEWER))
+    waiting = Heuristic.objects.proposed().order_by("?")[:2]
+    served = Heuristic.objects.filter(status="approved").first()
+    cited = Trajectory.objects.filter(evidence__isnull=False).first()
+    assert served is not None
+    assert cited is not None
+    pages = {"home": "/admin/", "queue": "/admin/memory/heuristic/?status__exact=proposed"}
+    pages |= {f"desk {n}": f"/admin/memory/heuristic/{row.pk}/change/" for n, row in enumerate(waiting, 1)}
+    pages |= {
+        "desk, served": f"/admin/memory/heuristic/{served.pk}/change/",
+        "trajectory": f"/admin/memory/trajectory/{cited.pk}/change/",
+        "trajectories": "/admin/memory/trajectory/",
+        "retrievals": "/admin/memory/retrieval/",
+        "reviews": "/admin/memory/review/",
+        "statistics": "/admin/memory/review/statistics/",
+    }
+    found = {}
+    for name, path in pages.items():
+        client.get(path)
+        with CaptureQueriesContext(connection) as queries:
+            started = time.perf_counter()
+            status = client.get(path).status_code
+            milliseconds = (time.perf_counter() - started) * 1000
+        slowest = max(queries.captured_queries, key=lambda query: float(query["time"]))
+        found[name] = {
+            "status": status,
+            "queries": len(queries),
+            "milliseconds": round(milliseconds),
+            "database_ms": round(1000 * sum(float(query["time"]) for query in queries.captured_queries)),
+            "slowest_ms": round(1000 * float(slowest["time"])),
+            "slowest": slowest["sql"][:1500],
+        }
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=SAMPLE, help="folder with real runs (the sample data)")
+    parser.add_argument("--decisions", type=int, default=30)
+    parser.add_argument("--lessons", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=50_000)
+    parser.add_argument("--json", action="store_true", help="also print the slowest query of each page")
+    options = parser.parse_args()
+    executable = find_chromium()
+    if executable is None:
+        print("No Chromium was found: install it or set CHROMIUM.", file=sys.stderr)
+        return 1
+    web = Stack(home=HOME, environment={"ERL_HOME": str(HOME)})
+    try:
+        started = time.perf_counter()
+        project = fill(options)
+        waiting = Heuristic.objects.proposed().count()
+        print(f"{Heuristic.objects.count()} heuristics ({waiting} waiting), {Trajectory.objects.count()} trajectories,")
+        print(f"filled in {time.perf_counter() - started:.0f} s", flush=True)
+        web.start_web()
+        pids = children(web.processes["web"].pid)
+        used = read_cpu_seconds(pids)
+        taken = sorted(decide(web.base_url, decisions=min(options.decisions, waiting - 1), executable=executable))
+        p95 = taken[min(len(taken) - 1, int(0.95 * len(taken)))]
+        median = statistics.median(taken)
+        print(f"{len(taken)} decisions: median {median:.0f} ms, p95 {p95:.0f} ms, max {taken[-1]:.0f} ms")
+        used = 1000 * (read_cpu_seconds(pids) - used) / len(taken)
+        print(f"processor time of the web server: {used:.0f} ms a decision (the POST, the next page, its files)")
+        print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+        print("| page | queries | of them in the database, ms | whole page, ms |\n| --- | --- | --- | --- |")
+        pages = count_queries(project)
+        for name, page in pages.items():
+            print(f"| {name} | {page['queries']} | {page['database_ms']} | {page['milliseconds']} |")
+        if options.json:
+            print(json.dumps(pages, indent=1))
+    finally:
+        web.kill_all()
+        postgres.stop(HOME / "postgres")
+        shutil.rmtree(HOME, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
