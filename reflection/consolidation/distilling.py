@@ -12,6 +12,7 @@ from reflection.consolidation.grouping import group_alike
 from reflection.consolidation.reading import Note
 from reflection.consolidation.rows import ConsolidationRun
 from reflection.nearest import embed_texts
+from reflection.proposing import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import advise, describe_tasks
 from reflection.reflectors.rules.note_advice import Advice, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
@@ -20,6 +21,7 @@ VERSION = "1"
 AUTHOR = Author(method="rules", version=VERSION)
 MAX_SOURCE_TASK_CHARS = 500
 MAX_SUMMARY_CHARS = 400
+MIN_FAMILIES = 3
 _POLARITY = {"mistake": "avoid", "success": "works", "summary": "works"}
 
 
@@ -82,6 +84,8 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     trigger = f"When {advice.condition}" if advice.condition else describe_tasks(families, [note.task])
     if not trigger or len(trigger) > MAX_TRIGGER_CHARS or len(advice.what) > MAX_GUIDELINE_CHARS:
         return None
+    if _says_too_little(advice, families, [likeness for _, likeness in group]):
+        return None
     runs = {each.trajectory_id: each for each, _ in group}
     across = len(families) > 1 or not families[0]
     where = f"in {len(families)} task families" if len(families) > 1 else "in one task family"
@@ -106,6 +110,16 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
         confidence=round(min(0.9, 0.4 + 0.1 * len(runs)), 2),
         author=AUTHOR,
     )
+
+
+def _says_too_little(advice: Advice, families: Sequence[str], likenesses: Sequence[float]) -> bool:
+    """Tell whether advice that names no condition comes from too few families, in words too unlike, to reach further.
+
+    Read by hand: of such advice from two families, none held for both (docs/consolidation.md).
+    """
+    if advice.condition or not 1 < len(families) < MIN_FAMILIES:
+        return False
+    return min(likenesses) < MERGE_SIMILARITY
 
 
 def _read_summary(note: Note) -> Advice | None:

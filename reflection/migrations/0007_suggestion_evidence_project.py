@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 
 def forget_evidence(apps: Any, schema_editor: Any) -> None:
-    """Begin anew: the next consolidation of everything finds the suggestions' runs again."""
+    """Drop what development versions may have written; no release has any."""
     apps.get_model("reflection", "SuggestionEvidence").objects.all().delete()
 
 

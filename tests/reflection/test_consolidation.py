@@ -256,3 +256,17 @@ def test_many_lessons_take_no_more_queries_than_few(django_assert_max_num_querie
 
     with django_assert_max_num_queries(95):
         consolidate(project, again=True)
+
+
+def test_advice_without_a_condition_from_two_families_has_to_be_nearly_the_same() -> None:
+    project = make_project()
+    note(project, "The fare rules should be read before a change is offered to the customer")
+    note(
+        project,
+        "The agent should read the fare rules before it offers a change to the customer",
+        task_id="retail.returns",
+    )
+
+    consolidate(project)
+
+    assert not Heuristic.objects.exists()
