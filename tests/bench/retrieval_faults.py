@@ -237,9 +237,14 @@ def main() -> None:
         for name, situation in situations:
             with situation():
                 rows.append(report(name, load.run(seconds=options.seconds)))
-    print(f"load average {os.getloadavg()[0]:.1f}")
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+        print(f"load average {os.getloadavg()[0]:.1f}")
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=2) + "\n")
+        with connection.cursor() as cursor:  # threads of the load that have ended left theirs open
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @contextmanager
