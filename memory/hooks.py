@@ -5,17 +5,19 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from memory.errors import LessonMemoryError
-from memory.models import Heuristic
+from memory.models import Heuristic, Trajectory
 from memory.values import Actor
 
 FindFlags = Callable[[Iterable[UUID]], dict[UUID, set[str]]]
 AskForReflection = Callable[[Heuristic, Actor], str]
+Forget = Callable[[Trajectory], None]
 
 
 @dataclass(kw_only=True, slots=True)
 class _Hooks:
     flags: list[FindFlags] = field(default_factory=list)
     reflect: list[AskForReflection] = field(default_factory=list)
+    forget: list[Forget] = field(default_factory=list)
 
 
 _hooks = _Hooks()
@@ -29,6 +31,18 @@ def add_flags(find: FindFlags) -> None:
 def add_reflection_request(ask: AskForReflection) -> None:
     """Offer to reflect once more on the run a heuristic comes from; `ask` returns a sentence about what happens."""
     _hooks.reflect.append(ask)
+
+
+def add_erasure(forget: Forget) -> None:
+    """Remove what another app made of a run, in the transaction that erases the run and before its rows go."""
+    if forget not in _hooks.forget:
+        _hooks.forget.append(forget)
+
+
+def forget_elsewhere(trajectory: Trajectory) -> None:
+    """Let the other apps remove what they made of a run."""
+    for forget in _hooks.forget:
+        forget(trajectory)
 
 
 def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:

@@ -7,10 +7,12 @@ class ReflectionConfig(AppConfig):
     def ready(self) -> None:
         from celery.signals import worker_init
 
+        from memory.hooks import add_erasure
         from memory.invariants import add_invariants
         from memory.retrieval.llm_ranking import register_ranker
         from memory.retrieval.rerank import register_reranker
         from memory.signals import trajectory_recorded
+        from reflection.erasing import forget_run
         from reflection.invariants import INVARIANTS
         from reflection.ranking import find_provider_ranker
         from reflection.receivers import queue_reflection
@@ -19,6 +21,7 @@ class ReflectionConfig(AppConfig):
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)
+        add_erasure(forget_run)
         register_ranker(find_provider_ranker)
         register_reranker(find_http_reranker)
         worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")

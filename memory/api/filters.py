@@ -1,5 +1,6 @@
 """Exact filters of lists. Whatever is not named here is refused by the view."""
 
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django_filters import rest_framework as filters
@@ -16,6 +17,18 @@ class ExactText(filters.CharFilter):  # type: ignore[misc]
 
     def filter(self, queryset: Any, value: str) -> Any:
         return super().filter(queryset, redact(value).value)
+
+
+class Moment(filters.IsoDateTimeFilter):  # type: ignore[misc]
+    """A time in any zone. PostgreSQL gets it in UTC: it refuses zones that Python reads, such as +23:00."""
+
+    def filter(self, queryset: Any, value: datetime | None) -> Any:
+        if value is not None:
+            try:
+                value = value.astimezone(UTC)
+            except OverflowError:  # in the first or last hours of all years
+                value = value.replace(tzinfo=UTC)
+        return super().filter(queryset, value)
 
 
 class KnownFilters(filters.FilterSet):  # type: ignore[misc]
@@ -59,12 +72,12 @@ class ReviewFilter(KnownFilters):
     decision = filters.ChoiceFilter(choices=Review.Decision.choices, help_text="What was decided.")
     reviewer = filters.CharFilter(help_text="Who decided: user:…, key:… or policy:….", strip=False)
     heuristic = filters.UUIDFilter(help_text="The heuristic that was decided on.")
-    since = filters.IsoDateTimeFilter(
+    since = Moment(
         field_name="created_at",
         lookup_expr="gte",
         help_text="Decisions from then on, such as 2026-01-31T00:00:00Z.",
     )
-    until = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt", help_text="Decisions before then.")
+    until = Moment(field_name="created_at", lookup_expr="lt", help_text="Decisions before then.")
 
     class Meta:
         model = Review

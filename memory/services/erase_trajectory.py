@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from memory.hooks import forget_elsewhere
 from memory.models import Erasure, Heuristic, HeuristicRevision, IdempotencyRecord, Retrieval, Review, Trajectory
 from memory.services.forget_mistakes import forget_mistakes
 from memory.services.name_actor import name_actor
@@ -50,6 +51,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
         .filter(pk__in=trajectory.evidence.values("heuristic_id"), project_id=trajectory.project_id)
         .order_by("pk")
     )
+    forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
     orphans = [heuristic for heuristic in touched if not heuristic.evidence.exists()]
     kept = [heuristic for heuristic in touched if heuristic not in orphans]

@@ -141,3 +141,11 @@ def test_reviews_need_a_key_with_a_scope(client: Any, project: Project) -> None:
 
     assert client.get(REVIEWS).status_code == 401
     assert client.get(REVIEWS, headers={"Authorization": f"Bearer {token}"}).status_code == 403
+
+
+@pytest.mark.parametrize("zone", ["+23:59", "-23:59", "Z"])
+@pytest.mark.parametrize("year", ["0001", "2026", "9999"])
+def test_time_in_any_zone_is_read(api_client: Any, year: str, zone: str) -> None:
+    response = api_client.get("/api/v1/reviews", {"since": f"{year}-01-01T00:00:00{zone}"})
+
+    assert response.status_code == 200

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.core.management import call_command
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
@@ -20,6 +21,8 @@ from memory.services.erase_trajectory import erase_trajectory
 from memory.services.propose_heuristic import add_evidence
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor, Citation
+from reflection.consolidation.rows import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.models import ModelCall
 from reflection.providers.base import Completion, CompletionRequest
 from reflection.services import Outcome, run_reflection
 from tests.chaos.profile import pick, report
@@ -134,6 +137,40 @@ def test_wording_that_quotes_the_run_goes_and_the_rest_is_reviewed_again() -> No
     assert heuristic.current_revision is not None
     assert heuristic.current_revision.guideline == "Check the fare class first."
     assert "canary0001zq" not in every_row()
+
+
+def test_what_a_consolidation_made_of_the_run_goes_too() -> None:
+    run = make_trajectory()
+    kept = make_heuristic(trajectory=make_trajectory(project=run.project))
+    pass_over = ConsolidationRun.objects.create(
+        project=run.project, cause=ConsolidationRun.Cause.COMMAND, until=timezone.now()
+    )
+    ModelCall.objects.create(
+        project=run.project,
+        consolidation=pass_over,
+        step="compare",
+        prompt_sha256="0" * 64,
+        provider="openai",
+        model="m",
+        response="canary0002zq",
+    )
+    suggestion = Suggestion.objects.create(
+        project=run.project,
+        run=pass_over,
+        kind=Suggestion.Kind.NARROW,
+        heuristic=kept,
+        content_sha256="0" * 64,
+        text={"guideline": "canary0002zq"},
+        reason="It says canary0002zq.",
+        method="llm",
+        fingerprint="1" * 64,
+    )
+    SuggestionEvidence.objects.create(project=run.project, suggestion=suggestion, trajectory=run, quote="canary0002zq")
+
+    erase_trajectory(run, by=BY)
+
+    assert "canary0002zq" not in every_row()
+    assert Heuristic.objects.filter(pk=kept.pk).exists()
 
 
 def test_erasing_twice_is_erasing_once() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import schemathesis
 from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
+from django.db import close_old_connections, connection, transaction
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as Budget
+from psycopg.pq import TransactionStatus
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -48,8 +49,12 @@ def fuzz(operation: Any, *, project: Project, token: str, target: str | None, se
     def send(case: Any) -> None:
         if target is not None and sum(seen.values()) % 2:
             case.path_parameters = {"id": target}
+        before = transaction.savepoint()
         response = case.call(headers={"Authorization": f"Bearer {token}"})
         seen[response.status_code] += 1
+        if connection.connection.info.transaction_status == TransactionStatus.INERROR:
+            transaction.savepoint_rollback(before)
+            raise AssertionError(f"The database refused a value that the API let through: {case.as_curl_command()}")
         case.validate_response(response, checks=CHECKS)
 
     send()

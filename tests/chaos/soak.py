@@ -1,0 +1,149 @@
+"""Hours in minutes: mixed load on a web server and a worker, and whether anything grows (F24).
+
+    python -m tests.chaos.soak [--minutes 20] [--clients 4]
+
+Prints one JSON line: requests, answers other than 2xx, and for each process its memory after the warm-up and the slope
+in MB a minute; connections of the database and locks held at the start and at the end. Exits 1 where memory grows by
+1 MB a minute or more, or an answer was 5xx.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.servers import HOME, discard_home  # names the throw-away servers before Django reads its settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
+
+import django
+
+django.setup()
+
+import numpy as np  # noqa: E402
+import psutil  # noqa: E402
+from django.conf import settings  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+
+from erl_site.embedded import valkey  # noqa: E402
+from memory.models import Project  # noqa: E402
+from memory.services.create_api_key import create_api_key  # noqa: E402
+from tests.stack import Stack, database_url  # noqa: E402
+
+EVERY_SECONDS = 5.0
+STEPS = [{"thought": "look", "action": {"name": "cancel", "arguments": {}}, "observation": "", "error": "refused"}]
+
+
+class Client(threading.Thread):
+    """Records runs and asks for lessons, one after the other."""
+
+    def __init__(self, port: int, token: str, until: float) -> None:
+        super().__init__(daemon=True)
+        self.port, self.token, self.until = port, token, until
+        self.statuses: dict[int, int] = {}
+
+    def run(self) -> None:
+        there = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        number = 0
+        while time.monotonic() < self.until:
+            number += 1
+            task = f"Cancel reservation {self.name} {number}"
+            calls: list[tuple[str, str, dict[str, Any] | None]] = [
+                ("POST", "/api/v1/retrieve", {"task": task}),
+                ("POST", "/api/v1/trajectories", {"task": task, "outcome": "failure", "steps": STEPS}),
+                ("GET", "/api/v1/trajectories?limit=5", None),
+            ]
+            for method, path, body in calls:
+                there.request(method, path, json.dumps(body) if body else None, headers)
+                answer = there.getresponse()
+                answer.read()
+                self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
+        there.close()
+
+
+def measure(stack: Stack) -> dict[str, float]:
+    """Return the resident memory of each process tree, in MB, and what the database holds."""
+    found: dict[str, float] = {}
+    for name, process in stack.processes.items():
+        family = psutil.Process(process.pid)
+        found[name] = sum(each.memory_info().rss for each in [family, *family.children(recursive=True)]) / 1e6
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
+        found["connections"] = cursor.fetchone()[0]
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        found["advisory_locks"] = cursor.fetchone()[0]
+    return found
+
+
+def soak(*, minutes: float, clients: int) -> dict[str, Any]:
+    """Load the product for so long and return what was measured."""
+    call_command("migrate", verbosity=0)
+    valkey.ensure(HOME / "valkey", durable=False)
+    project = Project.objects.create(slug="soak", name="Soak")
+    token = create_api_key(project, client="soak").token
+    environment = {
+        "DATABASE_URL": database_url(connection.settings_dict),
+        "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
+        "ERL_RATE_LIMITS": "",
+    }
+    stack = Stack(home=HOME, environment=environment)
+    try:
+        stack.start_web()
+        stack.start_worker()
+        started = time.monotonic()
+        at_work = [Client(stack.port, token, started + 60 * minutes) for _ in range(clients)]
+        for client in at_work:
+            client.start()
+        samples: list[tuple[float, dict[str, float]]] = []
+        while any(client.is_alive() for client in at_work):
+            time.sleep(EVERY_SECONDS)
+            samples.append(((time.monotonic() - started) / 60, measure(stack)))
+    finally:
+        stack.kill_all()
+    warm = samples[len(samples) // 4 :]  # what is loaded once is loaded in the first quarter
+    statuses: dict[int, int] = {}
+    for client in at_work:
+        for status, count in client.statuses.items():
+            statuses[status] = statuses.get(status, 0) + count
+    times = np.array([at for at, _ in warm])
+    slopes = {
+        name: round(float(np.polyfit(times, [sample[name] for _, sample in warm], 1)[0]), 3)
+        for name in ("web", "worker")
+    }
+    return {
+        "fault": "F24",
+        "minutes": minutes,
+        "requests": sum(statuses.values()),
+        "statuses": statuses,
+        "warm_mb": {name: round(warm[0][1][name]) for name in slopes},
+        "mb_a_minute": slopes,
+        "connections": [warm[0][1]["connections"], warm[-1][1]["connections"]],
+        "advisory_locks": [warm[0][1]["advisory_locks"], warm[-1][1]["advisory_locks"]],
+        "load": [round(each, 1) for each in os.getloadavg()],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--clients", type=int, default=4)
+    options = parser.parse_args()
+    try:
+        result = soak(minutes=options.minutes, clients=options.clients)
+    finally:
+        connection.close()
+        discard_home(Path(HOME))
+    print(json.dumps(result))
+    broken = any(status >= 500 for status in result["statuses"])
+    return 1 if broken or max(result["mb_a_minute"].values()) >= 1 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
