@@ -29,6 +29,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
         )
         rows.append(row | _costs(units, arm.name, tries, success))
         figures += _passes(arm.name, tries[arm.name], options.seed)
+        figures += _spent(arm.name, tries[arm.name], options.seed)
     return {
         **about.as_json(),
         "units": list(units),
@@ -92,6 +93,16 @@ def _passes(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
         for label, formula in ((f"pass^{k}", pass_hat_k), (f"pass@{k}", pass_at_k)):
             estimate = bootstrap_mean([formula(n, c, k) for n, c in counts], seed=seed)
             rows.append({"arm": arm, "name": label, **estimate_json(estimate)})
+    return rows
+
+
+def _spent(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
+    """Return what a try took, of whatever the environment counts; tries of a task are averaged first."""
+    rows = []
+    for name, member in (("turns", "turns"), ("tokens read", "input_tokens"), ("cost in $", "cost_usd")):
+        values = [_mean(each, member) for each in tries.values()]
+        if any(values):
+            rows.append({"arm": arm, "name": name, **estimate_json(bootstrap_mean(values, seed=seed))})
     return rows
 
 

@@ -200,7 +200,8 @@ class _Recorded:
             rows["tokens"].append(answer.tokens)
             rows["lessons"].append(len(injected))
             rows["same_family"].append(sum(hits) / len(hits) if family and hits else None)
-            rows["served"].append(answer.context_sha256)
+            # Not the block: it names the lessons, and the same lesson has another name in another store.
+            rows["served"].append([item["content_sha256"] for item in answer.items if item["injected"]])
             self.progress(name, number, len(self.after))
         return rows, percentiles(spent)
 
