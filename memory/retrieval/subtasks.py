@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from memory.embeddings.composite import split_text
 from memory.embeddings.words import SHARED_WORDS
@@ -42,7 +43,7 @@ def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
         return ""
     words_of = [_get_words(part) for part in parts]
     in_parts = Counter(word for words in words_of for word in words)
-    said = set().union(*map(_get_words, texts))
+    said = frozenset().union(*map(_get_words, texts))
     shared = [
         sum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
         for words in words_of
@@ -51,9 +52,10 @@ def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
     return parts[best] if shared[best] > 0 else ""
 
 
-def _get_words(text: str) -> set[str]:
-    return {
+@lru_cache(maxsize=4000)  # lessons come again with every task
+def _get_words(text: str) -> frozenset[str]:
+    return frozenset(
         _ENDING.sub("", word) if len(word) > 4 else word
         for word in _WORD.findall(text.lower().replace("_", " "))
         if word not in SHARED_WORDS
-    }
+    )

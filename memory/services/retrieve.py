@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 from django.conf import settings
 from django.utils import timezone
@@ -46,7 +46,25 @@ class Prepared:
     row: dict[str, Any]
 
 
-def retrieve(project: Project, **question: Any) -> RetrievalAnswer:
+class Asked(TypedDict, total=False):
+    """The arguments of `prepare_answer`."""
+
+    task: Required[str]
+    task_id: str
+    agent: str
+    top_k: int | None
+    mode: str | None
+    budget_tokens: int | None
+    filters: Filters
+    seed: str | None
+    record: bool
+    random_boundary: bool
+    by: Required[Actor]
+    client: str
+    request_id: str
+
+
+def retrieve(project: Project, **question: Unpack[Asked]) -> RetrievalAnswer:
     """Answer a task with lessons, and write down what was answered. The arguments are those of `prepare_answer`."""
     return record_answer(prepare_answer(project, **question))
 

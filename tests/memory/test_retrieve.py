@@ -8,8 +8,10 @@ from django.core.management import call_command
 from memory.embeddings.registry import forget_embedders
 from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project, Retrieval
 from memory.retrieval.answer import Filters
+from memory.retrieval.quota import known_quotas
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
+from memory.services.set_polarity_quota import set_polarity_quota
 from memory.values import Actor
 from tests.factories import make_heuristic, make_project
 
@@ -174,3 +176,26 @@ def test_retrieve_where_vectors_are_not_made_yet_answers_by_words_and_says_so() 
     HeuristicEmbedding.objects.update(vector=None)
     answer = retrieve(project, task="cancel a basic economy flight", by=BY)
     assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "vectors")
+
+
+def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None:
+    project = make_project()
+    serve(project, LESSONS[:2], polarity="works")
+    serve(project, LESSONS[2:], polarity="avoid")
+    task = " ".join(trigger for trigger, _ in LESSONS)
+    for task_id, works, avoid in (("", 0.0, None), ("search", None, 0.0)):
+        set_polarity_quota(project, task_id=task_id, max_works_share=works, max_avoid_share=avoid, by=BY)
+    known_quotas.forget()
+    for task_id, polarity in (("airline", "avoid"), ("search", "works")):
+        answer = retrieve(project, task=task, task_id=task_id, mode="lexical", by=BY)
+        assert {item["polarity"] for item in answer.items} == {polarity}
+
+
+def test_retrieve_command_filters(capsys: pytest.CaptureFixture[str]) -> None:
+    project = make_project()
+    serve(project, LESSONS[:1], tags=["air"], task_id="airline", polarity="works")
+    for option in (["--tag", "sea"], ["--family", "hotel"], ["--polarity", "avoid"], ["--source-agent", "nobody"]):
+        call_command("retrieve", LESSONS[0][0], "--project", project.slug, *option)
+        assert "No lesson fits" in capsys.readouterr().out
+    call_command("retrieve", LESSONS[0][0], "--project", project.slug, "--tag", "air", "--family", "airline")
+    assert "No lesson fits" not in capsys.readouterr().out
