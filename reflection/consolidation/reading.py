@@ -76,9 +76,11 @@ class Note:
 def read_lessons(project: Project) -> list[Lesson]:
     """Return the lessons of a project, who stays first, in two queries. Those without vectors get theirs before."""
     model = get_active_model()
-    while missing := find_heuristics_without_vectors(model=model):
-        if not embed_heuristics(missing, model=model):
-            break
+    tried: list[UUID] = []
+    # Where the embedder does not answer the same ones are missing again; they are compared another time.
+    while (missing := find_heuristics_without_vectors(model=model)) and missing != tried:
+        embed_heuristics(missing, model=model)
+        tried = missing
     rows = Heuristic.objects.for_project(project).filter(status__in=_LIVE, current_revision__isnull=False)
     heuristics = list(rows.with_text().order_by("-created_at", "-id")[:MAX_LESSONS])
     embedded = HeuristicEmbedding.objects.filter(
