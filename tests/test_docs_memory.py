@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from memory.models import MistakeCard, Trajectory
+from memory.services.retrieve import retrieve
 from memory.services.review_mistake import approve_card
 from memory.values import Actor
-from tests.factories import make_api_key
+from tests.factories import make_api_key, make_project
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "memory.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -33,7 +34,7 @@ def test_snippets_use_only_what_the_first_one_defines() -> None:
 
 @pytest.mark.slow
 def test_plain_http_and_shell_snippets_work(stack: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    new = make_api_key()
+    new = make_api_key(project=make_project(reflect_on_record=False))  # no worker writes while the test ends
     monkeypatch.setenv("ERL_URL", stack.base_url)
     monkeypatch.setenv("ERL_API_KEY", new.token)
     names: dict[str, Any] = {}
@@ -42,6 +43,14 @@ def test_plain_http_and_shell_snippets_work(stack: Any, monkeypatch: pytest.Monk
     run(CURL, tmp_path)
     approve_card(MistakeCard.objects.get(), by=Actor(label="user:ana"))
     text, retrieval_id = names["get_memory"]("Cancel EHGLP3", "airline.cancel", "travel-bot")
+    here = retrieve(
+        new.api_key.project,
+        task="Cancel EHGLP3",
+        task_id="airline.cancel",
+        agent="travel-bot",
+        by=Actor(label="user:ana"),
+    )
+    assert here.context == text  # the same bytes in another process, before the run is recorded
     names["record_episode"]("Cancel EHGLP3", "airline.cancel", "travel-bot", retrieval_id, 1.0, successes=["Asked."])
     run(SHELL, tmp_path, TASK="Cancel it", TASK_ID="airline.cancel")
 
