@@ -105,6 +105,7 @@ def test_commands_of_the_documentation_exist() -> None:
         "makemigrations",
         "dumpdata",
         "changepassword",
+        "axes_reset",
     }
 
     assert named - ours - django == set()
