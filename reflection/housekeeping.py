@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from memory.models import TermChange
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
 from memory.services.embed_heuristics import count_terms, embed_heuristics, find_heuristics_without_vectors
+from memory.services.fold_changes import fold_changes
 from memory.services.keep_cards import keep_cards
 from memory.services.prioritise_heuristics import prioritise_queue
 from reflection.budget import resume_projects
@@ -67,6 +68,7 @@ def keep_house() -> None:
     prioritise_queue()
     for project_id in TermChange.objects.values_list("project_id", flat=True).distinct():
         count_terms(project_id)
+    fold_changes()
     WorkerHeartbeat.objects.filter(seen_at__lt=Now() - HEARTBEAT_KEPT).delete()
 
 

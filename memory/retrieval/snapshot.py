@@ -1,6 +1,6 @@
 """What a project serves, in this process's memory: how like a task each lesson is without a scan in the database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -122,8 +122,7 @@ class Snapshot:
             chosen = np.concatenate([above, level[: limit - len(above)]])
         else:
             chosen = np.arange(len(best))
-        with_vector = vector is not None
-        found = [self._score(int(place), meanings, shared, meaning_weight, with_vector) for place in chosen]
+        found = self._score(chosen, meanings, shared, meaning_weight, with_vector=vector is not None)
         found.sort(key=lambda one: -one.score)
         return found
 
@@ -136,37 +135,55 @@ class Snapshot:
                 shared[self.postings[texts]] += weight * self.weights[texts]
         return shared
 
-    def _score(self, place: int, meanings: Vectors, shared: Vectors, meaning_weight: float, with_vector: bool) -> Found:
-        """Score one lesson by all of its texts."""
+    def _score(
+        self, chosen: Integers, meanings: Vectors, shared: Vectors, meaning_weight: float, *, with_vector: bool
+    ) -> list[Found]:
+        """Score the chosen lessons by all of their texts. Numbers leave numpy in bulk: one by one they cost more."""
         task_weight = get_task_weight(meaning_weight)
-        start = int(self.starts[place])
-        end = int(self.starts[place + 1]) if place + 1 < len(self.starts) else len(self.is_lesson)
-        own: int | None = None
-        tasks: list[tuple[float, int]] = []
-        for text in range(start, end):
-            if self.is_lesson[text]:
-                own = text
-            else:
-                likeness = task_weight * float(meanings[text]) + (1 - task_weight) * float(shared[text])
-                tasks.append((likeness, text))
-        if len(tasks) > 1:
-            tasks.sort(key=lambda task: (-task[0], _order(self.trajectories[task[1]])))
-        own_likeness = None
-        if own is not None:
-            own_likeness = meaning_weight * float(meanings[own]) + (1 - meaning_weight) * float(shared[own])
-        score = score_lesson(own_likeness, [likeness for likeness, _ in tasks], meaning_weight=meaning_weight)
-        embedded = own is not None and bool(self.has_vector[own])
-        return Found(
-            revision_id=self.revisions[place],
-            trajectory_id=self.trajectories[tasks[0][1]] if tasks else None,
-            own=own_likeness,
-            meaning=float(meanings[own]) if embedded and with_vector and own is not None else None,
-            words=float(shared[own]) if own is not None else None,
-            task=tasks[0][0] if tasks else None,
-            score=score.score,
-            lead=score.lead,
-            vector=_send_vector(self.vectors[own]) if embedded and own is not None else None,
+        starts = self.starts[chosen]
+        ends = np.append(self.starts[1:], len(self.is_lesson))[chosen]
+        texts = np.concatenate(
+            [np.arange(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         )
+        rows = zip(
+            texts.tolist(),
+            self.is_lesson[texts].tolist(),
+            self.has_vector[texts].tolist(),
+            meanings[texts].tolist(),
+            shared[texts].tolist(),
+            strict=True,
+        )
+        sent = _send_vectors(self.vectors[texts[self.is_lesson[texts]]])
+        found = []
+        for place, count in zip(chosen.tolist(), (ends - starts).tolist(), strict=True):
+            own = meaning = words = vector = None
+            tasks: list[tuple[float, UUID | None]] = []
+            for _ in range(count):
+                text, is_lesson, has_vector, near, alike = next(rows)
+                if is_lesson:
+                    own, words = meaning_weight * near + (1 - meaning_weight) * alike, alike
+                    one = next(sent)
+                    if has_vector:
+                        vector, meaning = one, near if with_vector else None
+                else:
+                    tasks.append((task_weight * near + (1 - task_weight) * alike, self.trajectories[text]))
+            if len(tasks) > 1:
+                tasks.sort(key=lambda task: (-task[0], _order(task[1])))
+            score = score_lesson(own, [likeness for likeness, _ in tasks], meaning_weight=meaning_weight)
+            found.append(
+                Found(
+                    revision_id=self.revisions[place],
+                    trajectory_id=tasks[0][1] if tasks else None,
+                    own=own,
+                    meaning=meaning,
+                    words=words,
+                    task=tasks[0][0] if tasks else None,
+                    score=score.score,
+                    lead=score.lead,
+                    vector=vector,
+                )
+            )
+        return found
 
     def keep(self, rows: Mapping[tuple[int | None, UUID, UUID | None], tuple[Any, ...]]) -> None:
         """Keep what the database said of lessons for the next task."""
@@ -189,5 +206,9 @@ def _read_vectors(sent: Sequence[bytes | None]) -> Vectors:
     return vectors
 
 
-def _send_vector(vector: Vectors) -> bytes:
-    return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
+def _send_vectors(vectors: Vectors) -> Iterator[bytes]:
+    """Write vectors as PostgreSQL sends them."""
+    size = vectors.shape[1]
+    head, halves = size.to_bytes(2, "big") + b"\0\0", vectors.astype(">f2").tobytes()
+    for place in range(len(vectors)):
+        yield head + halves[place * 2 * size : (place + 1) * 2 * size]

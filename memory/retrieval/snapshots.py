@@ -15,6 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection, transaction
 
+from memory.process_memory import return_memory
 from memory.retrieval.database import execute_prepared
 from memory.retrieval.snapshot import Snapshot
 
@@ -59,6 +60,7 @@ class Snapshots:
         self._held: OrderedDict[UUID, Snapshot] = OrderedDict()
         self._not_before: dict[UUID, float] = {}
         self._loading = False
+        self._thread: threading.Thread | None = None
 
     def find(self, project_id: UUID, state: State) -> Snapshot | None:
         """Return the snapshot of this state; where there is none, see to it that there soon is."""
@@ -75,7 +77,8 @@ class Snapshots:
             ):
                 return None
             self._loading = True
-        threading.Thread(target=self._load_beside, args=(project_id,), name="snapshot", daemon=True).start()
+        self._thread = threading.Thread(target=self._load_beside, args=(project_id,), name="snapshot", daemon=True)
+        self._thread.start()
         return None
 
     def load(self, project_id: UUID) -> Snapshot | None:
@@ -83,6 +86,7 @@ class Snapshots:
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
         snapshot = _read(project_id, limit)
+        return_memory()  # of the rows it was made of
         now = time.monotonic()
         with self._lock:
             self._held.pop(project_id, None)
@@ -94,6 +98,11 @@ class Snapshots:
             while sum(held.bytes for held in self._held.values()) > limit:
                 self._held.popitem(last=False)
         return snapshot
+
+    def wait(self) -> None:
+        """Wait until nothing is being read."""
+        if self._thread is not None:
+            self._thread.join()
 
     def clear(self) -> None:
         """Forget everything."""

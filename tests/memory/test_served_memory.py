@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.db import connection, transaction
+from django.test import override_settings
 
 from memory.embeddings.registry import get_embedder
 from memory.models import Heuristic, Project, SearchIndex, ServedChange
@@ -13,6 +14,7 @@ from memory.retrieval.database import QueryVector, execute_prepared
 from memory.retrieval.indexed import index_plans
 from memory.retrieval.snapshots import STATE, State, snapshots
 from memory.services.embed_heuristics import count_terms, embed_heuristics
+from memory.services.fold_changes import fold_changes
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, retire_heuristic
 from memory.services.tune_search import measure_recall, tune_search
@@ -28,7 +30,9 @@ TASKS = ("Book a table for two in Rome", "Cancel the flight E4711 and refund it"
 def forget() -> Iterator[None]:
     snapshots.clear()
     index_plans.forget()
-    yield
+    with override_settings(ERL_RETRIEVE_MEMORY_MB=64):
+        yield
+    snapshots.wait()
     snapshots.clear()
     index_plans.forget()
 
@@ -153,11 +157,10 @@ def test_a_change_that_was_rolled_back_leaves_no_trace(project: Project) -> None
 
 
 def test_folded_changes_keep_their_name(project: Project) -> None:
-    for number in range(3):
+    for number in range(10):
         Heuristic.objects.filter(project=project).update(support=number + 10)
     before = read_state(project)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT memory_fold_changes(%s)", [project.pk])
+    assert fold_changes() == [project.pk]
     assert read_state(project) == before
     assert ServedChange.objects.filter(project_id=project.pk).count() == 2
 
