@@ -58,6 +58,7 @@ def test_live_tables_are_as_before(evaluated: Evaluated) -> None:
     assert evaluated.after == evaluated.before
 
 
+@pytest.mark.django_db(transaction=True)  # no transaction may idle while the other process works
 def test_second_run_writes_the_same_but_for_timing(evaluated: Evaluated) -> None:
     again = evaluate("--suite", "toolchoice", "--arms", *ARMS, *SMALL, "--json", "-")
 
