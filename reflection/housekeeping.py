@@ -6,6 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 import structlog
+from django.contrib.sessions.models import Session
 from django.db.models import Exists
 from django.db.models.functions import Now
 
@@ -70,6 +71,7 @@ def keep_house() -> None:
         count_terms(project_id)
     fold_changes()
     WorkerHeartbeat.objects.filter(seen_at__lt=Now() - HEARTBEAT_KEPT).delete()
+    Session.objects.filter(expire_date__lt=Now()).delete()  # Django itself never does
 
 
 def record_heartbeat(worker: str) -> None:

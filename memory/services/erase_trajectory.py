@@ -15,6 +15,7 @@ from memory.models import Erasure, Heuristic, HeuristicRevision, IdempotencyReco
 from memory.services.forget_mistakes import forget_mistakes
 from memory.services.name_actor import name_actor
 from memory.services.propose_heuristic import count_support, repropose_heuristic
+from memory.services.refresh_usefulness import find_lessons_of_run, refresh_usefulness
 from memory.services.review_heuristic import set_status
 from memory.values import Actor
 
@@ -37,20 +38,20 @@ class Erased:
 def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     """Delete a run, its reflections, its evidence, the heuristics that rest on it alone, and stored answers about it.
 
-    Heuristics with other evidence stay, with their support recounted; a wording that quotes the run's task is deleted,
-    and the rest of it goes back into review. Questions asked with the run's task lose it. A replay of the request that
-    recorded the run is answered with 410 from then on. The erasure is noted, so that it can be repeated on a restored
-    backup.
+    Heuristics with other evidence stay, with their support recounted, and what the run said of the use of lessons no
+    longer counts. A wording that quotes the run's task is deleted, and the rest of it goes back into review. Questions
+    asked with the run's task lose it. A replay of the request that recorded the run is answered with 410 from then on.
+    The erasure is noted, so that it can be repeated on a restored backup.
     """
     name_actor(by)
     _set_erasing("on")
     # Waits for a reflection that is writing lessons of this run, and keeps a later one from it: none may stay behind.
     list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
-    touched = list(
-        Heuristic.objects.select_for_update()
-        .filter(pk__in=trajectory.evidence.values("heuristic_id"), project_id=trajectory.project_id)
-        .order_by("pk")
-    )
+    learnt = set(trajectory.evidence.values_list("heuristic_id", flat=True))
+    judged = find_lessons_of_run(trajectory)
+    # All at once and in order: two erasures that took them one after the other would wait for each other.
+    held = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
+    touched = [heuristic for heuristic in held.order_by("pk") if heuristic.pk in learnt]
     forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
     orphans = [heuristic for heuristic in touched if not heuristic.evidence.exists()]
@@ -70,6 +71,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
     forget_mistakes(trajectory)
     trajectory.delete()
+    refresh_usefulness(judged)
     _set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
 

@@ -119,9 +119,14 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
 
 def refresh_usefulness_of_run(trajectory: Trajectory) -> int:
     """Count again what a run says something about, after its outcome or its verdicts changed."""
+    return refresh_usefulness(find_lessons_of_run(trajectory))
+
+
+def find_lessons_of_run(trajectory: Trajectory) -> list[UUID]:
+    """Return the lessons a run says something about."""
     judged = UsageVerdict.objects.filter(trajectory=trajectory).values_list("heuristic_id", flat=True)
     told = HeuristicFeedback.objects.filter(_about(trajectory)).values_list("heuristic_id", flat=True)
-    return refresh_usefulness(sorted({*judged, *told}))
+    return sorted({*judged, *told})
 
 
 def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:

@@ -6,6 +6,7 @@ from django.db import IntegrityError, connection, transaction
 from memory.models import Evidence, Heuristic, HeuristicRevision, IdempotencyRecord, Review, Trajectory
 from memory.services.erase_trajectory import erase_trajectory
 from memory.services.propose_heuristic import add_evidence
+from memory.services.record_feedback import record_feedback
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor, Citation
 from tests.factories import make_heuristic, make_idempotency_record, make_trajectory
@@ -40,6 +41,19 @@ def test_erase_keeps_a_heuristic_with_other_evidence_and_recounts_its_support() 
     heuristic.refresh_from_db()
     assert heuristic.support == 1
     assert list(Evidence.objects.values_list("trajectory", flat=True)) == [second.pk]
+
+
+def test_erase_takes_back_what_the_run_said_of_lessons() -> None:
+    heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
+    run = make_trajectory(project=heuristic.project, outcome="success", score=1.0)
+    record_feedback(heuristic, verdict="followed", by=OPERATOR, client=run.client, trajectory=run)
+    heuristic.refresh_from_db()
+    assert heuristic.usefulness > 0.5
+
+    erase_trajectory(run, by=OPERATOR)
+
+    heuristic.refresh_from_db()
+    assert (heuristic.usefulness, heuristic.usefulness_basis["runs"]) == (0.5, 0)
 
 
 def test_erase_empties_the_stored_answer_about_the_run() -> None:
