@@ -114,6 +114,7 @@ FAULTS = (
             "tests/security/test_backup_drill.py::test_copy_that_differs_is_found",
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
             "tests/security/test_servable_role.py::test_search_that_reads_a_table_is_refused_as_the_role",
+            "tests/security/test_negative_controls.py",
         ),
         quick_seconds=300,
     ),
