@@ -69,6 +69,12 @@ FAULTS = (
         quick_seconds=300,
     ),
     Fault(
+        name="F8",
+        what="PostgreSQL restarted, its clients ended and killed, frozen, without a connection left",
+        tests=("tests/chaos/test_database_faults.py::test_acknowledged_rows_outlive_what_happens_to_the_database",),
+        quick_seconds=300,
+    ),
+    Fault(
         name="F11",
         what="a reflection that kills its worker",
         tests=(
@@ -77,6 +83,12 @@ FAULTS = (
                 "::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish"
             ),
         ),
+    ),
+    Fault(
+        name="F12",
+        what="web servers and workers replaced under load",
+        tests=("tests/chaos/test_rolling_restarts.py",),
+        quick_seconds=300,
     ),
     Fault(name="F14", what="fuzzed requests", tests=("tests/security/test_fuzz.py",), full_seconds=3600),
     Fault(
@@ -115,6 +127,10 @@ FAULTS = (
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
             "tests/security/test_servable_role.py::test_search_that_reads_a_table_is_refused_as_the_role",
             "tests/security/test_negative_controls.py",
+            (
+                "tests/chaos/test_database_faults.py"
+                "::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk"
+            ),
         ),
         quick_seconds=300,
     ),
