@@ -147,6 +147,7 @@ def ask(
     task: str,
     task_id: str = "",
     seed: str,
+    draw: str = "",
     budget_tokens: int,
     pool: int,
     answer_tag: str = "",
@@ -154,6 +155,7 @@ def ask(
     """Ask the product for lessons, as an agent of this arm would.
 
     Args:
+        draw: what tells this task from others where the same words are asked for several; the words, if it is empty.
         pool: how many lessons there are, for arms that take all of them.
         answer_tag: the tag of the right answer's lessons, for arms that cheat.
     """
@@ -165,7 +167,7 @@ def ask(
         mode=arm.mode,
         budget_tokens=budget_tokens,
         filters=Filters(polarities=arm.polarities, tags=(answer_tag,) if arm.cheats else ()),
-        seed=f"{seed}:{arm.draw or task}",
+        seed=f"{seed}:{arm.draw or draw or task}",
         record=arm.record,
         by=EVALUATION,
     )

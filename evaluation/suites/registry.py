@@ -2,6 +2,7 @@
 
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import Options, Suite
+from evaluation.suites.cooking import Cooking
 from evaluation.suites.live import Live
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
@@ -9,7 +10,7 @@ from evaluation.suites.toolchoice.suite import ToolChoice
 from evaluation.suites.yours.suite import Yours
 
 SUITES: dict[str, Suite] = {
-    suite.about.name: suite for suite in (ToolChoice(), Replay(), RetrievalSuite(), Yours(), Live())
+    suite.about.name: suite for suite in (ToolChoice(), Replay(), RetrievalSuite(), Cooking(), Yours(), Live())
 }
 DEFAULT = ("toolchoice", "replay")
 

@@ -5,9 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db.models import Exists, OuterRef
+
 from evaluation.arms import EVALUATION
 from evaluation.environments.base import Played, Task
-from memory.models import Heuristic, Project
+from evaluation.remembering import embed_ahead
+from memory.models import Evidence, Heuristic, Project
+from memory.models.heuristic import HeuristicQuerySet
 from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import propose_heuristic
 from memory.services.record_trajectory import record_trajectory
@@ -101,9 +105,24 @@ def approve_all(project: Project, learned: Learned) -> None:
     count_terms(project.pk)  # the sweeper does it in a running system
 
 
+def furnish(project: Project, texts: Sequence[LessonText], *, progress: Callable[[int], None]) -> None:
+    """Approve lessons that were not learnt here, so that the search has something to be wrong about."""
+    embed_ahead(part for text in texts for part in (text.trigger, text.guideline))
+    for number, text in enumerate(texts, 1):
+        heuristic = propose_heuristic(project, text=text, by=EVALUATION)
+        approve_heuristic(heuristic, by=EVALUATION, reason="About other work: it stands beside what is learnt.")
+        progress(number)
+
+
+def find_learnt(project: Project) -> HeuristicQuerySet:
+    """Return the lessons that runs of this project gave, oldest first."""
+    learnt = Evidence.objects.filter(heuristic=OuterRef("pk"))
+    return Heuristic.objects.filter(Exists(learnt), project=project).order_by("id")
+
+
 def read_lessons(project: Project) -> list[LessonText]:
-    """Return what the heuristics of a project say, oldest first."""
-    heuristics = Heuristic.objects.with_text().filter(project=project).order_by("id")
+    """Return what was learnt in a project, oldest first."""
+    heuristics = find_learnt(project).with_text()
     return [revision.as_text() for heuristic in heuristics if (revision := heuristic.current_revision)]
 
 

@@ -11,13 +11,14 @@ from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
 from evaluation.suites.base import Options, Progress, Suite, UnitResult
 from evaluation.suites.loop import store
-from evaluation.suites.loop.store import Learned, approve_all, learn_from, propose_dealt, read_lessons
+from evaluation.suites.loop.store import Learned, approve_all, furnish, learn_from, propose_dealt, read_lessons
 from evaluation.suites.loop.summary import summarise_loop
 from evaluation.suites.timing import percentiles
 from memory.models import Heuristic, Project
 from memory.retrieval.answer import RetrievalAnswer
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import retire_heuristic
+from memory.values import LessonText
 from reflection.providers.base import ProviderError
 from reflection.services import ReflectorFactory
 
@@ -32,6 +33,7 @@ class ClosedLoop(Suite):
 
     default_arms: tuple[str, ...] = ARMS
     curve: tuple[int, ...] = ()  # after so many earlier tasks the main arm is tested
+    same_words_same_task = True  # two tasks with the same text are the same task
 
     def check(self, options: Options) -> None:
         """Refuse what cannot run here, before anything runs.
@@ -47,6 +49,10 @@ class ClosedLoop(Suite):
     def make_reflector(self, options: Options) -> ReflectorFactory | None:
         """Return the suite's own reflector; None for the one of the settings."""
         return None
+
+    def furnishings(self, options: Options) -> Sequence[LessonText]:
+        """Return lessons that stand approved in every store beside what is learnt."""
+        return ()
 
     def count_trials(self, options: Options) -> int:
         return options.trials
@@ -67,7 +73,7 @@ class ClosedLoop(Suite):
         seed = int(unit.rpartition("-")[2])
         experience = list(environment.tasks("source", seed=seed))[: options.experience]
         tests = list(environment.tasks("test", seed=seed))[: options.limit]
-        refuse_shared_tasks(experience, tests)
+        refuse_shared_tasks(experience, tests, by_text=self.same_words_same_task)
         run = _Run(self, environment, unit, options, progress, experience, tests)
         return run.run(self.arms(options))
 
@@ -75,7 +81,7 @@ class ClosedLoop(Suite):
         return summarise_loop(self.about, units, self.arms(options), options)
 
 
-def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task]) -> None:
+def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by_text: bool = True) -> None:
     """Refuse to test on what was learnt from.
 
     Raises:
@@ -83,8 +89,9 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task]) -> No
     """
     if not experience or not tests:
         raise EvaluationError("There are no tasks to learn from, or none to test on. Both splits need some.")
-    known = {task.id for task in experience} | {task.text.strip() for task in experience}
-    shared = [task.id for task in tests if task.id in known or task.text.strip() in known]
+    known = {task.id for task in experience}
+    texts = {task.text.strip() for task in experience} if by_text else set()
+    shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
             f"{len(shared)} tasks are both learnt from and tested on, {shared[0]!r} for one: a figure would mean "
@@ -108,6 +115,7 @@ class _Run:
         self.suite, self.environment, self.unit = suite, environment, unit
         self.options, self.progress, self.experience, self.tests = options, progress, experience, tests
         self.learned = Learned()
+        self.furnishings = suite.furnishings(options)
         self.cut = 0  # tries that a limit forbade
         self.projects: dict[str, Project] = {}
         self.retrieve_ms: dict[str, list[float]] = {}
@@ -189,7 +197,7 @@ class _Run:
             case "poison-approved":
                 if not Heuristic.objects.filter(project=clean, status=Heuristic.Status.PROPOSED).exists():
                     propose_dealt(clean, read_lessons(clean), seed=self.unit)
-                for heuristic in Heuristic.objects.filter(project=clean, status=Heuristic.Status.APPROVED):
+                for heuristic in store.find_learnt(clean).filter(status=Heuristic.Status.APPROVED):
                     retire_heuristic(heuristic, by=EVALUATION)
                 approve_all(clean, Learned())
         return clean
@@ -227,8 +235,9 @@ class _Run:
             task=task.text,
             task_id=task.family,
             seed=self.unit,
+            draw=task.id,
             budget_tokens=self.options.budget_tokens,
-            pool=max(self.learned.approved, 1),
+            pool=max(self.learned.approved + len(self.furnishings), 1),
         )
         self.retrieve_ms.setdefault(arm.name, []).append((time.perf_counter() - started) * 1000)
         return answer
@@ -264,6 +273,11 @@ class _Run:
     def _make_project(self, name: str) -> Project:
         project = Project.objects.create(slug=f"{self.unit}-{name}", name=f"{self.unit}, {name}")
         self.projects[name] = project
+        furnish(
+            project,
+            self.furnishings,
+            progress=lambda done: self.progress(f"{self.unit}, furnishing", done, len(self.furnishings)),
+        )
         return project
 
 
