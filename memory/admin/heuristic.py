@@ -22,7 +22,7 @@ from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
-from memory.admin.undo import remember_decision, undo_context
+from memory.admin.undo import forget_decision, remember_decision, undo_context
 from memory.errors import ChangedMeanwhile, LessonMemoryError
 from memory.models import Heuristic, Review
 from memory.services.claim_heuristic import release_heuristic
@@ -173,11 +173,13 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         reviews = narrow_to_projects(Review.objects.select_related("heuristic", "revision"), request.user)
         review = get_object_or_404(reviews, pk=review_id)
         try:
-            undo_review(review, by=Actor.person(request.user))
+            heuristic = undo_review(review, by=Actor.person(request.user))
         except LessonMemoryError as refusal:
             messages.error(request, str(refusal))
         else:
-            messages.success(request, "Undone. It waits for a decision again; the records keep both.")
+            again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
+            messages.success(request, f"Undone. It {again} again; the records keep both.")
+        forget_decision(request)
         return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
 
     def _require_review_permission(self, request: HttpRequest) -> None:

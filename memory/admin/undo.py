@@ -18,6 +18,11 @@ def remember_decision(request: HttpRequest, heuristic: Heuristic) -> None:
     request.session[_KEY] = str(latest.pk) if latest else ""
 
 
+def forget_decision(request: HttpRequest) -> None:
+    """Offer nothing to take back any more."""
+    request.session.pop(_KEY, None)
+
+
 def find_undoable(request: HttpRequest) -> Review | None:
     """Return the decision the person took last, if it can still be taken back."""
     try:

@@ -114,7 +114,7 @@ def test_desk_leaves_out_lessons_that_are_not_close(reviewer: Client) -> None:
     embed(make_heuristic(project=project, status="rejected"), 1, 0)
     embed(make_heuristic(), 1, 0)  # another project's
 
-    assert "No lesson in use is close to it" in page(reviewer, proposal)
+    assert "No other lesson is close to it" in page(reviewer, proposal)
 
 
 def test_desk_warns_of_a_possible_contradiction(reviewer: Client) -> None:
@@ -247,7 +247,22 @@ def test_decision_offers_to_undo_it(reviewer: Client) -> None:
 
     heuristic.refresh_from_db()
     assert heuristic.status == "proposed"
-    assert "Undone." in html
+    assert "Undone. It waits for a decision again" in html
+    assert 'class="undo"' not in html
+
+
+def test_undone_retirement_says_that_it_is_served(reviewer: Client) -> None:
+    heuristic = make_heuristic()
+    decide(reviewer, heuristic, "approve")
+    decide(reviewer, heuristic, "retire", reason="wrong")
+
+    undo = reverse("admin:memory_heuristic_undo", args=[Review.objects.get(decision="retire").pk])
+    html = reviewer.post(undo, follow=True).content.decode()
+
+    heuristic.refresh_from_db()
+    assert heuristic.status == "approved"
+    assert "Undone. It is served again" in html
+    assert 'class="undo"' not in html
 
 
 def test_undo_without_the_permission_is_refused(reviewer: Client) -> None:
