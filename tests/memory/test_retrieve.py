@@ -134,7 +134,9 @@ def test_retrieve_command_prints_the_block(capsys: pytest.CaptureFixture[str]) -
     project = make_project()
     serve(project)
     call_command("retrieve", LESSONS[0][0], project=project.slug)
-    assert "<lessons>" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "<lessons>" in said
+    assert said.startswith(f"  1. when {LESSONS[0][0].removeprefix('When ')}\n")
 
 
 def test_embed_heuristics_twice_makes_nothing_new() -> None:

@@ -65,7 +65,7 @@ class Command(BaseCommand):
             self.stdout.write("No lesson fits this task, so nothing would be injected.")
         for number, item in enumerate(answer.items, start=1):
             scores = ", ".join(f"{name} {value:.3f}" for name, value in item["scores"].items())
-            self.stdout.write(f"{number:>3}. When {item['trigger']}")
+            self.stdout.write(f"{number:>3}. when {item['trigger'].removeprefix('When ')}")
             self.stdout.write(f"     do {item['guideline']}")
             if item["subtask"]:
                 self.stdout.write(f"     for: {item['subtask']}")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from argparse import ArgumentParser
 from typing import Any
 
@@ -15,6 +16,7 @@ from reflection.consolidation.service import run_consolidation
 from reflection.worker_identity import owner_name
 
 BY = Actor(label="command:consolidate")
+POLL_SECONDS = 0.25
 FIGURES = (
     "episodes",
     "notes",
@@ -35,8 +37,8 @@ class Command(BaseCommand):
     help = (
         "Look through what a project's runs noted since the last time and what its lessons were used for, and propose "
         "new lessons, mergers, narrower and wider wordings and retirements. Nothing is changed before a reviewer "
-        "accepts it. Needs neither broker nor worker; an interrupted consolidation goes on where it was. Exit code: 0, "
-        "or 1 where it did not finish."
+        "accepts it. Needs neither broker nor worker; where a worker is faster it waits for that one. An interrupted "
+        "consolidation goes on where it was. Exit code: 0, or 1 where it did not finish."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -48,9 +50,7 @@ class Command(BaseCommand):
         project = get_project(options["project"])
         cause = ConsolidationRun.Cause.COMMAND
         wanted = request_consolidation(project, cause=cause, by=BY, again=options["again"])
-        run = run_consolidation(wanted.pk, owner=owner_name())
-        if run is None:
-            raise CommandError("Another worker is consolidating this project now. Try again when it is done.")
+        run = self._see_through(wanted)
         if options["json"]:
             figures = {name: getattr(run, name) for name in FIGURES}
             names = ("status", "method", "fallback", "last_error")
@@ -59,6 +59,21 @@ class Command(BaseCommand):
             self._tell(run)
         if run.status != ConsolidationRun.Status.DONE:
             sys.exit(1)
+
+    def _see_through(self, wanted: ConsolidationRun) -> ConsolidationRun:
+        """Carry it out, or wait for the worker that was faster; take it over where that worker dies."""
+        said = False
+        while True:
+            run = run_consolidation(wanted.pk, owner=owner_name())
+            run = run or ConsolidationRun.objects.select_related("project").filter(pk=wanted.pk).first()
+            if run is None:
+                raise CommandError("The consolidation was deleted meanwhile. Call the command again for a new one.")
+            if run.status not in (ConsolidationRun.Status.QUEUED, ConsolidationRun.Status.RUNNING):
+                return run
+            if not said:
+                self.stderr.write("A worker has taken it. Waiting until it is done; Ctrl-C leaves it to the worker.")
+                said = True
+            time.sleep(POLL_SECONDS)
 
     def _tell(self, run: ConsolidationRun) -> None:
         if run.status != ConsolidationRun.Status.DONE:
