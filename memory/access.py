@@ -17,6 +17,13 @@ def visible_projects(user: Any) -> QuerySet[Project]:
     return Project.objects.filter(pk__in=project_ids_of(user))
 
 
+def projects_with_role(user: Any, *roles: str) -> QuerySet[Project]:
+    """Return the projects in which a person has one of these roles: all for a superuser."""
+    return (
+        Project.objects.all() if user.is_superuser else Project.objects.filter(pk__in=project_ids_of(user, roles=roles))
+    )
+
+
 def narrow_to_projects(queryset: QuerySet[Row], user: Any, *, path: str = "project") -> QuerySet[Row]:
     """Leave what a person may see. `path` leads from a row to its project; a superuser's query stays as it is."""
     if user.is_superuser:

@@ -109,9 +109,9 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         """Draw the score history of each task family and agent."""
         if not request.user.has_perm("memory.view_trajectory"):
             raise PermissionDenied
-        context = scores_context(
-            request.user, project_id=request.GET.get("project", ""), task_id=request.GET.get("task_id")
-        )
+        wanted = request.GET.get("task_id")
+        family = None if wanted is None else wanted.replace("\x00", "")  # which the database cannot compare
+        context = scores_context(request.user, project_id=request.GET.get("project", ""), task_id=family)
         page = {**self.admin_site.each_context(request), **context, "opts": self.opts, "title": "Scores"}
         return TemplateResponse(request, "admin/memory/mistakecard/scores.html", page)
 

@@ -3,7 +3,9 @@
 from typing import Any, TypeVar
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import FieldDoesNotExist
+from django.db import DataError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
@@ -33,6 +35,12 @@ class MemberRows(admin.ModelAdmin[Row]):
         if path is not None and self._has_field("project_id"):  # of a record that outlives its project
             return narrow_to_projects(queryset, request.user, path="project_id")
         return queryset
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        try:
+            return super().get_changelist_instance(request)
+        except (DataError, ValueError, OverflowError) as error:  # a value no column can hold, such as U+0000
+            raise IncorrectLookupParameters(error) from error  # which the list answers without filters
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         filters = super().get_list_filter(request)

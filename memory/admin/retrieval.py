@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -15,9 +15,17 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import Truncator
 
-from memory.access import visible_projects
+from memory.access import has_role, projects_with_role, visible_projects
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
-from memory.models import Heuristic, HeuristicFeedback, HeuristicRevision, PolarityQuota, Retrieval, Trajectory
+from memory.models import (
+    Heuristic,
+    HeuristicFeedback,
+    HeuristicRevision,
+    PolarityQuota,
+    ProjectMembership,
+    Retrieval,
+    Trajectory,
+)
 from memory.retrieval.context import get_label
 from memory.services.count_outcomes import OutcomeCount, count_outcomes
 from memory.services.replay_retrieval import find_wordings, name_subtask, replay_block
@@ -90,8 +98,11 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         """Show an answer again: asked, considered, chosen, injected, and what came of it. A fixed number of queries."""
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
         said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
-        found = self.get_queryset(request).select_related("project").prefetch_related(runs, said).filter(pk=object_id)
-        retrieval = found.first()
+        found = self.get_queryset(request).select_related("project").prefetch_related(runs, said)
+        try:
+            retrieval = found.filter(pk=object_id).first()
+        except (ValueError, ValidationError):  # no id at all; the parent view says that there is nothing
+            retrieval = None
         context = _replay(retrieval) if retrieval is not None else {}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
@@ -127,13 +138,23 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
     search_fields = ["task_id"]
     readonly_fields = ["set_by", "set_at"]
 
+    def has_change_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
+        return super().has_change_permission(request, obj) and _is_operator(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and _is_operator(request, obj)
+
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        kwargs["queryset"] = visible_projects(request.user)
+        kwargs["queryset"] = projects_with_role(request.user, ProjectMembership.Role.OPERATOR)
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
         obj.set_by, obj.set_at = f"person:{request.user}", timezone.now()
         super().save_model(request, obj, form, change)
+
+
+def _is_operator(request: HttpRequest, quota: PolarityQuota | None) -> bool:
+    return quota is None or has_role(request.user, quota.project_id, ProjectMembership.Role.OPERATOR)
 
 
 def _replay(retrieval: Retrieval) -> dict[str, Any]:

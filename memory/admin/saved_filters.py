@@ -49,7 +49,9 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
         """Keep the list's filters under a name; a name that is taken gets the new ones."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        name, query = request.POST.get("name", "").strip()[:60], request.POST.get("query", "")[:1000]
+        # The database keeps no U+0000, and nobody types one.
+        name, query = (request.POST.get(each, "").replace("\x00", "") for each in ("name", "query"))
+        name, query = name.strip()[:60], query[:1000]
         if not name:
             messages.error(request, "Give the filter a name to save it.")
         elif SavedFilter.objects.filter(user=request.user.pk).exclude(name=name).count() >= MAX_SAVED:

@@ -13,11 +13,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import Truncator
 
-from memory.access import may_review, narrow_to_projects
+from memory.access import has_role, may_review, narrow_to_projects
 from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import LessonMemoryError
-from memory.models import Heuristic
+from memory.models import Heuristic, ProjectMembership
 from memory.values import Actor, LessonText
 from memory.visible_text import show_hidden
 from memory.word_diff import DiffPart, diff_lessons
@@ -112,6 +112,9 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
     def consolidate_again(self, request: HttpRequest, queryset: QuerySet[ConsolidationRun]) -> None:
         assert request.user.is_authenticated
         for project in {run.project for run in queryset.select_related("project")}:
+            if not has_role(request.user, project.pk, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"You are not an operator of the project {project}. Nothing was queued.")
+                continue
             cause = ConsolidationRun.Cause.PERSON
             request_consolidation(project, cause=cause, by=Actor.person(request.user), again=True)
             messages.success(request, f"A consolidation of {project} is queued. A worker takes it up in a moment.")

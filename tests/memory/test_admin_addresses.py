@@ -1,0 +1,74 @@
+"""The admin's addresses, typed by hand: what a role does not allow, and values that name nothing."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from memory.models import PolarityQuota, Project, SavedFilter
+from reflection.consolidation.rows import ConsolidationRun
+from tests.factories import make_member, make_project
+
+pytestmark = pytest.mark.django_db
+
+QUOTA = [f"{action}_polarityquota" for action in ("view", "add", "change", "delete")]
+
+
+def log_in_auditor(project: Project, *permissions: str) -> Client:
+    """Log in a person who may do it somewhere, and only looks on here."""
+    client = Client()
+    client.force_login(make_member(project=project, role="auditor", permissions=permissions))
+    return client
+
+
+def test_auditor_with_an_operators_permissions_elsewhere_changes_no_quota() -> None:
+    project = make_project()
+    quota = PolarityQuota.objects.create(project=project, task_id="a", max_avoid_share=0.5, set_by="test")
+    client = log_in_auditor(project, *QUOTA)
+    sent = {"project": project.pk, "task_id": "b", "max_works_share": "0", "max_avoid_share": "0"}
+    client.post(reverse("admin:memory_polarityquota_change", args=[quota.pk]), sent)
+    client.post(reverse("admin:memory_polarityquota_add"), sent)
+    client.post(reverse("admin:memory_polarityquota_delete", args=[quota.pk]), {"post": "yes"})
+    selected = {"action": "delete_selected", "_selected_action": [quota.pk], "post": "yes"}
+    client.post(reverse("admin:memory_polarityquota_changelist"), selected)
+    assert list(PolarityQuota.objects.values_list("task_id", "max_avoid_share")) == [("a", 0.5)]
+
+
+def test_operator_still_sets_quotas() -> None:
+    project, client = make_project(), Client()
+    client.force_login(make_member(project=project, role="operator", permissions=QUOTA))
+    sent = {"project": project.pk, "task_id": "b", "max_works_share": "", "max_avoid_share": "0.5"}
+    client.post(reverse("admin:memory_polarityquota_add"), sent)
+    assert PolarityQuota.objects.get().task_id == "b"
+
+
+def test_auditor_with_an_operators_permissions_elsewhere_queues_no_consolidation() -> None:
+    project = make_project()
+    run = ConsolidationRun.objects.create(project=project, cause="command", status="done", until=timezone.now())
+    client = log_in_auditor(project, "view_consolidationrun", "consolidate_project")
+    sent = {"action": "consolidate_again", "_selected_action": [run.pk]}
+    said = client.post(reverse("admin:reflection_consolidationrun_changelist"), sent, follow=True)
+    assert "You are not an operator of the project" in said.content.decode()
+    assert list(ConsolidationRun.objects.all()) == [run]
+
+
+def test_answer_under_no_id_is_not_found(admin_client: Client) -> None:
+    response = admin_client.get(reverse("admin:memory_retrieval_change", args=["abc"]))
+    assert (response.status_code, response.headers["Location"]) == (302, reverse("admin:index"))
+
+
+@pytest.mark.parametrize("query", ["status__exact=%00", "created_at__year=99999"])
+def test_filter_by_what_no_column_holds_shows_the_list(admin_client: Client, query: str) -> None:
+    response = admin_client.get(f"{reverse('admin:memory_heuristic_changelist')}?{query}", follow=True)
+    assert response.redirect_chain[-1][0].endswith("?e=1")
+    assert response.status_code == 200
+
+
+def test_scores_of_a_family_no_column_holds_are_none(admin_client: Client) -> None:
+    make_project()
+    assert admin_client.get(f"{reverse('admin:memory_scores')}?task_id=%00").status_code == 200
+
+
+def test_saved_filter_loses_what_no_column_holds(admin_client: Client) -> None:
+    admin_client.post(reverse("admin:memory_heuristic_save_filter"), {"name": "my\x00 own", "query": "q=a\x00b"})
+    assert SavedFilter.objects.values_list("name", "query").get() == ("my own", "q=ab")
