@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import UUID
 
 from django.db import transaction
@@ -20,10 +20,15 @@ from memory.services.count_mistakes import recount
 from memory.services.merge_mistakes import settle_cards
 from memory.services.propose_heuristic import propose_heuristic
 from memory.services.sight_mistakes import identify_mistake, note_words, read_mistake
+from memory.strict_json import Limits, check_json
 from memory.values import Actor
 
 REFLECTOR = "import"
 SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5
+FIRST_YEAR, LAST_YEAR = 1970, 2199  # what an episode says beyond is no time; the database keeps years Python has not
+MAX_STEPS = 2**31 - 1
+MAX_SEEN = 1_000_000  # one card; sums of them stay numbers the database can keep
+LIMITS = Limits(nodes=5_000_000, string_bytes=10 * 1024 * 1024)
 _LISTS = ("global_rules", "episode_log", "mistakes", "mistake_cards", "successes")
 _OBJECTS = ("task_rules", "score_history")
 _EPISODE_TEXTS = ("task", "task_id", "summary", "agent", "model")
@@ -56,7 +61,9 @@ def import_memory(project: Project, *, document: Any, by: Actor, agent: str = ""
 
     Raises:
         InvalidMemoryFile: it is no such object; the message names the place.
+        InvalidJson: it has a text or a number that cannot be kept.
     """
+    check_json(document, limits=LIMITS)
     _check(document)
     clean = redact(document).value
     sha256 = hashlib.sha256(json.dumps(clean, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -136,7 +143,7 @@ class _Maker:
             mistakes=_texts(episode.get("mistakes")),
             successes=_texts(episode.get("successes")),
             created_at=_time_of(episode) or timezone.now(),
-            stated_step_count=steps if isinstance(steps, int) and not isinstance(steps, bool) and steps >= 0 else None,
+            stated_step_count=steps if _is_count(steps) and steps <= MAX_STEPS else None,
             metadata={"agent_memory": episode},
         )
 
@@ -182,7 +189,7 @@ class _Maker:
         if text is None:
             return raw
         count = raw.get("seen_count", 1)
-        count = count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 1
+        count = min(count, MAX_SEEN) if _is_count(count) and count else 1
         card, made = MistakeCard.objects.select_for_update().get_or_create(
             project=self.project,
             identity_sha256=identify_mistake(text),
@@ -251,13 +258,18 @@ def _outcome(score: float | None) -> str:
     return Trajectory.Outcome.SUCCESS if score >= SUCCESS_FROM else Trajectory.Outcome.FAILURE
 
 
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _time_of(episode: dict[str, Any]) -> datetime | None:
-    """Return when an episode says it was, where that can be read."""
+    """Return when an episode says it was, where that can be read and is a time."""
     try:
         at = datetime.fromisoformat(str(episode.get("timestamp", "")))
     except ValueError:
         return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    is_time = FIRST_YEAR <= at.year <= LAST_YEAR
+    return None if not is_time else at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _texts(value: Any) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from memory.errors import InvalidMemoryFile
 from memory.models import Heuristic, HeuristicRevision, MistakeCard, Project, Trajectory
@@ -153,3 +154,25 @@ def test_commands_import_and_export(project: Project, tmp_path: Path, document: 
 def test_command_names_the_file_it_cannot_read(project: Project, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"missing\.json cannot be read"):
         call_command("import_memory", str(tmp_path / "missing.json"), project=project.slug)
+
+
+@pytest.mark.parametrize(
+    "content", [r'{"global_rules": ["a\u0000b"]}', r'{"global_rules": ["\ud800"]}', '{"x": NaN}', "[" * 100_000]
+)
+def test_command_refuses_what_cannot_be_kept(project: Project, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(content)
+    with pytest.raises(CommandError, match=r"broken\.json cannot be read"):
+        call_command("import_memory", str(file), project=project.slug)
+
+
+def test_numbers_and_times_no_row_can_hold_are_kept_as_they_are_only(project: Project) -> None:
+    """A time that is past Python's last year would be stored, and no list of runs could be read any more."""
+    late = {"task": "a", "score": 1, "steps": 10**12, "timestamp": "9999-12-31T23:59:59-14:00"}
+    early = {"task": "b", "timestamp": "0001-01-01T00:00:00+14:00"}
+    card = {"mistake_type": "loop", "bad_decision": "Went on.", "seen_count": 10**12}
+    document = {"episode_log": [late, early], "score_history": {"c": [0.5]}, "mistake_cards": [card]}
+    import_memory(project, document=document, by=ANA)
+
+    assert all(run.created_at <= timezone.now() for run in Trajectory.objects.filter(project=project))
+    assert export_memory(project)["episode_log"] == [late, early]

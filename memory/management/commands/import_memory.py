@@ -1,6 +1,5 @@
 """Take over an agent's own memory file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.errors import LessonMemoryError
 from memory.management.projects import add_project_argument, get_project
-from memory.services.import_memory import import_memory
+from memory.services.import_memory import LIMITS, import_memory
+from memory.strict_json import InvalidJson, parse_json
 from memory.values import Actor
 
 
@@ -23,8 +23,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            document = parse_json(path.read_bytes(), limits=LIMITS)
+        except (OSError, InvalidJson) as error:
             raise CommandError(f"{path} cannot be read as JSON: {error}") from None
         project = get_project(options["project"])
         try:
