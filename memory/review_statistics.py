@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from django.db.models import Aggregate, Count, Exists, F, FloatField, OuterRef, Q, QuerySet
-from django.db.models.functions import TruncWeek
+from django.db.models import Aggregate, Count, Exists, F, FloatField, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Concat, TruncWeek
 
 from memory.models import Heuristic, Review
 
@@ -83,6 +83,8 @@ def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
     undone = Review.objects.filter(
         heuristic=OuterRef("heuristic"),
         decision=_Decision.UNDO,
+        # The words undo_review gives as its reason.
+        reason=Concat(Value("Undid: "), OuterRef("decision"), Value("."), output_field=TextField()),
         reviewer=OuterRef("reviewer"),
         created_at__gte=OuterRef("created_at"),
         created_at__lte=OuterRef("created_at") + _UNDONE_WITHIN,
@@ -92,9 +94,8 @@ def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
 
 def regretted(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Leave the approvals of what was retired or quarantined later."""
-    later = Review.objects.filter(
-        heuristic=OuterRef("heuristic"), decision__in=WITHDRAWALS, created_at__gt=OuterRef("created_at")
-    )
+    withdrawals = Review.objects.filter(decision__in=WITHDRAWALS)
+    later = decisions(withdrawals).filter(heuristic=OuterRef("heuristic"), created_at__gt=OuterRef("created_at"))
     return decisions(reviews).filter(Exists(later), decision=_Decision.APPROVE)
 
 
@@ -148,9 +149,8 @@ def median_seconds(reviews: QuerySet[Review]) -> float | None:
 def find_regrets(reviews: QuerySet[Review]) -> list[Regret]:
     """Return the newest approvals that were taken back, each with its withdrawal. Two queries."""
     approvals = list(regretted(reviews).select_related("heuristic__current_revision")[:_LISTED])
-    withdrawals = Review.objects.filter(
-        heuristic__in=[review.heuristic_id for review in approvals], decision__in=WITHDRAWALS
-    ).order_by("created_at")
+    of_these = Review.objects.filter(heuristic__in=[review.heuristic_id for review in approvals])
+    withdrawals = decisions(of_these.filter(decision__in=WITHDRAWALS)).order_by("created_at")
     by_heuristic: dict[Any, list[Review]] = defaultdict(list)
     for withdrawal in withdrawals:
         by_heuristic[withdrawal.heuristic_id].append(withdrawal)

@@ -81,6 +81,18 @@ def test_what_was_undone_does_not_count() -> None:
     assert (row.decisions, row.approved, row.median_seconds) == (1, 0, 9)
 
 
+def test_withdrawal_that_was_undone_is_no_regret_and_leaves_the_approval_counted() -> None:
+    heuristic = make_heuristic()
+    approve_heuristic(heuristic, by=ANA)
+    retire_heuristic(heuristic, by=ANA, reason="A slip.")
+    undo_review(Review.objects.get(decision="retire"), by=ANA)
+
+    (row,) = count_reviewers(Review.objects.all())
+
+    assert (row.decisions, row.approved, row.regretted) == (1, 1, 0)
+    assert find_regrets(Review.objects.all()) == []
+
+
 def test_median_and_weeks() -> None:
     project = make_project()
     now = timezone.now()
