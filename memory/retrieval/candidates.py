@@ -9,7 +9,7 @@ The statements name the views `servable_…` alone: what is not approved cannot 
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from memory.retrieval.answer import Filters
@@ -141,8 +141,7 @@ _known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
 How: TypeAlias = Literal["auto", "exact", "indexed"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes fifty
     """A served lesson with what speaks for it; a likeness is None where there is nothing to compare.
 
     `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the likest task it
@@ -286,26 +285,26 @@ def _search_memory(search: _Search, state: State, words: Words | None) -> list[C
     rows = _read_rows(snapshot, state, found)
     candidates = [
         _read((*row[:-1], one.own, one.meaning, one.words, one.task, one.score, one.lead, row[-1], one.vector))
-        for one in found
-        # A lesson that was withdrawn a moment ago has no row any more.
-        if (row := rows.get((one.revision_id, one.trajectory_id))) is not None
+        for one, row in zip(found, rows, strict=True)
+        if row is not None  # a lesson that was withdrawn a moment ago has none any more
     ]
     candidates.sort(key=lambda candidate: (-candidate.score, candidate.heuristic_id))
     return candidates
 
 
-def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:
-    wanted = [(one.revision_id, one.trajectory_id) for one in found]
-    rows = {pair: row for pair in wanted if (row := snapshot.rows.get((state.whole, *pair))) is not None}
-    missing = [pair for pair in wanted if pair not in rows]
+def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> list[tuple[Any, ...] | None]:
+    """Return what the database says of each lesson found, and ask it only for what it was not asked before."""
+    rows = [snapshot.rows.get((state.whole, *one.places)) for one in found]
+    missing = [one for one, row in zip(found, rows, strict=True) if row is None]
     if missing:
         parameters = {
-            "revisions": [revision_id for revision_id, _ in missing],
-            "trajectories": [trajectory_id for _, trajectory_id in missing],
+            "revisions": [one.revision_id for one in missing],
+            "trajectories": [one.trajectory_id for one in missing],
         }
         read = {(row[0], row[1]): row[2:] for row in read_prepared(_ROWS, parameters)}
-        snapshot.keep({(state.whole, *pair): row for pair, row in read.items()})
-        rows |= read
+        sent = {one.places: read.get((one.revision_id, one.trajectory_id)) for one in missing}
+        snapshot.keep({(state.whole, *places): row for places, row in sent.items() if row is not None})
+        rows = [sent[one.places] if row is None else row for one, row in zip(found, rows, strict=True)]
     return rows
 
 
@@ -351,4 +350,4 @@ def _filter_parameters(filters: Filters) -> dict[str, Any]:
 
 
 def _read(row: tuple[Any, ...]) -> Candidate:
-    return Candidate(**dict(zip(Candidate.__slots__, row, strict=True)))
+    return Candidate._make(row)

@@ -60,19 +60,15 @@ def rank(
     """
     floor = FLOORS[mode]
     abstains = max(map(_likeness, candidates), default=0.0) < floor.best
-    scored = [
-        (candidate.score * _boost(candidate, task_id), candidate)
-        for candidate in candidates
-        if _likeness(candidate) >= floor.listed
-    ]
-    scored.sort(key=lambda pair: (-pair[0], pair[1].heuristic_id))
+    boosted = [(_boost(one, task_id), one) for one in candidates if _likeness(one) >= floor.listed]
+    scored = [(one.score * boost, one.lead * boost, one) for boost, one in boosted]
+    scored.sort(key=lambda found: (-found[0], found[2].heuristic_id))
     if scored:  # an old task very like the new one decides who is first, not who else is there
-        first = max(scored, key=lambda pair: pair[1].lead * _boost(pair[1], task_id))
-        scored.remove(first)
-        scored.insert(0, first)
-    scores = {candidate.heuristic_id: score for score, candidate in scored}
+        first = max(range(len(scored)), key=lambda place: scored[place][1])
+        scored.insert(0, scored.pop(first))
+    scores = {candidate.heuristic_id: score for score, _, candidate in scored}
     wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
-    different = _leave_out_repeats([candidate for _, candidate in scored], top_k=wanted)
+    different = _leave_out_repeats([candidate for _, _, candidate in scored], top_k=wanted)
     allowed = limits.apply(different, top_k=top_k) if limits != NO_LIMITS else different
     subtasks = {one.heuristic_id: find_subtask(parts, _texts(one)) for one in allowed} if parts else {}
     chosen = _cover(allowed, subtasks, scores, top_k=top_k) if covers_parts else allowed

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
@@ -67,8 +66,8 @@ def rerank(
     scored = [(scale(found[place]) if place in found else 0.0, one) for place, one in enumerate(asked)]
     lowest = min(score for score, _ in scored)
     ordered = [
-        *(replace(one, score=score, lead=score) for score, one in scored),
-        *(replace(one, score=lowest / 2, lead=lowest / 2) for one in rest),
+        *(one._replace(score=score, lead=score) for score, one in scored),
+        *(one._replace(score=lowest / 2, lead=lowest / 2) for one in rest),
     ]
     return ordered, {one.heuristic_id: score for score, one in scored}
 

@@ -4,7 +4,7 @@ The statement of candidates.py computes the same in the database; a test compare
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NOISE = 0.15  # cosine of vectors below which a likeness says nothing
 VOTES = 5.0  # of the votes together against the lesson's own likeness
@@ -15,8 +15,7 @@ TASK_MEANING = 1.2  # meaning counts for more between two tasks than between a t
 STANDS_FOR_TASKS_FIRST, STANDS_FOR_TASKS = 1.0, 3.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """`lead` decides the first place, `score` all others."""
 
     score: float
@@ -33,9 +32,11 @@ def score_lesson(own: float | None, tasks: Sequence[float], *, meaning_weight: f
     noise, task_noise = NOISE * meaning_weight, NOISE * get_task_weight(meaning_weight)
     likeness = own or 0.0
     said = max(likeness - noise, 0.0) ** 2
-    seen = sum(max(task - task_noise, 0.0) ** 2 for task in sorted(tasks, reverse=True)[:COUNTED_TASKS])
-
-    def add(stands_for: float) -> float:
-        return likeness + VOTES * float((said + max(seen, stands_for * said)) ** 0.5)
-
-    return Score(score=add(STANDS_FOR_TASKS), lead=add(STANDS_FOR_TASKS_FIRST))
+    seen = 0.0
+    for task in sorted(tasks, reverse=True)[:COUNTED_TASKS] if len(tasks) > 1 else tasks:
+        if task > task_noise:
+            seen += (task - task_noise) ** 2
+    return Score(
+        score=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS * said)) ** 0.5),
+        lead=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS_FIRST * said)) ** 0.5),
+    )

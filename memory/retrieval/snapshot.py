@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -33,10 +33,14 @@ class Words:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """How like a task a lesson is; None where there is nothing to compare. `trajectory_id` is the likest task's."""
+class Found(NamedTuple):  # as quick to make as every task needs fifty of them
+    """How like a task a lesson is; None where there is nothing to compare. `trajectory_id` is the likest task's.
 
+    `places` are those of the revision and of the likest task's text in the snapshot, -1 for none: they name what the
+    database says of it in a way that is quicker to look up than two ids.
+    """
+
+    places: tuple[int, int]
     revision_id: UUID
     trajectory_id: UUID | None
     own: float | None
@@ -54,7 +58,7 @@ class Snapshot:
 
     `starts` are the first text of each revision; `terms` are the different words, `offsets` where each one's texts
     begin in `postings`, and `weights` what the word weighs there. `rows` are what the database says of a lesson, by
-    state, revision and trajectory, as they were asked for.
+    state and places, as they were asked for.
     """
 
     state: tuple[int | None, str]
@@ -68,7 +72,7 @@ class Snapshot:
     offsets: Integers
     postings: Integers
     weights: Vectors
-    rows: dict[tuple[int | None, UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
+    rows: dict[tuple[int | None, int, int], tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, state: tuple[int | None, str], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
@@ -157,7 +161,7 @@ class Snapshot:
         found = []
         for place, count in zip(chosen.tolist(), (ends - starts).tolist(), strict=True):
             own = meaning = words = vector = None
-            tasks: list[tuple[float, UUID | None]] = []
+            tasks: list[tuple[float, int]] = []
             for _ in range(count):
                 text, is_lesson, has_vector, near, alike = next(rows)
                 if is_lesson:
@@ -166,14 +170,16 @@ class Snapshot:
                     if has_vector:
                         vector, meaning = one, near if with_vector else None
                 else:
-                    tasks.append((task_weight * near + (1 - task_weight) * alike, self.trajectories[text]))
+                    tasks.append((task_weight * near + (1 - task_weight) * alike, text))
             if len(tasks) > 1:
-                tasks.sort(key=lambda task: (-task[0], _order(task[1])))
+                tasks.sort(key=lambda task: (-task[0], _order(self.trajectories[task[1]])))
             score = score_lesson(own, [likeness for likeness, _ in tasks], meaning_weight=meaning_weight)
+            likest = tasks[0][1] if tasks else -1
             found.append(
                 Found(
+                    places=(place, likest),
                     revision_id=self.revisions[place],
-                    trajectory_id=tasks[0][1] if tasks else None,
+                    trajectory_id=self.trajectories[likest] if tasks else None,
                     own=own,
                     meaning=meaning,
                     words=words,
@@ -185,7 +191,7 @@ class Snapshot:
             )
         return found
 
-    def keep(self, rows: Mapping[tuple[int | None, UUID, UUID | None], tuple[Any, ...]]) -> None:
+    def keep(self, rows: Mapping[tuple[int | None, int, int], tuple[Any, ...]]) -> None:
         """Keep what the database said of lessons for the next task."""
         if len(self.rows) + len(rows) > MAX_TEXTS_KEPT:
             self.rows.clear()

@@ -1,7 +1,7 @@
 """Answer a task with lessons, and write down what was answered."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Required, TypedDict, Unpack
 
@@ -159,10 +159,10 @@ def prepare_answer(
         "top_k": top_k,
         "budget_tokens": lesson_tokens + get_cost(known),
         "candidate_count": chosen.candidate_count,
-        "heuristic_ids": [place.candidate.heuristic_id for place in ranked],
+        "heuristic_ids": _as_array(item["id"] for item in items),
         "items": Jsonb([_as_record(item, chosen.subtasks) for item in items]),
-        "considered_ids": [candidate.heuristic_id for candidate, _ in chosen.considered],
-        "considered_scores": [round(score, 4) for _, score in chosen.considered],
+        "considered_ids": _as_array(str(candidate.heuristic_id) for candidate, _ in chosen.considered),
+        "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
         "subtasks": list(chosen.subtasks),
         "record_text": known.text,
         "context_sha256": context.sha256,
@@ -175,6 +175,11 @@ def prepare_answer(
         "created_at": timezone.now(),
     }
     return Prepared(answer=answer, row=row)
+
+
+def _as_array(values: Iterable[str]) -> str:
+    """Write ids or numbers as PostgreSQL reads an array: the driver takes four times as long for a list."""
+    return "{" + ",".join(values) + "}"
 
 
 def _as_item(place: Ranked) -> dict[str, Any]:
