@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +91,12 @@ class OwnDatabase:
                 with suppress(psutil.Error):
                     process.resume()
 
-    def take_every_connection(self, seconds: float) -> int:
-        """Leave no connection to others for a while; return how many this took."""
+    def take_every_connection(self, *, until: Callable[[], bool]) -> int:
+        """Leave no connection to others until a condition holds, a minute at most; return how many this took."""
         taken = [self.connect()]
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 60
         try:
-            while time.monotonic() < end:
+            while not until() and time.monotonic() < end:
                 try:
                     taken.append(self.connect())
                 except psycopg.OperationalError:  # too many clients: those of others go

@@ -73,6 +73,7 @@ FAULTS = (
         what="PostgreSQL restarted, its clients ended and killed, frozen, without a connection left",
         tests=("tests/chaos/test_database_faults.py::test_acknowledged_rows_outlive_what_happens_to_the_database",),
         quick_seconds=300,
+        full_seconds=1800,
     ),
     Fault(
         name="F11",

@@ -23,15 +23,21 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 TIMES = pick(2, 20)
 PAUSE_SECONDS = pick(1, 3)
-FULL_SECONDS = 1.0
+REFUSED = 10  # answers to have met before there are connections again
 UNSAFE = ("synchronous_commit = off", "wal_writer_delay = '10s'")
 
-BREAKAGES: dict[str, Callable[[OwnDatabase], object]] = {
-    "restarted": OwnDatabase.restart_at_once,
-    "backends_ended": OwnDatabase.end_backends,
-    "backend_killed": OwnDatabase.kill_backend,
-    "paused": lambda database: database.pause(PAUSE_SECONDS),
-    "connections_taken": lambda database: database.take_every_connection(FULL_SECONDS),
+
+def take_connections(database: OwnDatabase, load: Load) -> None:
+    enough = load.not_recorded + REFUSED
+    database.take_every_connection(until=lambda: load.not_recorded >= enough)
+
+
+BREAKAGES: dict[str, Callable[[OwnDatabase, Load], object]] = {
+    "restarted": lambda database, _: database.restart_at_once(),
+    "backends_ended": lambda database, _: database.end_backends(),
+    "backend_killed": lambda database, _: database.kill_backend(),
+    "paused": lambda database, _: database.pause(PAUSE_SECONDS),
+    "connections_taken": take_connections,
 }
 
 
@@ -90,10 +96,10 @@ def test_acknowledged_rows_outlive_what_happens_to_the_database(place: Place) ->
             before = load.not_recorded
             for _ in range(TIMES):
                 recorded = len(history.acknowledged)
-                wait_until(lambda recorded=recorded: len(history.acknowledged) > recorded + 5)
-                breaks(database)
+                wait_until(lambda recorded=recorded: len(history.acknowledged) > recorded + 5, seconds=60)
+                breaks(database, load)
                 over_at = time.monotonic()
-                wait_until(place.is_ready)
+                wait_until(place.is_ready, seconds=60)
                 ready_seconds[name] = max(ready_seconds.get(name, 0), time.monotonic() - over_at)
             met[name] = load.not_recorded - before
     verdict = history.judge(task for task in database.tasks() if task.startswith("run-"))
