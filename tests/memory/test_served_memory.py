@@ -1,16 +1,20 @@
 """Searches from memory and by an index agree with the comparison in the database, and miss no decision."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 
+from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
-from memory.models import Heuristic, Project, SearchIndex, ServedChange
+from memory.models import Heuristic, HeuristicRevision, Project, SearchIndex, ServedChange
+from memory.retrieval import candidates
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, How, find_candidates
-from memory.retrieval.database import QueryVector, execute_prepared
+from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
 from memory.retrieval.indexed import index_plans
 from memory.retrieval.snapshots import STATE, State, snapshots
 from memory.services.embed_heuristics import count_terms, embed_heuristics
@@ -84,7 +88,7 @@ def triggers(found: list[Candidate]) -> list[str]:
 
 
 def as_rounded(candidate: Candidate) -> dict[str, object]:
-    values = {name: getattr(candidate, name) for name in Candidate.__slots__}
+    values = {name: getattr(candidate, name) for name in Candidate._fields}
     return {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
 
 
@@ -112,6 +116,35 @@ def test_memory_is_read_beside_the_first_task_and_used_for_the_next(project: Pro
         connection.cursor().execute("SELECT pg_sleep(0.02)")
     assert held is not None
     assert triggers(search(project, "Reserve a table in Rome"))[0] == "A table is wanted"
+
+
+def test_a_new_task_takes_one_pass_of_the_embedder_and_reads_no_lesson_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots.load(project.pk)
+    retrieve(project, task="Book a table in Rome", record=False, by=BY)
+    embedder = get_embedder()
+    assert embedder is not None
+    embed, passes = embedder.embed, []
+
+    def note(texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
+        passes.append(list(texts))
+        return embed(texts, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(embedder, "embed", note)
+    asked: list[UUID] = []
+
+    def write_down(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        asked.extend(parameters.get("revisions", ()))
+        return read_prepared(statement, parameters)
+
+    monkeypatch.setattr(candidates, "read_prepared", write_down)
+    answer = retrieve(project, task="Reserve a table for two in Rome", record=False, by=BY)
+
+    assert answer.items
+    assert passes == [["Reserve a table for two in Rome"]]
+    # Another of several source tasks may be the likest now; all else is known.
+    assert set(asked) <= {HeuristicRevision.objects.get(trigger="A refund is wanted").pk}
 
 
 @pytest.mark.parametrize("withdraw", [retire_heuristic, quarantine_heuristic])
