@@ -9,7 +9,7 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import valkey
 from tests.servers import HOME
-from tests.stack import Stack, database_url
+from tests.stack import Stack, database_url, kill_workers
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +44,12 @@ def stack(stack_processes: Stack, transactional_db: None) -> Stack:
     if "worker" not in stack_processes.processes:
         stack_processes.start_worker()
     return stack_processes
+
+
+@pytest.fixture(autouse=True)
+def _queue_to_itself(request: pytest.FixtureRequest) -> None:
+    """Keep the worker of `stack` away from the rows of tests that commit and did not ask for it."""
+    marker = request.node.get_closest_marker("django_db")
+    commits = "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction"))
+    if commits and "stack" not in request.fixturenames:
+        kill_workers()

@@ -93,10 +93,12 @@ def test_docs_page_says_what_each_operation_answers():
         "400",
         "401",
         "403",
+        "404",
         "409",
         "410",
         "413",
         "415",
+        "429",
         "500",
         "503",
     ]

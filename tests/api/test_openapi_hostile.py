@@ -12,6 +12,12 @@ from tests.api.problems import read_problem
 
 pytestmark = pytest.mark.django_db
 
+
+@pytest.fixture(autouse=True)
+def _no_rate_limits(settings: Any) -> None:
+    settings.ERL_RATE_LIMITS = []
+
+
 WRONG: dict[str, Any] = {
     "null": None,
     "true": True,

@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
         Status.WARNING,
         "90 days",
     ),
-    "queue": (lambda: let_wait(20), Status.FAILURE, "due for 1200 seconds"),
+    "queue": (lambda: let_wait(20), Status.FAILURE, "due for 120"),
     "workers": (lambda: let_wait(1), Status.FAILURE, "No worker"),
     "providers": (open_circuit, Status.WARNING, "openai failed 5 times"),
     "dead reflections": (

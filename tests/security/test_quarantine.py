@@ -2,9 +2,11 @@
 
 import json
 from datetime import timedelta
+from importlib import import_module
 from io import StringIO
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -55,7 +57,7 @@ def served(project: Project) -> set[str]:
 def test_what_a_key_taught_is_served_no_more_and_the_rest_is() -> None:
     project = make_project()
     poisoned = learn(project, make_api_key(project=project, client="mallory"))
-    honest = learn(project, make_api_key(project=project))
+    honest = learn(project, make_api_key(project=project), guideline="Name the fee before a reservation is cancelled.")
     before = served(project)
 
     key = poisoned.evidence.get().trajectory.api_key
@@ -70,7 +72,7 @@ def test_what_a_key_taught_is_served_no_more_and_the_rest_is() -> None:
 def test_answers_that_carried_it_are_listed_and_no_others() -> None:
     project = make_project()
     key = make_api_key(project=project)
-    learn(project)
+    learn(project, guideline="Name the fee before a reservation is cancelled.")
     retrieve(project, task="Before it was learnt", by=AGENT, request_id="before")
     poisoned = learn(project, key)
     answer = retrieve(project, task="Cancel a reservation", by=AGENT, request_id="carried")
@@ -195,6 +197,8 @@ def test_command_lists_the_answers_of_an_order_again() -> None:
 
 @pytest.mark.parametrize(("group", "status"), [("Operator", "quarantined"), ("Auditor", "approved")])
 def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
+    # Again, because a test that commits empties the table.
+    import_module("memory.migrations.0006_groups").make_groups(apps, None)
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)

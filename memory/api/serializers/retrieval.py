@@ -168,7 +168,8 @@ def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
     except ValidationError as error:
         fields: dict[str, list[str]] = {}
         for fault in error.errors(include_url=False, include_context=False, include_input=False):
-            where = place + "/".join(str(part) for part in fault["loc"])
+            # A query has parameters, not places within them
+            where = place + "/".join(str(part) for part in (fault["loc"] if place else fault["loc"][:1]))
             fields.setdefault(where, []).append(_sentence(fault["type"], fault["msg"]))
         code = ErrorCode.INVALID_REQUEST if place else ErrorCode.INVALID_QUERY
         first, texts = next(iter(fields.items()))
