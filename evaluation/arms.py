@@ -14,8 +14,9 @@ from memory.values import Actor
 from reflection.providers.registry import find_config
 
 EVALUATION = Actor.policy("evaluation")
+MOST_LESSONS = 1000  # more than any budget of tokens holds
 _ARM = re.compile(
-    r"^(?P<kind>random|embedding|lexical|hybrid|erl|fewshot)(?::(?P<k>\d+))?"
+    r"^(?P<kind>random|embedding|lexical|hybrid|erl|fewshot)(?::(?P<k>\d{1,9}))?"
     r"(?::(?P<part>failures|successes|guideline-only|record))?$"
 )
 _PARTS = {"failures": ("mixed", "avoid"), "successes": ("works",)}
@@ -111,6 +112,8 @@ def find_arm(name: str, *, k: int) -> Arm:
             f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures, :successes, "
             ":guideline-only or :record."
         )
+    if match["k"] and not 1 <= int(match["k"]) <= MOST_LESSONS:
+        raise EvaluationError(f"An arm retrieves 1 to {MOST_LESSONS} lessons; {name!r} asks for another number.")
     kind, part = match["kind"], match["part"] or ""
     only = f", only lessons from {part}" if part in _PARTS else _WITH.get(part, "")
     return Arm(

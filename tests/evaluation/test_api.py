@@ -68,7 +68,16 @@ def test_second_request_answers_the_one_that_is_queued(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{"suites": ["live"]}, {"suites": []}, {"arms": ["best:5"]}, {"seeds": 6}, {"data": "/etc"}, {"limit": "5"}]
+    "body",
+    [
+        {"suites": ["live"]},
+        {"suites": []},
+        {"arms": ["best:5"]},
+        {"arms": ["hybrid:999999999"]},
+        {"seeds": 6},
+        {"data": "/etc"},
+        {"limit": "5"},
+    ],
 )
 def test_what_cannot_be_evaluated_is_refused(api: APIClient, body: dict[str, Any]) -> None:
     response = api.post(URL, body)
