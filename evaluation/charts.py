@@ -97,8 +97,13 @@ def find_doses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Lay out the uplift of each arm over the tokens it injects; empty without two arms that inject any."""
-    shown = [row for row in rows if row.get("tokens_mean") and row["uplift"].get("n")]
+    """Lay out the uplift of each arm over the tokens it injects; empty without two arms that inject any.
+
+    Lessons that are there to do harm are left out: nobody weighs what they cost, and all others would be one dot.
+    """
+    shown = [
+        row for row in rows if row.get("tokens_mean") and row["uplift"].get("n") and row["arm"] != "poison-approved"
+    ]
     if len(shown) < 2:
         return {}
     most = max(row["tokens_mean"] for row in shown) * 1.05
@@ -130,10 +135,12 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
         )
     ticks = [{"x": x(most * share), "label": f"{most * share:,.0f}"} for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
     height = max(COST_HEIGHT, dots[-1]["label_y"] + MARGIN)
+    edges_shown = [edge for edge in (low + room, high - room) if abs(y(edge) - y(0)) > 12]
     return {
         "dots": dots,
         "ticks": ticks,
         "zero": y(0),
+        "edges": [{"y": y(edge), "label": f"{edge:+.2f}"} for edge in edges_shown],
         "width": WIDTH,
         "height": height,
         "left": MARGIN,

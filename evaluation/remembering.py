@@ -1,5 +1,6 @@
 """Embed each text once in an evaluation: the same requests are asked of every arm, the same lessons learnt per seed."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ class RememberedVectors:
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embed = embedder.embed
+        self.anew = embedder.embed
         self._known: dict[str, Vectors] = {}
         self._is_together = False
 
@@ -30,7 +31,7 @@ class RememberedVectors:
         step = AT_ONCE if self._is_together else 1
         for start in range(0, len(missing), step):
             part = missing[start : start + step]
-            self._known.update(zip(part, self._embed(part), strict=True))
+            self._known.update(zip(part, self.anew(part), strict=True))
         return np.stack([self._known[text] for text in texts])
 
     @contextmanager
@@ -58,3 +59,17 @@ def embed_ahead(texts: Iterable[str]) -> None:
     if embedder is not None and isinstance(vectors, RememberedVectors):
         with vectors.together():
             embed_composites(embedder, [[text] for text in dict.fromkeys(texts)])
+
+
+def time_embedding(texts: Sequence[str]) -> list[float]:
+    """Return in milliseconds how long each text takes by itself, though its vector may be remembered."""
+    embedder = get_embedder()
+    if embedder is None:
+        return []
+    embed = embedder.embed.anew if isinstance(embedder.embed, RememberedVectors) else embedder.embed
+    spent = []
+    for text in texts:
+        started = time.perf_counter()
+        embed([text])
+        spent.append((time.perf_counter() - started) * 1000)
+    return spent

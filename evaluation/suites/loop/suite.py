@@ -9,11 +9,12 @@ from evaluation.arms import EVALUATION, Arm, ask, find_arm, find_arms
 from evaluation.environments.base import Environment, Played, Task
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
+from evaluation.remembering import time_embedding
 from evaluation.suites.base import Options, Progress, Suite, UnitResult
 from evaluation.suites.loop import store
 from evaluation.suites.loop.store import Learned, approve_all, furnish, learn_from, propose_dealt, read_lessons
 from evaluation.suites.loop.summary import summarise_loop
-from evaluation.suites.timing import percentiles
+from evaluation.suites.timing import EMBEDDED, percentiles, time_block
 from memory.models import Heuristic, Project
 from memory.retrieval.answer import RetrievalAnswer
 from memory.services.retrieve import retrieve
@@ -119,6 +120,7 @@ class _Run:
         self.cut = 0  # tries that a limit forbade
         self.projects: dict[str, Project] = {}
         self.retrieve_ms: dict[str, list[float]] = {}
+        self.block_ms: list[float] = []
 
     def run(self, arms: list[Arm]) -> UnitResult:
         started = time.perf_counter()
@@ -156,6 +158,8 @@ class _Run:
             "cut": self.cut,
             "timing": {
                 "seconds": round(time.perf_counter() - started, 1),
+                "embed_ms": percentiles(time_embedding([task.text for task in self.tests[:EMBEDDED]])),
+                "block_ms": percentiles(self.block_ms),
                 "retrieve_ms": {name: percentiles(spent) for name, spent in self.retrieve_ms.items()},
             },
         }
@@ -240,6 +244,8 @@ class _Run:
             pool=max(self.learned.approved + len(self.furnishings), 1),
         )
         self.retrieve_ms.setdefault(arm.name, []).append((time.perf_counter() - started) * 1000)
+        if answer.context:
+            self.block_ms.append(time_block(answer.items, budget_tokens=self.options.budget_tokens))
         return answer
 
     def _play(

@@ -7,9 +7,9 @@ from typing import Any
 
 from evaluation.arms import Arm, ask, find_arm, find_arms
 from evaluation.errors import EvaluationError
-from evaluation.remembering import embed_ahead
+from evaluation.remembering import embed_ahead, time_embedding
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
-from evaluation.suites.timing import percentiles
+from evaluation.suites.timing import EMBEDDED, percentiles, time_block
 from evaluation.suites.toolchoice.agent import ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
 from evaluation.suites.toolchoice.ears import Ears
@@ -123,6 +123,7 @@ class _Run:
         self.unit, self.options, self.progress = unit, options, progress
         self.agent, self.tools, self.experience, self.tests = agent, tools, experience, tests
         self.learned = Learned()
+        self.block_ms: list[float] = []
         self.arm_figures: dict[str, ArmFigures] = {}
         self.project = self._make_project("clean")
 
@@ -145,6 +146,8 @@ class _Run:
                 "record_ms": percentiles(self.learned.record_ms),
                 "reflect_ms": percentiles(self.learned.reflect_ms),
                 "approve_ms": percentiles(self.learned.approve_ms),
+                "embed_ms": percentiles(time_embedding([request.text for request in self.tests[:EMBEDDED]])),
+                "block_ms": percentiles(self.block_ms),
                 "retrieve_ms": {name: percentiles(each.retrieve_ms) for name, each in self.arm_figures.items()},
             },
         }
@@ -219,7 +222,10 @@ class _Run:
             pool=len(self.experience),
             answer_tag=get_tag(request.tool) if arm.cheats else "",
         )
-        return answer, [(time.perf_counter() - started) * 1000]
+        spent = (time.perf_counter() - started) * 1000
+        if answer.context:
+            self.block_ms.append(time_block(answer.items, budget_tokens=self.options.budget_tokens))
+        return answer, [spent]
 
     def _note(self, figures: ArmFigures, requests: tuple[Request, ...], answers: list[RetrievalAnswer]) -> None:
         for request, answer in zip(requests, answers, strict=True):
