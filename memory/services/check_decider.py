@@ -64,6 +64,30 @@ def check_claim(heuristic: Heuristic, *, user_id: int) -> None:
         )
 
 
+def find_owners(by: Actor) -> set[int]:
+    """Return the accounts whose eyes an approval counts as: the person's, or those that own the client's keys.
+
+    Keys of one client count together, as in the records, where they have one name.
+
+    Raises:
+        NotAllowed: it is nobody's: a policy, other code of the installation, or a key without an owner.
+    """
+    if by.user_id is not None:
+        return {by.user_id}
+    if by.api_key_id is None:
+        raise NotAllowed(
+            "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve it."
+        )
+    key = ApiKey.objects.filter(pk=by.api_key_id).first()
+    if key is None or key.created_by_id is None:
+        raise NotAllowed(
+            "This project asks for two reviewers, and nobody owns this API key. Approve in the admin, or ask "
+            "the operator for a key with an owner: manage.py create_api_key --by USERNAME."
+        )
+    keys = ApiKey.objects.filter(project=key.project_id, client=key.client, created_by__isnull=False)
+    return {owner for owner in keys.values_list("created_by_id", flat=True) if owner is not None}
+
+
 def _check_person(user_id: int, project: Project, rights: Mapping[str, str]) -> None:
     user = get_user_model()._default_manager.filter(pk=user_id, is_active=True).first()  # fresh: rights may be gone
     roles = [role for role, permission in rights.items() if user is not None and user.has_perm(permission)]

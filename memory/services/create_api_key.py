@@ -41,8 +41,14 @@ def create_api_key(
     scopes: Iterable[str] = AGENT_SCOPES,
     expires_at: datetime | None = None,
     by: Actor | None = None,
+    owner_id: int | None = None,
 ) -> NewApiKey:
-    """Make a key of `client` in `project`. Only a hash is kept: show the token now, nobody can later."""
+    """Make a key of `client` in `project`. Only a hash is kept: show the token now, nobody can later.
+
+    Args:
+        owner_id: the account whose eyes its decisions count as; None stands for the person who makes it, if any.
+    """
+    owner_id = owner_id or (by.user_id if by else None)
     name_actor(by)
     credential = mint_credential()
     api_key = ApiKey.objects.create(
@@ -52,7 +58,7 @@ def create_api_key(
         secret_sha256=credential.secret_sha256,
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
-        created_by_id=by.user_id if by else None,
+        created_by_id=owner_id,
     )
     log.info(
         "api_key_created",
@@ -61,5 +67,6 @@ def create_api_key(
         client=client,
         scopes=api_key.scopes,
         by=by.label if by else "",
+        owner_id=owner_id,
     )
     return NewApiKey(api_key=api_key, token=credential.token)

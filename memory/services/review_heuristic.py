@@ -5,9 +5,9 @@ from functools import partial
 from django.db import transaction
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, NotAllowed, NotServable, SecondReviewerNeeded
-from memory.models import ApiKey, Heuristic, HeuristicRevision, Review
-from memory.services.check_decider import check_decider
+from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
+from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.check_decider import check_decider, find_owners
 from memory.services.embed_heuristics import count_terms
 from memory.services.propose_heuristic import get_current_revision, lock_heuristic, revise_heuristic
 from memory.values import Actor, LessonText
@@ -188,18 +188,14 @@ def _lock_proposed(heuristic: Heuristic) -> Heuristic:
 
 def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
     """Tell whether somebody else approved these words before."""
-    if by.user_id is None and by.label.startswith("policy:"):
-        raise NotAllowed(
-            "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve it."
-        )
+    mine = find_owners(by)
     firsts = Review.objects.filter(
         revision=revision, decision=_Decision.FIRST_APPROVAL, content_sha256=revision.content_sha256
     ).select_related("reviewer_key")
-    mine = _identities(by.label, by.user_id, ApiKey.objects.filter(pk=by.api_key_id).first() if by.api_key_id else None)
-    theirs = [_identities(first.reviewer, first.reviewer_user_id, first.reviewer_key) for first in firsts]
-    if any(mine.isdisjoint(each) for each in theirs):
+    owned = [(first.reviewer, owner) for first in firsts if (owner := _find_owner(first)) is not None]
+    if any(owner not in mine and label != by.label for label, owner in owned):
         return True
-    if theirs:
+    if owned:
         raise SecondReviewerNeeded(
             "You approved these words already. This project asks for two reviewers: agents get the lesson once "
             "another person approves it too."
@@ -207,10 +203,11 @@ def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
     return False
 
 
-def _identities(label: str, user_id: int | None, key: ApiKey | None) -> set[str | int]:
-    """Return by what a person is known: the label, the account, the account that made the key."""
-    accounts = {user_id, key.created_by_id if key else None} - {None}
-    return {label} | {account for account in accounts if account is not None}
+def _find_owner(review: Review) -> int | None:
+    """Return whose eyes an approval was: the account's, or that of the account that owns the key."""
+    if review.reviewer_user_id is not None:
+        return review.reviewer_user_id
+    return review.reviewer_key.created_by_id if review.reviewer_key else None
 
 
 def set_status(heuristic: Heuristic, status: str) -> None:

@@ -23,7 +23,12 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
     """
     name_actor(by)
     new = create_api_key(
-        api_key.project, client=api_key.client, scopes=api_key.scopes, expires_at=api_key.expires_at, by=by
+        api_key.project,
+        client=api_key.client,
+        scopes=api_key.scopes,
+        expires_at=api_key.expires_at,
+        by=by,
+        owner_id=api_key.created_by_id,  # the owner stays; whoever replaces a key without one becomes it
     )
     end = Now() + overlap
     ApiKey.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=end), pk=api_key.pk).update(expires_at=end)

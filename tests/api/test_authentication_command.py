@@ -3,6 +3,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
 from memory.api.authentication import ApiKeyAuthentication
@@ -136,3 +137,21 @@ def test_revoke_twice_says_when_it_was_revoked() -> None:
 def test_unknown_prefix_is_refused(command: str) -> None:
     with pytest.raises(CommandError, match="starts with erl_live_nokey"):
         call_command(command, "nokey")
+
+
+def test_key_belongs_to_whom_it_is_made_by_and_its_replacement_too() -> None:
+    make_project(slug="airline")
+    ana = get_user_model().objects.create_user("ana")
+
+    answer = run_json("--project", "airline", "--client", "bot", "--by", "ana")
+    call_command("rotate_api_key", answer["prefix"], stdout=StringIO())
+
+    assert list(ApiKey.objects.values_list("created_by", flat=True)) == [ana.pk, ana.pk]
+
+
+def test_unknown_owner_is_refused_and_nothing_is_made() -> None:
+    with pytest.raises(CommandError, match="There is no active account 'eva'"):
+        run("--project", "airline", "--client", "bot", "--by", "eva", "--create-project")
+
+    assert not ApiKey.objects.exists()
+    assert not Project.objects.exists()

@@ -26,7 +26,12 @@ from memory.models import (
 )
 from memory.services.claim_heuristic import open_heuristic, take_over_heuristic
 from memory.services.propose_heuristic import revise_heuristic
-from memory.services.review_heuristic import approve_heuristic, edit_and_approve_heuristic, reject_heuristic
+from memory.services.review_heuristic import (
+    approve_heuristic,
+    edit_and_approve_heuristic,
+    record_review,
+    reject_heuristic,
+)
 from memory.services.undo_review import undo_review
 from memory.values import Actor, LessonText
 from tests.factories import (
@@ -216,7 +221,7 @@ def test_edit_makes_other_words_which_need_two_approvals_again() -> None:
 def test_api_key_is_one_reviewer_like_a_person() -> None:
     project = make_project(four_eyes=True)
     heuristic = make_heuristic(project=project)
-    key = make_api_key(project=project, client="ci")
+    key = make_api_key(project=project, client="ci", owner_id=make_member("ben").pk)
     api, path = APIClient(), f"/api/v1/heuristics/{heuristic.pk}/approve"
 
     first = api.post(path, {}, headers=bearer(key.token))
@@ -238,6 +243,55 @@ def test_key_that_a_person_made_is_the_same_reviewer() -> None:
         approve_heuristic(heuristic, by=Actor.key(key))
 
 
+def test_keys_without_an_owner_are_nobodys_eyes() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana = make_heuristic(project=project), Actor.person(make_member("ana"))
+    key = Actor.key(make_api_key(project=project, client="ci").api_key)
+
+    with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
+        approve_heuristic(heuristic, by=key)
+    approve_heuristic(heuristic, by=ana)
+    with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
+        approve_heuristic(heuristic, by=key)
+
+    assert not served(heuristic)
+    assert list(Review.objects.values_list("reviewer", flat=True)) == ["user:ana"]
+
+
+def test_two_keys_of_one_owner_are_one_reviewer_and_of_two_owners_two() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
+    keys = [
+        Actor.key(make_api_key(project=project, client=client, owner_id=owner.pk).api_key)
+        for client, owner in (("ci", ana), ("cd", ana), ("ben", ben))
+    ]
+    approve_heuristic(heuristic, by=keys[0])
+
+    with pytest.raises(SecondReviewerNeeded):
+        approve_heuristic(heuristic, by=keys[1])
+    assert approve_heuristic(heuristic, by=keys[2]).status == "approved"
+
+
+def test_actors_without_an_account_are_nobodys_eyes() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+
+    with pytest.raises(NotAllowed):
+        approve_heuristic(heuristic, by=Actor(label="user:somebody"))
+
+
+def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, _ben = make_heuristic(project=project), make_member("ben")
+    key, revision = make_api_key(project=project, client="ci").api_key, heuristic.current_revision
+    assert revision is not None
+    record_review(heuristic, revision, "first_approval", Actor.key(key), "", None, "")
+
+    with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
+        HeuristicRevision.objects.filter(pk=revision.pk).update(
+            approved_sha256=revision.content_sha256, approved_by="user:ben", approved_at=timezone.now(), served=True
+        )
+
+
 def test_policy_is_nobodys_eyes() -> None:
     heuristic = make_heuristic(project=make_project(four_eyes=True))
 
@@ -245,12 +299,13 @@ def test_policy_is_nobodys_eyes() -> None:
         approve_heuristic(heuristic, by=Actor.policy("quickstart-demo"))
 
 
-@pytest.mark.parametrize("second", ["user:ana", "policy:nightly", "key:ci"])
+@pytest.mark.parametrize("second", ["user:ana", "policy:nightly", "key:ci", "key:unowned", "somebody"])
 def test_database_takes_no_approval_of_one_person_alone(second: str) -> None:
     project = make_project(four_eyes=True)
     heuristic, ana = make_heuristic(project=project), make_member("ana")
     key = make_api_key(project=project, client="ci").api_key
     type(key).objects.filter(pk=key.pk).update(created_by=ana)
+    make_api_key(project=project, client="unowned")
     approve_heuristic(heuristic, by=Actor.person(ana))
     revision = heuristic.current_revision
     assert revision is not None

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_slug
@@ -39,6 +40,12 @@ class Command(BaseCommand):
             help="what the key may do; repeat it for several scopes, or say all (default: what an agent needs)",
         )
         parser.add_argument("--expires-days", type=int, metavar="N", help="let the key end after N days")
+        parser.add_argument(
+            "--by",
+            metavar="USERNAME",
+            help="the account that answers for the key; where a project asks for two reviewers its approvals count as "
+            "this person's, and a key without one may not approve",
+        )
         parser.add_argument("--create-project", action="store_true", help="make the project if there is none")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
@@ -49,6 +56,7 @@ class Command(BaseCommand):
         if not options["client"].strip():
             raise CommandError("Give --client the name of the agent or tool, for example airline-agent.")
         asked = options["scopes"] or list(AGENT_SCOPES)
+        owner = _find_owner(options["by"])
         with transaction.atomic():
             project = _find_project(options["project"], create=options["create_project"])
             new = create_api_key(
@@ -56,7 +64,10 @@ class Command(BaseCommand):
                 client=options["client"].strip(),
                 scopes=ApiKey.Scope.values if "all" in asked else asked,
                 expires_at=timezone.now() + timedelta(days=expires_days) if expires_days else None,
-                by=Actor(label="command:create_api_key"),
+                by=Actor(
+                    label="command:create_api_key" + (f" --by {owner.get_username()}" if owner else ""),
+                    user_id=owner.pk if owner else None,
+                ),
             )
         key = new.api_key
         if options["json"]:
@@ -79,6 +90,17 @@ class Command(BaseCommand):
             f"{new.token}\n\nKeep it now, it is not shown again. {key.client} may use it in {project.slug} {until}, "
             f"for: {', '.join(key.scopes)}.\nSend it as  Authorization: Bearer {new.token[:18]}…"
         )
+
+
+def _find_owner(username: str | None) -> Any:
+    if username is None:
+        return None
+    owner = get_user_model()._default_manager.filter(username=username, is_active=True).first()
+    if owner is None:
+        raise CommandError(
+            f"There is no active account {username!r}, so no key was made. Give --by the name the person signs in with."
+        )
+    return owner
 
 
 def _find_project(slug: str, *, create: bool) -> Project:
