@@ -19,6 +19,7 @@ from memory.admin.score_charts import scores_context
 from memory.errors import LessonMemoryError
 from memory.models import MistakeCard, MistakeMerge, ProjectMembership
 from memory.services.merge_mistakes import merge_cards, undo_merge
+from memory.services.review_in_bulk import MAX_AT_ONCE
 from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
 from memory.services.sight_mistakes import reopen_card
 from memory.values import Actor
@@ -87,7 +88,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     search_fields = ["mistake_type", "task_id", "current_revision__bad_decision", "current_revision__lesson"]
     ordering = ["-seen_count", "-id"]
     show_full_result_count = False
-    actions = ["approve_selected", "confirm_selected"]
+    actions = ["reject_selected", "confirm_selected"]
 
     @admin.display(description="what went wrong", ordering="current_revision__bad_decision")
     def decision_line(self, card: MistakeCard) -> str:
@@ -115,11 +116,12 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         page = {**self.admin_site.each_context(request), **context, "opts": self.opts, "title": "Scores"}
         return TemplateResponse(request, "admin/memory/mistakecard/scores.html", page)
 
-    @admin.action(description="Approve the selected cards, as they read now", permissions=["review"])
-    def approve_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
-        self._decide_selected(request, queryset, "approve")
+    @admin.action(description=f"Reject (up to {MAX_AT_ONCE})", permissions=["review"])
+    def reject_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
+        # Approving takes the card's own page, where its words are read.
+        self._decide_selected(request, queryset, "reject")
 
-    @admin.action(description="Let their present counts decide their places", permissions=["review"])
+    @admin.action(description=f"Place them by their present counts (up to {MAX_AT_ONCE})", permissions=["review"])
     def confirm_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
         self._decide_selected(request, queryset, "confirm_count")
 
@@ -154,12 +156,19 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
 
     def _decide_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard], decision: str) -> None:
         done = 0
-        for card in queryset.select_related("current_revision"):
+        selected = list(queryset.select_related("current_revision")[: MAX_AT_ONCE + 1])
+        if len(selected) > MAX_AT_ONCE:
+            messages.error(
+                request, f"At most {MAX_AT_ONCE} can be decided at once, and you selected more. Nothing was changed."
+            )
+            return
+        for card in selected:
             if not self.has_review_permission(request, card):
                 messages.error(request, f"{show_hidden(str(card))}: you do not review in its project.")
                 continue
+            data = {"content_sha256": card.current_revision.content_sha256} if card.current_revision else {}
             try:
-                carry_out(card, decision, data={}, by=Actor.person(request.user))  # type: ignore[arg-type]
+                carry_out(card, decision, data=data, by=Actor.person(request.user))  # type: ignore[arg-type]
                 done += 1
             except LessonMemoryError as refusal:
                 messages.error(request, f"{show_hidden(str(card))}: {refusal}")
@@ -174,6 +183,11 @@ def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None
         LessonMemoryError: it cannot be taken now, or names another card that is not there.
     """
     reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256") or None
+    if decision in ("approve", "reject") and sha256 is None:
+        raise LessonMemoryError(
+            "Nothing was decided, because the words you read were not named. Open the card's page, read it and decide "
+            "with its buttons (other programs send its content_sha256)."
+        )
     match decision:
         case "approve":
             approve_card(card, by=by, content_sha256=sha256, reason=reason)

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from memory.errors import ClaimedByOther, NotAllowed, ProjectArchived
-from memory.models import ApiKey, Heuristic, Project, ProjectMembership, ReviewClaim
+from memory.models import ApiKey, Heuristic, MistakeCard, Project, ProjectMembership, ReviewClaim
 from memory.models.membership import project_ids_of
 from memory.values import Actor
 
@@ -15,6 +15,8 @@ _Role = ProjectMembership.Role
 # Who may decide, and who may take something out of service: the role in the project, and the permission it takes.
 _DECIDES: Mapping[str, str] = {_Role.REVIEWER: "memory.review_heuristic"}
 _WITHDRAWS: Mapping[str, str] = {**_DECIDES, _Role.OPERATOR: "memory.change_apikey"}
+_DECIDES_CARDS: Mapping[str, str] = {_Role.REVIEWER: "memory.review_mistakecard"}
+_WITHDRAWS_CARDS: Mapping[str, str] = {**_DECIDES_CARDS, _Role.OPERATOR: "memory.change_apikey"}
 
 
 def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -> Project:
@@ -39,13 +41,26 @@ def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -
         _check_key(by.api_key_id, project)
     if withdraws:
         return project
-    if project.archived_at is not None and project.archived_at <= timezone.now():
-        raise ProjectArchived(
-            f"The project {project} was archived on {project.archived_at:%Y-%m-%d}, so nothing in it is decided any "
-            "more. Ask an operator to open it again if that is a mistake."
-        )
+    _check_open(project)
     if by.user_id is not None:
         check_claim(heuristic, user_id=by.user_id)
+    return project
+
+
+def check_card_decider(card: MistakeCard, *, by: Actor, withdraws: bool = False) -> Project:
+    """Return the mistake card's project if this actor may decide there now. Cards are not claimed.
+
+    Raises:
+        NotAllowed, ProjectArchived: as for a heuristic.
+    """
+    project = Project.objects.get(pk=card.project_id)
+    if by.user_id is not None:
+        rights = _WITHDRAWS_CARDS if withdraws else _DECIDES_CARDS
+        _check_person(by.user_id, project, rights, permission="review mistake cards")
+    elif by.api_key_id is not None:
+        _check_key(by.api_key_id, project)
+    if not withdraws:
+        _check_open(project)
     return project
 
 
@@ -76,7 +91,8 @@ def find_owners(by: Actor) -> set[int]:
         return {by.user_id}
     if by.api_key_id is None:
         raise NotAllowed(
-            "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve it."
+            "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve a lesson, "
+            "one a mistake card."
         )
     key = ApiKey.objects.filter(pk=by.api_key_id).first()
     if key is None or key.created_by_id is None:
@@ -88,13 +104,23 @@ def find_owners(by: Actor) -> set[int]:
     return {owner for owner in keys.values_list("created_by_id", flat=True) if owner is not None}
 
 
-def _check_person(user_id: int, project: Project, rights: Mapping[str, str]) -> None:
+def _check_open(project: Project) -> None:
+    if project.archived_at is not None and project.archived_at <= timezone.now():
+        raise ProjectArchived(
+            f"The project {project} was archived on {project.archived_at:%Y-%m-%d}, so nothing in it is decided any "
+            "more. Ask an operator to open it again if that is a mistake."
+        )
+
+
+def _check_person(
+    user_id: int, project: Project, rights: Mapping[str, str], *, permission: str = "review heuristics"
+) -> None:
     user = get_user_model()._default_manager.filter(pk=user_id, is_active=True).first()  # fresh: rights may be gone
-    roles = [role for role, permission in rights.items() if user is not None and user.has_perm(permission)]
+    roles = [role for role, needed in rights.items() if user is not None and user.has_perm(needed)]
     if user is None or not roles:
         raise NotAllowed(
-            "You do not have the permission “review heuristics” any more, so nothing was changed. Ask an administrator "
-            "to put you into the group Reviewer."
+            f"You do not have the permission “{permission}” any more, so nothing was changed. Ask an administrator to "
+            "put you into the group Reviewer."
         )
     if not user.is_superuser and not project_ids_of(user, roles=roles).filter(pk=project.pk).exists():
         raise NotAllowed(

@@ -13,8 +13,9 @@ from pgvector import HalfVector
 
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
-from memory.errors import AlreadyDecided, CannotMerge, EmbedderError
+from memory.errors import AlreadyDecided, CannotMerge, EmbedderError, NotAllowed, ProjectArchived
 from memory.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeEmbedding, MistakeMerge, Project
+from memory.services.check_decider import check_card_decider
 from memory.services.count_mistakes import recount
 from memory.services.embed_heuristics import get_active_model
 from memory.services.review_mistake import approve_card, record_card_review
@@ -59,9 +60,12 @@ def merge_cards(
     Raises:
         CannotMerge: the two are the same or of two projects.
         AlreadyDecided: one of them was merged before, or the other is not in use.
+        NotAllowed, ProjectArchived: see `check_card_decider`; counting by likeness is no decision on words.
     """
     if card.pk == into.pk or card.project_id != into.project_id:
         raise CannotMerge("Choose another card of the same project to merge this one into.")
+    if by != BY_LIKENESS:
+        check_card_decider(card, by=by)
     rows = MistakeCard.objects.select_for_update().filter(pk__in=[card.pk, into.pk]).order_by("pk")
     locked = {row.pk: row for row in rows}
     card, into = locked[card.pk], locked[into.pk]
@@ -98,7 +102,9 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "", request_id: 
 
     Raises:
         AlreadyDecided: it was undone before.
+        NotAllowed, ProjectArchived: see `check_card_decider`.
     """
+    check_card_decider(merge.card, by=by)
     rows = MistakeCard.objects.select_for_update().filter(pk__in=[merge.card_id, merge.into_id]).order_by("pk")
     locked = {row.pk: row for row in rows}
     undone = MistakeMerge.objects.filter(pk=merge.pk, undone_at__isnull=True).update(
@@ -204,12 +210,12 @@ def _apply_policy(card: MistakeCard) -> None:
     policy = card.project.mistake_card_policy
     if policy == _Policy.CORROBORATED and not _is_corroborated(card):
         return
-    if policy == _Policy.PEOPLE:
-        return
+    if policy == _Policy.PEOPLE or card.project.four_eyes:
+        return  # two people's eyes are asked for, and a policy is nobody's
     try:
         approve_card(card, by=Actor.policy(policy))
-    except AlreadyDecided:
-        return  # somebody was faster
+    except (AlreadyDecided, NotAllowed, ProjectArchived):
+        return  # somebody was faster, or the project is as of now for people alone, or for nobody
 
 
 def _is_corroborated(card: MistakeCard) -> bool:

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from memory.errors import AlreadyDecided, ChangedMeanwhile, NotServable
 from memory.models import MistakeCard, MistakeCardReview, MistakeCardRevision
+from memory.services.check_decider import check_card_decider, find_owners
 from memory.values import Actor
 
 _Status = MistakeCard.Status
@@ -23,8 +24,13 @@ def approve_card(
     Raises:
         AlreadyDecided: it is not waiting for a decision, or was merged into another card.
         ChangedMeanwhile: the words are not those that were read.
+        NotAllowed, ProjectArchived: see `check_card_decider`; where the project asks for two reviewers, nobody's eyes
+            approve no card (`find_owners`). A card takes one person there too.
     """
     card = _lock_proposed(card)
+    project = check_card_decider(card, by=by)
+    if project.four_eyes:
+        find_owners(by)
     revision = _get_current(card, content_sha256)
     card.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
     MistakeCardRevision.objects.filter(pk=revision.pk).update(
@@ -43,9 +49,10 @@ def reject_card(
     """Refuse the newest words. Words approved earlier stay served and become the current ones again.
 
     Raises:
-        AlreadyDecided, ChangedMeanwhile: as for approval.
+        AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived: as for approval.
     """
     card = _lock_proposed(card)
+    check_card_decider(card, by=by)
     revision = _get_current(card, content_sha256)
     served = card.revisions.filter(served=True).first()
     if served is not None:
@@ -61,8 +68,10 @@ def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: s
 
     Raises:
         NotServable: agents are not given it.
+        NotAllowed: see `check_card_decider`.
     """
     card = lock_card(card)
+    check_card_decider(card, by=by, withdraws=True)
     served = card.revisions.filter(served=True).first()
     if served is None:
         raise NotServable(f"This card is {card.status} and agents are not given it, so nothing was changed.")
@@ -81,8 +90,10 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "", request_id:
 
     Raises:
         NotServable: agents are not given it.
+        NotAllowed, ProjectArchived: see `check_card_decider`.
     """
     card = lock_card(card)
+    check_card_decider(card, by=by)
     served = card.revisions.filter(served=True).first()
     if served is None:
         raise NotServable(f"This card is {card.status} and agents are not given it, so it has no place to change.")

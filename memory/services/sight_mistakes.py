@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from memory.errors import AlreadyDecided
 from memory.models import MistakeCard, MistakeCardRevision, MistakeSighting, Trajectory
+from memory.services.check_decider import check_card_decider
 from memory.services.count_mistakes import lock_root, recount
 from memory.services.merge_mistakes import settle_cards
 from memory.values import Actor, MistakeText
@@ -85,8 +86,10 @@ def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
 
     Raises:
         AlreadyDecided: it is neither.
+        NotAllowed, ProjectArchived: see `check_card_decider`.
     """
     card = MistakeCard.objects.select_for_update().get(pk=card.pk)
+    check_card_decider(card, by=by)
     if card.status not in (MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED) or card.merged_into_id is not None:
         raise AlreadyDecided(f"This card is {card.status}: only rejected and retired cards are proposed again.")
     newest = card.revisions.order_by("-number")[0]

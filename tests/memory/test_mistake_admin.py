@@ -116,12 +116,35 @@ def test_merge_is_shown_and_undone(admin: Client, card: MistakeCard, settings: A
     assert MistakeCard.objects.standing().count() == 2
 
 
-def test_selected_cards_are_approved(admin: Client, card: MistakeCard) -> None:
+def in_bulk(client: Client, action: str, cards: list[MistakeCard]) -> str:
+    data = {"action": action, "_selected_action": [str(card.pk) for card in cards]}
     url = reverse("admin:memory_mistakecard_changelist")
-    admin.post(url, {"action": "approve_selected", "_selected_action": [str(card.pk)]})
+    return client.post(url, data, follow=True).content.decode()
 
-    card.refresh_from_db()
-    assert card.status == "approved"
+
+def test_selected_cards_are_rejected_and_not_approved(admin: Client, card: MistakeCard) -> None:
+    in_bulk(admin, "approve_selected", [card])
+    assert not MistakeCardReview.objects.exists()
+
+    assert "1 decided." in in_bulk(admin, "reject_selected", [card])
+    assert MistakeCardReview.objects.get().decision == "reject"
+
+
+def test_at_most_twenty_are_decided_at_once(admin: Client, card: MistakeCard) -> None:
+    mistakes = [CARDS[0] | {"mistake_type": f"type {number}"} for number in range(20)]
+    data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": mistakes}
+    record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
+
+    page = in_bulk(admin, "reject_selected", list(MistakeCard.objects.all()))
+
+    assert "At most 20 can be decided at once" in page
+    assert not MistakeCardReview.objects.exists()
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+def test_decision_on_words_that_are_not_named_is_refused(admin: Client, card: MistakeCard, decision: str) -> None:
+    assert "the words you read were not named" in decide(admin, card, decision)
+    assert not MistakeCardReview.objects.exists()
 
 
 def looker(client: Client, card: MistakeCard, *codenames: str, role: str = "") -> Client:

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, ChangedMeanwhile
+from memory.errors import AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived
 from memory.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge, Project
 from memory.services.erase_trajectory import erase_trajectory
 from memory.services.keep_cards import retire_unseen_cards
@@ -16,7 +16,7 @@ from memory.services.record_trajectory import record_trajectory
 from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
 from memory.services.sight_mistakes import reopen_card
 from memory.values import Actor
-from tests.factories import make_project
+from tests.factories import make_api_key, make_member, make_project
 
 pytestmark = pytest.mark.django_db
 ANA = Actor(label="user:ana")
@@ -51,6 +51,10 @@ def record(project: Project, *cards: dict[str, Any], client: str = "agent", **da
     new = [card.pk for card in MistakeCard.objects.filter(pk__in=ids) if card.sightings.count() == 1]
     settle_cards(ids, new_ids=new)
     return trajectory
+
+
+def member(name: str, **membership: Any) -> Any:
+    return make_member(name, permissions=["review_mistakecard"], **membership)
 
 
 def only_card() -> MistakeCard:
@@ -207,6 +211,60 @@ def test_policy_approves_what_two_clients_report(project: Project) -> None:
 
     assert only_card().status == "approved"
     assert MistakeCardReview.objects.get().reviewer == "policy:corroborated"
+
+
+def test_policy_approves_no_card_where_two_reviewers_are_asked_for(project: Project) -> None:
+    Project.objects.filter(pk=project.pk).update(mistake_card_policy="every-card", four_eyes=True)
+    record(project, CARD)
+    key = make_api_key(project=project).api_key
+
+    for nobody in (Actor.policy("every-card"), Actor.key(key), ANA):
+        with pytest.raises(NotAllowed, match="asks for two reviewers"):
+            approve_card(only_card(), by=nobody)
+    assert only_card().status == "proposed"
+    assert approve_card(only_card(), by=Actor.person(member("ana"))).status == "approved"
+
+
+@pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:nobody"])
+def test_database_takes_no_card_from_nobody_where_two_are_asked_for(project: Project, approver: str) -> None:
+    Project.objects.filter(pk=project.pk).update(four_eyes=True)
+    record(project, CARD)
+    revision = only_card().current_revision
+    assert revision is not None
+
+    with pytest.raises(IntegrityError, match="a person has to approve"), transaction.atomic():
+        MistakeCardRevision.objects.filter(pk=revision.pk).update(
+            approved_sha256=revision.content_sha256, approved_by=approver, approved_at=timezone.now(), served=True
+        )
+
+
+def test_archived_project_decides_on_no_card_but_still_withdraws(project: Project) -> None:
+    record(project, CARD, OTHER)
+    card, waiting = MistakeCard.objects.order_by("pk")
+    approve_card(card, by=ANA)
+    Project.objects.filter(pk=project.pk).update(archived_at=timezone.now(), mistake_card_policy="every-card")
+
+    settle_cards([waiting.pk])
+    for decide in (approve_card, reject_card):
+        with pytest.raises(ProjectArchived):
+            decide(waiting, by=ANA)
+    with pytest.raises(ProjectArchived):
+        merge_cards(waiting, into=card, by=ANA)
+    assert retire_card(card, by=ANA).status == "retired"
+    with pytest.raises(ProjectArchived):
+        reopen_card(card, by=ANA)
+
+
+def test_lost_rights_decide_on_no_card(project: Project) -> None:
+    record(project, CARD)
+    elsewhere, demoted = member("eva", project=make_project()), member("ben")
+    demoted.user_permissions.clear()
+    key = make_api_key(project=project, scopes=["retrieve"]).api_key
+
+    for by in (Actor.person(elsewhere), Actor.person(demoted), Actor.key(key)):
+        with pytest.raises(NotAllowed):
+            approve_card(only_card(), by=by)
+    assert not MistakeCardReview.objects.exists()
 
 
 def test_erasing_the_only_run_deletes_the_card(project: Project) -> None:
