@@ -199,6 +199,7 @@ def test_command_lists_the_answers_of_an_order_again() -> None:
 def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
     # Again, because a test that commits empties the table.
     import_module("memory.migrations.0006_groups").make_groups(apps, None)
+    import_module("memory.migrations.0008_audit_chain").extend_groups(apps, None)
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)
