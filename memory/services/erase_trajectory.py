@@ -6,9 +6,10 @@ from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
+from psycopg.errors import DeadlockDetected
 
 from memory.hooks import forget_elsewhere
 from memory.models import Erasure, Heuristic, HeuristicRevision, IdempotencyRecord, Retrieval, Review, Trajectory
@@ -21,6 +22,7 @@ from memory.values import Actor
 
 log = structlog.get_logger(__name__)
 
+ATTEMPTS = 5
 ASKED_BEFORE = timedelta(days=1)  # a run asks for lessons with its task before it is recorded
 
 
@@ -34,7 +36,6 @@ class Erased:
     heuristics_reworded: int = 0
 
 
-@transaction.atomic
 def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     """Delete a run, its reflections, its evidence, the heuristics that rest on it alone, and stored answers about it.
 
@@ -42,7 +43,24 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     longer counts. A wording that quotes the run's task is deleted, and the rest of it goes back into review. Questions
     asked with the run's task lose it. A replay of the request that recorded the run is answered with 410 from then on.
     The erasure is noted, so that it can be repeated on a restored backup.
+
+    Who writes to a lesson of the run at the same time may wait for us as we for it; the database ends one of the two, and
+    the erasure is tried again.
     """
+    pk = trajectory.pk
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with transaction.atomic():
+                return _erase(trajectory, by=by)
+        except OperationalError as error:
+            if not isinstance(error.__cause__, DeadlockDetected) or attempt == ATTEMPTS:
+                raise
+            trajectory.pk = pk
+            log.info("erasure_repeated", trajectory_id=str(pk), attempt=attempt)
+    raise AssertionError("The last attempt returns or raises.")
+
+
+def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     name_actor(by)
     _set_erasing("on")
     # Waits for a reflection that is writing lessons of this run, and keeps a later one from it: none may stay behind.

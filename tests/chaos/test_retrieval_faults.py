@@ -95,7 +95,9 @@ def test_index_being_rebuilt(client: APIClient) -> None:
         worker.join(30)
     assert failures == []
     assert all(answer["context"] or answer["degraded"] for answer in answers)
-    assert any(answer["context"] and not answer["degraded"] for answer in answers)
+    whole = ask(client, f"{TASK} afterwards")
+    assert whole["context"]
+    assert not whole["degraded"]
 
 
 def test_table_that_nobody_can_read_for_a_while(client: APIClient) -> None:
