@@ -44,7 +44,7 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     asked with the run's task lose it. A replay of the request that recorded the run is answered with 410 from then on.
     The erasure is noted, so that it can be repeated on a restored backup.
 
-    Who writes to a lesson of the run at the same time may wait for us as we for it; the database ends one of the two, and
+    Who writes to a lesson of the run may wait for us as we for it; the database ends one of the two, and
     the erasure is tried again.
     """
     pk = trajectory.pk
