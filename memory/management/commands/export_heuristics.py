@@ -3,12 +3,12 @@
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db.models import F
 
+from memory.management.line_output import add_output_argument, write_lines
 from memory.management.projects import add_project_argument, get_project
 from memory.models import Heuristic, HeuristicRevision, Project
 
@@ -32,22 +32,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--format", choices=("jsonl", "markdown"), default="jsonl", dest="file_format", help="default: jsonl"
         )
-        parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+        add_output_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = get_project(options["project"])
         revisions = _revisions(project, options["status"])
         lines = _jsonl(revisions) if options["file_format"] == "jsonl" else _markdown(project, revisions)
-        output: Path | None = options["output"]
-        if output is None:
-            _write(lines, self.stdout)
-            return
-        try:
-            with output.open("w", encoding="utf-8") as file:
-                count = _write(lines, file)
-        except OSError as error:
-            raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
-        self.stderr.write(f"{count} lines written to {output}.")
+        write_lines(self, lines, output=options["output"], noun="line")
 
 
 def _revisions(project: Project, status: str) -> Iterator[HeuristicRevision]:
@@ -109,11 +100,3 @@ def _markdown(project: Project, revisions: Iterator[HeuristicRevision]) -> Itera
 def _flat(text: str) -> str:
     """Keep a lesson's own line breaks from making headings and lists of the document."""
     return " ".join(text.split())
-
-
-def _write(lines: Iterator[str], file: TextIO | Any) -> int:
-    count = 0
-    for line in lines:
-        file.write(f"{line}\n")
-        count += 1
-    return count

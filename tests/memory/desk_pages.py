@@ -1,0 +1,39 @@
+"""The desk as a person with an account sees it."""
+
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from memory.models import (
+    Heuristic,
+    HeuristicRevision,
+)
+from tests.factories import (
+    make_member,
+)
+
+
+def log_in(username: str, **options: Any) -> Client:
+    client = Client()
+    client.force_login(make_member(username, **options))
+    return client
+
+
+def address(heuristic: Heuristic) -> str:
+    return reverse("admin:memory_heuristic_change", args=[heuristic.pk])
+
+
+def page(client: Client, heuristic: Heuristic) -> str:
+    return client.get(address(heuristic)).content.decode()
+
+
+def decide(client: Client, heuristic: Heuristic, decision: str = "approve", **values: Any) -> str:
+    """Decide on the words that were on the page when `heuristic` was read."""
+    assert heuristic.current_revision is not None
+    sent = {"decision": decision, "content_sha256": heuristic.current_revision.content_sha256} | values
+    return client.post(address(heuristic), sent, follow=True).content.decode()
+
+
+def served(heuristic: Heuristic) -> bool:
+    return HeuristicRevision.objects.filter(heuristic=heuristic, served=True).exists()

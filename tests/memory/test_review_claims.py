@@ -1,0 +1,116 @@
+"""What two people who want to decide at once are told."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memory.errors import ClaimedByOther
+from memory.models import (
+    Review,
+    ReviewClaim,
+)
+from memory.services.claim_heuristic import open_heuristic, take_over_heuristic
+from memory.services.review_heuristic import (
+    approve_heuristic,
+)
+from memory.values import Actor
+from tests.factories import (
+    make_heuristic,
+    make_member,
+    make_project,
+)
+from tests.memory.desk_pages import address, decide, log_in, page
+
+pytestmark = pytest.mark.django_db
+
+
+def test_second_reviewer_sees_who_is_on_it_and_gets_no_buttons() -> None:
+    heuristic = make_heuristic()
+    ana, ben = log_in("ana"), log_in("ben")
+    page(ana, heuristic)
+
+    html = page(ben, heuristic)
+
+    assert "ana is deciding on this</strong> until" in html
+    assert 'value="claim"' in html
+    assert 'value="approve"' not in html
+
+
+def test_decision_on_what_another_is_on_is_refused() -> None:
+    heuristic = make_heuristic()
+    ana, ben = log_in("ana"), log_in("ben")
+    page(ana, heuristic)
+
+    html = decide(ben, heuristic)
+
+    assert "ana is deciding on this one until" in html
+    assert not Review.objects.exists()
+
+
+def test_take_over_lets_the_second_decide_and_refuses_the_first() -> None:
+    heuristic = make_heuristic()
+    ana, ben = log_in("ana"), log_in("ben")
+    page(ana, heuristic)
+
+    assert "It is yours until" in decide(ben, heuristic, "claim")
+    assert "ben is deciding on this one until" in decide(ana, heuristic)
+    assert "Approved. Agents get" in decide(ben, heuristic)
+    assert Review.objects.get().reviewer == "user:ben"
+
+
+def test_second_of_two_decisions_says_who_was_faster() -> None:
+    heuristic = make_heuristic()
+    ana, ben = log_in("ana"), log_in("ben")
+    decide(ana, heuristic)
+
+    html = decide(ben, heuristic, "reject", reason_code="Wrong")
+
+    assert "it was decided before by ana at" in html
+    assert "your decision changed nothing" in html
+    assert Review.objects.get().decision == "approve"
+
+
+def test_claim_ends_by_itself() -> None:
+    heuristic = make_heuristic()
+    ana, ben = make_member("ana"), make_member("ben")
+    assert heuristic.current_revision is not None
+    open_heuristic(heuristic, heuristic.current_revision, user_id=ana.pk)
+    past = timezone.now() - timedelta(minutes=20)
+    ReviewClaim.objects.update(claimed_at=past, expires_at=past + timedelta(minutes=10))
+
+    claim = open_heuristic(heuristic, heuristic.current_revision, user_id=ben.pk)
+
+    assert claim.user == ben
+    assert approve_heuristic(heuristic, by=Actor.person(ben)).status == "approved"
+
+
+def test_released_claim_is_free_for_others() -> None:
+    heuristic = make_heuristic()
+    ana = log_in("ana")
+    page(ana, heuristic)
+
+    assert "Released." in decide(ana, heuristic, "release")
+    assert not ReviewClaim.objects.filter(heuristic=heuristic).exists()
+
+
+def test_next_passes_over_what_others_are_on() -> None:
+    project = make_project()
+    free, claimed, decided = (make_heuristic(project=project) for _ in range(3))
+    page(log_in("ben"), claimed)
+    ana = log_in("ana")
+
+    response = ana.post(
+        address(decided),
+        {"decision": "approve", "content_sha256": decided.current_revision.content_sha256},  # type: ignore[union-attr]
+    )
+
+    assert response["Location"] == address(free)
+
+
+def test_claim_is_asked_for_in_the_service() -> None:
+    heuristic = make_heuristic()
+    take_over_heuristic(heuristic, by=Actor.person(make_member("ana")))
+
+    with pytest.raises(ClaimedByOther, match="ana is deciding"):
+        approve_heuristic(heuristic, by=Actor.person(make_member("ben")))

@@ -1,0 +1,188 @@
+"""Approvals in projects that ask for two reviewers."""
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory.errors import NotAllowed, SecondReviewerNeeded
+from memory.models import (
+    HeuristicRevision,
+    Review,
+)
+from memory.services.review_heuristic import (
+    approve_heuristic,
+    edit_and_approve_heuristic,
+    record_review,
+)
+from memory.services.undo_review import undo_review
+from memory.values import Actor, LessonText
+from tests.factories import (
+    bearer,
+    make_api_key,
+    make_heuristic,
+    make_member,
+    make_project,
+)
+from tests.memory.desk_pages import decide, log_in, page, served
+
+pytestmark = pytest.mark.django_db
+
+
+def test_first_of_two_approvals_is_recorded_and_serves_nothing() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    ana = log_in("ana")
+
+    assert "your approval is the first" in page(ana, heuristic)
+    html = decide(ana, heuristic)
+
+    heuristic.refresh_from_db()
+    assert "recorded as the first of two" in html
+    assert (heuristic.status, served(heuristic)) == ("proposed", False)
+    assert Review.objects.get().decision == "first_approval"
+
+
+def test_second_approval_by_another_person_serves_it() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    decide(log_in("ana"), heuristic)
+    ben = log_in("ben")
+
+    assert "user:ana approved these words</strong>" in page(ben, heuristic)
+    html = decide(ben, heuristic)
+
+    assert "Approved. Agents get this heuristic from now on." in html
+    assert served(heuristic)
+    assert list(Review.objects.order_by("created_at").values_list("decision", "reviewer")) == [
+        ("first_approval", "user:ana"),
+        ("approve", "user:ben"),
+    ]
+
+
+def test_same_person_cannot_be_both_reviewers() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    ana = log_in("ana")
+    decide(ana, heuristic)
+
+    html = decide(ana, heuristic)
+
+    assert "You approved these words already" in html
+    assert not served(heuristic)
+    assert 'value="approve"' not in page(ana, heuristic)
+
+
+def test_edit_makes_other_words_which_need_two_approvals_again() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
+    approve_heuristic(heuristic, by=ana)
+
+    edited = edit_and_approve_heuristic(heuristic, text=LessonText(trigger="x", guideline="other words"), by=ben)
+
+    assert edited.status == "proposed"
+    assert approve_heuristic(heuristic, by=ana).status == "approved"
+
+
+def test_api_key_is_one_reviewer_like_a_person() -> None:
+    project = make_project(four_eyes=True)
+    heuristic = make_heuristic(project=project)
+    key = make_api_key(project=project, client="ci", owner_id=make_member("ben").pk)
+    api, path = APIClient(), f"/api/v1/heuristics/{heuristic.pk}/approve"
+
+    first = api.post(path, {}, headers=bearer(key.token))
+    again = api.post(path, {}, headers=bearer(key.token))
+
+    assert (first.status_code, first.json()["status"]) == (200, "proposed")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "already_decided")
+    assert approve_heuristic(heuristic, by=Actor.person(make_member("ana"))).status == "approved"
+
+
+def test_key_that_a_person_made_is_the_same_reviewer() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana = make_heuristic(project=project), make_member("ana")
+    key = make_api_key(project=project).api_key
+    type(key).objects.filter(pk=key.pk).update(created_by=ana)
+    approve_heuristic(heuristic, by=Actor.person(ana))
+
+    with pytest.raises(SecondReviewerNeeded):
+        approve_heuristic(heuristic, by=Actor.key(key))
+
+
+def test_keys_without_an_owner_are_nobodys_eyes() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana = make_heuristic(project=project), Actor.person(make_member("ana"))
+    key = Actor.key(make_api_key(project=project, client="ci").api_key)
+
+    with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
+        approve_heuristic(heuristic, by=key)
+    approve_heuristic(heuristic, by=ana)
+    with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
+        approve_heuristic(heuristic, by=key)
+
+    assert not served(heuristic)
+    assert list(Review.objects.values_list("reviewer", flat=True)) == ["user:ana"]
+
+
+def test_two_keys_of_one_owner_are_one_reviewer_and_of_two_owners_two() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
+    keys = [
+        Actor.key(make_api_key(project=project, client=client, owner_id=owner.pk).api_key)
+        for client, owner in (("ci", ana), ("cd", ana), ("ben", ben))
+    ]
+    approve_heuristic(heuristic, by=keys[0])
+
+    with pytest.raises(SecondReviewerNeeded):
+        approve_heuristic(heuristic, by=keys[1])
+    assert approve_heuristic(heuristic, by=keys[2]).status == "approved"
+
+
+def test_actors_without_an_account_are_nobodys_eyes() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+
+    with pytest.raises(NotAllowed):
+        approve_heuristic(heuristic, by=Actor(label="user:somebody"))
+
+
+def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, _ben = make_heuristic(project=project), make_member("ben")
+    key, revision = make_api_key(project=project, client="ci").api_key, heuristic.current_revision
+    assert revision is not None
+    record_review(heuristic, revision, "first_approval", Actor.key(key), "", None, "")
+
+    with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
+        HeuristicRevision.objects.filter(pk=revision.pk).update(
+            approved_sha256=revision.content_sha256, approved_by="user:ben", approved_at=timezone.now(), served=True
+        )
+
+
+def test_policy_is_nobodys_eyes() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+
+    with pytest.raises(NotAllowed, match="a policy is nobody's eyes"):
+        approve_heuristic(heuristic, by=Actor.policy("quickstart-demo"))
+
+
+@pytest.mark.parametrize("second", ["user:ana", "policy:nightly", "key:ci", "key:unowned", "somebody"])
+def test_database_takes_no_approval_of_one_person_alone(second: str) -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana = make_heuristic(project=project), make_member("ana")
+    key = make_api_key(project=project, client="ci").api_key
+    type(key).objects.filter(pk=key.pk).update(created_by=ana)
+    make_api_key(project=project, client="unowned")
+    approve_heuristic(heuristic, by=Actor.person(ana))
+    revision = heuristic.current_revision
+    assert revision is not None
+
+    with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
+        HeuristicRevision.objects.filter(pk=revision.pk).update(
+            approved_sha256=revision.content_sha256, approved_by=second, approved_at=timezone.now(), served=True
+        )
+
+
+def test_undone_first_approval_does_not_count() -> None:
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
+    approve_heuristic(heuristic, by=ana)
+    undo_review(Review.objects.get(), by=ana)
+
+    assert approve_heuristic(heuristic, by=ben).status == "proposed"
