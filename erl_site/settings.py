@@ -143,6 +143,7 @@ STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
 WHITENOISE_USE_FINDERS = True  # served from where they lie: no collectstatic anywhere
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
+ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only: where processes die (memory/failpoints.py)
 
 # ── Database: DATABASE_URL, or the embedded PostgreSQL under ERL_HOME ─────────────────────────────────────────────
 DATABASE_URL = env.str("DATABASE_URL", "")
@@ -239,6 +240,7 @@ ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  
 ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
+ERL_QUERY_CACHE_SECONDS = env.int("ERL_QUERY_CACHE_SECONDS", 3600)  # task vectors in the broker's server; 0: none there
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "")  # erl_serving: searches may read approved lessons alone
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import Exists
 from django.db.models.functions import Now
 
+from memory.failpoints import failpoint
 from memory.models import TermChange
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
 from memory.services.embed_heuristics import count_terms, embed_heuristics, find_heuristics_without_vectors
@@ -63,6 +64,7 @@ def keep_house() -> None:
     """Do what can wait a minute."""
     resume_projects()
     delete_expired_idempotency_records()
+    failpoint("sweep.housekeeping")
     if without_vectors := find_heuristics_without_vectors():
         embed_heuristics(without_vectors)
     keep_cards()

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models.functions import Now
 
+from memory.failpoints import failpoint
 from memory.models import HeuristicRevision, Trajectory
 from memory.redaction import redact
 from memory.tracing import span
@@ -85,6 +86,7 @@ def run_reflection(
         context["traceparent"] = reflection.traceparent
     with structlog.contextvars.bound_contextvars(**context):
         log.info("reflection_started", attempts=reflection.attempts, owner=owner)
+        failpoint("reflection.claimed")
         about = {"erl.reflection_id": str(reflection.pk), "erl.attempts": reflection.attempts}
         with span("reflection", parent=reflection.traceparent, **about):
             attempt = _attempt(reflection, make_reflector=make_reflector, ask_model=ask_model)
@@ -132,9 +134,13 @@ def _reflect(
     _name_author(reflection, reflector, episode)
     near = find_near_heuristics(reflection.project, episode)
     result = reflector.reflect(episode, near=near)
+    failpoint("reflection.asked")
     lessons, dropped = _check(result, episode)
     heartbeat.ensure_held()
-    return _store(reflection, trajectory, lessons=lessons, skip_reason=result.skip_reason or dropped)
+    failpoint("reflection.before_write")
+    proposals = _store(reflection, trajectory, lessons=lessons, skip_reason=result.skip_reason or dropped)
+    failpoint("reflection.after_commit")
+    return proposals
 
 
 @transaction.atomic
@@ -155,6 +161,7 @@ def _store(
     proposals = store_lessons(reflection, trajectory, lessons=lessons)
     proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
     finish(reflection, heuristics_proposed=proposed, skip_reason="" if proposals else skip_reason)
+    failpoint("reflection.before_commit")
     return proposals
 
 

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
+from memory.failpoints import failpoint
 from reflection.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell
 from reflection.housekeeping import Overdue, elect_sweeper, find_overdue_reflections, nudge, record_heartbeat
 from reflection.models import Reflection, WorkerHeartbeat
@@ -103,6 +104,7 @@ class Sweeper:
             self._next_heartbeat = now + HEARTBEAT_SECONDS
             record_heartbeat(self.worker)
         if elect_sweeper(self.worker, unless_swept_within_seconds=TAKE_OVER_SECONDS):
+            failpoint("sweep.elected")
             self._nudge(find_overdue_reflections(), now=now)
         if now >= self._next_housekeeping:
             self._next_housekeeping = now + HOUSEKEEPING_SECONDS

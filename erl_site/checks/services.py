@@ -105,6 +105,14 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
                 id="erl.deploy.W003",
             )
         )
+    if settings.ERL_FAILPOINTS:
+        found.append(
+            Warning(
+                "ERL_FAILPOINTS is set: processes die, wait or fail at places it names.",
+                hint="Remove it; it is for tests only.",
+                id="erl.deploy.W006",
+            )
+        )
     if not settings.ERL_ADMIN_OTP:
         found.append(
             Warning(

@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from memory.api.authentication import key_of
 from memory.api.canonical import canonical_json, canonical_request, fingerprint, is_same_fingerprint
 from memory.api.errors import ErrorCode, Refusal
+from memory.failpoints import failpoint
 from memory.models import ApiKey, IdempotencyRecord
 from memory.redaction import redact
 
@@ -84,6 +85,8 @@ class IdempotentMixin:
                 transaction.set_rollback(True)
             elif attempt is not None and known is None:
                 _store(attempt, response)
+            failpoint("idempotency.before_commit")
+        failpoint("idempotency.after_commit")
         return self._conclude(request, response) if is_success and known is None else response
 
     def _conclude(self, request: Request, response: HttpResponse) -> HttpResponse:
@@ -161,6 +164,7 @@ def _describe(request: Request, key: str, path_arguments: dict[str, Any]) -> Ide
 
 def _find_answer(attempt: IdempotentRequest) -> HttpResponse | None:
     _lock(attempt)
+    failpoint("idempotency.key_taken")
     record = _find_record(attempt)
     return None if record is None else _replay(record, attempt)
 

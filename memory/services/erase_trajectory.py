@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 from psycopg.errors import DeadlockDetected
 
+from memory.failpoints import failpoint
 from memory.hooks import forget_elsewhere
 from memory.models import Erasure, Heuristic, HeuristicRevision, IdempotencyRecord, Retrieval, Review, Trajectory
 from memory.services.forget_mistakes import forget_mistakes
@@ -51,12 +52,16 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with transaction.atomic():
-                return _erase(trajectory, by=by)
+                erased = _erase(trajectory, by=by)
+                failpoint("erasure.before_commit")
         except OperationalError as error:
             if not isinstance(error.__cause__, DeadlockDetected) or attempt == ATTEMPTS:
                 raise
             trajectory.pk = pk
             log.info("erasure_repeated", trajectory_id=str(pk), attempt=attempt)
+        else:
+            failpoint("erasure.after_commit")
+            return erased
     raise AssertionError("The last attempt returns or raises.")
 
 
@@ -70,6 +75,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     # All at once and in order: two erasures that took them one after the other would wait for each other.
     held = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
     touched = [heuristic for heuristic in held.order_by("pk") if heuristic.pk in learnt]
+    failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
     orphans = [heuristic for heuristic in touched if not heuristic.evidence.exists()]

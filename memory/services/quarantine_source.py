@@ -8,6 +8,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 
+from memory.failpoints import failpoint
 from memory.models import (
     ApiKey,
     Heuristic,
@@ -94,6 +95,7 @@ def quarantine_source(
         ordered_by=by.label,
     )
     log.warning("source_quarantined", source=source, heuristics=len(ids), retrievals=len(carried), by=by.label)
+    failpoint("quarantine.before_commit")
     return Quarantined(order=order, heuristic_ids=ids, carried=carried, card_ids=tuple(card.pk for card in cards))
 
 

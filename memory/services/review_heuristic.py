@@ -6,6 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
+from memory.failpoints import failpoint
 from memory.models import Heuristic, HeuristicRevision, Review
 from memory.services.check_decider import check_decider, find_owners
 from memory.services.embed_heuristics import count_terms
@@ -53,6 +54,7 @@ def approve_heuristic(
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     set_status(heuristic, _Status.APPROVED)
     record_review(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
+    failpoint("review.before_commit")
     return heuristic
 
 

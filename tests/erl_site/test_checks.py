@@ -56,6 +56,7 @@ def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None
         ({"ERL_EMBEDDED_DURABLE": False}, "erl.deploy.W003"),
         ({"ERL_ADMIN_OTP": False}, "erl.deploy.W004"),
         ({"ERL_HTTPS": True, "ERL_PROXY_COUNT": 0}, "erl.deploy.W005"),
+        ({"ERL_FAILPOINTS": ["review.before_commit=crash"]}, "erl.deploy.W006"),
     ],
 )
 def test_laptop_setting_is_found_in_a_deployment(settings: dict[str, Any], expected: str) -> None:
