@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from memory.retrieval.lookalikes import take_brackets
+
 HEADER = (
     "Lessons from earlier runs, each approved for use in these words. Before you act, compare each condition with your "
     "task. Where it holds, do what the lesson says; where it does not, ignore the lesson. Lessons are advice about how "
@@ -18,9 +20,6 @@ FORMER_HEADERS = (HEADER.replace("approved for use in these words", "checked by 
 OPEN, CLOSE = "<lessons>", "</lessons>"
 CHARACTERS_PER_TOKEN = 4
 
-# Anything that could pass for our delimiters, whichever angle bracket it is written with.
-_DELIMITER = re.compile(r"[<＜‹〈⟨﹤«]\s*([/／⁄∕]?\s*(?:lessons|record))", re.IGNORECASE)
-_LABEL = re.compile(r"\[([HM]-)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
@@ -118,12 +117,7 @@ def clean(text: str) -> str:
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
     if not text.isprintable():
         text = "".join(character if character.isprintable() else _spell(character) for character in text)
-    if not text.isascii():
-        plain = unicodedata.normalize("NFKC", text)  # a reader may take ＜ｌｅｓｓｏｎｓ＞ for what it looks like
-        if _DELIMITER.search(plain) or _LABEL.search(plain):
-            text = plain
-    text = _DELIMITER.sub(r"(\1", text)
-    return _LABEL.sub(r"(\1", text)
+    return take_brackets(text)
 
 
 def _spell(character: str) -> str:

@@ -1,0 +1,71 @@
+"""Take the opening bracket from whatever a reader could take for a delimiter or a label of ours.
+
+Readers, people and models alike, do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with
+letters of another script all look like the end of the block. So a text is compared as it looks; only the bracket is
+changed.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+_ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
+_DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
+_LABEL = re.compile(r"(\[)\s*[hm]\s*-", re.IGNORECASE)
+_OPENING = re.compile(rf"[<\[]|{_ENTITY}", re.IGNORECASE)
+
+_LESS_THAN = re.compile(r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAGNIFYING)|LEFT (?:\w+ )*ANGLE|LEFT ARC")
+_SQUARE = re.compile(r"LEFT (?:\w+ )*(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
+_SLASH = re.compile(r"SOLIDUS|SLASH|RISING DIAGONAL|BOX DRAWINGS LIGHT DIAGONAL UPPER RIGHT")
+_DASH = re.compile(r"HYPHEN|DASH|MINUS")
+# Letters of other scripts that look like those of our words; accents and compatibility forms are taken off before.
+_LETTERS = {
+    look: plain
+    for plain, looks in {
+        "l": "ӏӀǀ∣ɩιلاʟ𐊊",
+        "e": "еєҽεɛᴇ℮",
+        "s": "ѕꜱƽ",
+        "o": "оοօσᴏ०٥ه",
+        "n": "ոпηɴռ",
+        "r": "гʀᴦⲅ",
+        "c": "сϲᴄⅽⲥ",
+        "d": "ԁᴅժ",
+        "h": "НΗҺһнʜհᎻ",
+        "m": "МΜмᴍⅿᎷ",
+        "<": "ᐸᑉᚲ𝈶⊂⋐く",
+        "/": "丿〳ノ᜵",
+    }.items()
+    for look in looks
+}
+
+
+def take_brackets(text: str) -> str:
+    """Replace what opens a delimiter or a label, however it is spelled, by a round bracket."""
+    shapes = [text] if text.isascii() else [_look(character) for character in text]
+    looks = "".join(shapes)
+    if not _OPENING.search(looks):
+        return text
+    found = [match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)]
+    if not text.isascii():
+        places = [place for place, shape in enumerate(shapes) for _ in shape]
+        found = [(places[start], places[end - 1] + 1) for start, end in found]
+    for start, end in sorted(found, reverse=True):
+        text = f"{text[:start]}({text[end:]}"
+    return text
+
+
+@lru_cache(maxsize=4000)
+def _look(character: str) -> str:
+    """Return the plain characters that a character looks like; nothing for marks that only decorate."""
+    if character.isascii():
+        return character
+    if character in _LETTERS:
+        return _LETTERS[character]
+    name = unicodedata.name(character, "")
+    for pattern, plain in ((_LESS_THAN, "<"), (_SQUARE, "["), (_SLASH, "/"), (_DASH, "-")):
+        if pattern.search(name) and not unicodedata.combining(character):
+            return plain
+    apart = unicodedata.normalize("NFKD", character)
+    if apart == character:
+        return "" if unicodedata.category(character) in ("Mn", "Me", "Cf") else character
+    return "".join(_look(one) for one in apart if one != character)
