@@ -152,6 +152,7 @@ class _Run:
             }
         return {
             "tasks": [task.id for task in whole],
+            "families": {task.id: task.family for task in whole if task.family},
             "arms": figures,
             "curve": curve,
             "learned": self.learned.counts(),

@@ -22,6 +22,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
     success = {name: [_mean(each[task], "success") for task in tasks] for name, each in tries.items()}
     main = f"hybrid:{options.k}"
     main = main if main in tries else arms[-1].name
+    families = {task: family for unit in units.values() for task, family in unit.get("families", {}).items()}
     rows, figures = [], []
     for arm in arms if tasks else []:
         row = compare_arm(
@@ -34,6 +35,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
         **about.as_json(),
         "units": list(units),
         "tasks": tasks,
+        "families": [families.get(task, "") for task in tasks],
         "n": len(tasks),
         "main": main,
         "arms": rows,

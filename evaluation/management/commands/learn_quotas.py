@@ -1,0 +1,74 @@
+"""Set the polarity quotas of a project by what an evaluation found."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.errors import EvaluationError
+from evaluation.finding import find_report
+from evaluation.quotas import FEWEST_TASKS, LearntQuota, learn_quotas
+from memory.models import Project
+from memory.services.set_polarity_quota import set_polarity_quota
+from memory.values import Actor
+
+_SAYS = {
+    "mixed": "neither half is shown to be better: the mix stays free",
+    "failures": "lessons from failures alone",
+    "successes": "lessons from successes alone",
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "Say for each task family whether lessons from failures or from successes are better alone than mixed, by the "
+        "arms hybrid:N, hybrid:N:failures and hybrid:N:successes of an evaluation, and with --apply set that as the "
+        "project's polarity quotas. Families of which nothing is shown keep the quota they have."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", help="id of an evaluation run, or a file of `evaluate --json`")
+        parser.add_argument("--suite", default="yours", help="whose tasks count; default: %(default)s")
+        parser.add_argument("--project", metavar="SLUG", help="whose quotas to set")
+        parser.add_argument("--apply", action="store_true", help="set them; without it they are only shown")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            learnt = learn_quotas(find_report(options["run"]), suite=options["suite"])
+        except EvaluationError as error:
+            raise CommandError(str(error)) from error
+        width = max(len(_name(quota)) for quota in learnt)
+        self.stdout.write(f"{'family':<{width}}  tasks  mixed  failures  successes  smallest p  best")
+        for quota in learnt:
+            mixed, failures, successes = (quota.success[name] for name in ("mixed", "failures", "successes"))
+            self.stdout.write(
+                f"{_name(quota):<{width}}  {quota.tasks:5}  {mixed:5.3f}  {failures:8.3f}  {successes:9.3f}  "
+                f"{quota.p:10.4f}  {_SAYS[quota.best]}"
+            )
+        self.stdout.write(
+            f"Families of fewer than {FEWEST_TASKS} tasks are counted under “every family” alone. A half is taken "
+            f"where an exact sign test against the mix gives p ≤ 0.05 / {2 * len(learnt)}."
+        )
+        shown = [quota for quota in learnt if quota.best != "mixed"]
+        if not options["apply"]:
+            self.stdout.write(
+                "Nothing was changed. Add --project SLUG --apply to set this." if shown else "There is nothing to set."
+            )
+            return
+        project = Project.objects.filter(slug=options["project"] or "").first()
+        if project is None:
+            raise CommandError("Name the project whose quotas to set with --project SLUG.")
+        for quota in shown:
+            works, avoid = quota.shares
+            set_polarity_quota(
+                project,
+                task_id=quota.family,
+                max_works_share=works,
+                max_avoid_share=avoid,
+                by=Actor.policy(f"evaluation {options['run']}"[:100]),
+            )
+        self.stdout.write(f"Quotas set in {project.slug}: {len(shown)}. Every process follows within five seconds.")
+
+
+def _name(quota: LearntQuota) -> str:
+    return quota.family or "every family"
