@@ -15,3 +15,7 @@ class SandboxTaken(EvaluationError):
 
 class LabelIndexed(EvaluationError):
     """The truth would be part of what is searched, so a figure would mean nothing."""
+
+
+class DatabaseBehind(EvaluationError):
+    """The database lacks tables that this code needs."""

@@ -1,19 +1,18 @@
 """Say whether memory helps."""
 
-import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from evaluation.comparing import Verdict, check_limit, compare, hold_against_baseline, show
 from evaluation.errors import EvaluationError
-from evaluation.models import EvaluationRun
+from evaluation.finding import find_report, read_report
+from evaluation.preparing import prepare_database
 from evaluation.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished
 from evaluation.suites.base import Options
@@ -71,7 +70,9 @@ class Command(BaseCommand):
             if options["compare"]:
                 self._compare(*options["compare"])
                 return
-            baseline = _read_report(options["baseline"]) if options["baseline"] else None
+            baseline = read_report(options["baseline"]) if options["baseline"] else None
+            if prepare_database() and not options["quiet"]:
+                self.stderr.write("Created the tables of the new database.")
             results = self._run(options)
             verdicts = [verdict for limit in options["fail_under"] for verdict in check_limit(results, limit)]
             verdicts += hold_against_baseline(results, baseline) if baseline else []
@@ -127,7 +128,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{'holds' if verdict.passed else 'BELOW'}: {verdict.says}")
 
     def _compare(self, first: str, second: str) -> None:
-        rows = compare(_find_report(second), _find_report(first))
+        rows = compare(find_report(second), find_report(first))
         if not rows:
             raise EvaluationError("The two runs have no arm on the same tasks in common.")
         width = max(len(f"{row['suite']}/{row['arm']}") for row in rows)
@@ -164,28 +165,3 @@ class _Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-def _read_report(path: Path) -> dict[str, Any]:
-    try:
-        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        report["suites"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EvaluationError(f"{path} is no report of evaluate --json: {error}.") from error
-    return report
-
-
-def _find_report(name: str) -> dict[str, Any]:
-    """Return the report of a file or of a stored run."""
-    if Path(name).is_file():
-        return _read_report(Path(name))
-    try:
-        run = EvaluationRun.objects.get(pk=UUID(name))
-    except (ValueError, EvaluationRun.DoesNotExist):
-        raise EvaluationError(
-            f"There is no run and no file {name!r}. The admin lists the runs with their ids."
-        ) from None
-    if run.status != EvaluationRun.Status.FINISHED:
-        raise EvaluationError(f"The run {name} is {run.status}, so it has no figures.")
-    results: dict[str, Any] = run.results
-    return results
