@@ -9,7 +9,7 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from memory.models import ApiKey, Erasure, Heuristic, IdempotencyRecord, QuarantineOrder
+from memory.models import ApiKey, Erasure, Heuristic, IdempotencyRecord, QuarantineOrder, SearchIndex
 from reflection.models import DailySpend, ProviderState, Reflection, WorkerHeartbeat
 
 ALIVE_SECONDS = 30
@@ -38,7 +38,26 @@ class DatabaseCollector(Collector):
         yield GaugeMetricFamily("erl_idempotency_records", "Stored answers.", value=stored)
         yield CounterMetricFamily("erl_erasures", "Runs erased.", value=Erasure.objects.count())
         yield CounterMetricFamily("erl_quarantine_orders", "Pulls of the brake.", value=QuarantineOrder.objects.count())
+        yield from _searches()
         yield from _server()
+
+
+def _searches() -> Iterator[Metric]:
+    mean = GaugeMetricFamily(
+        "erl_search_recall_mean",
+        "Share of the 20 likest lessons that searches by an index find, over logged tasks.",
+        labels=["project"],
+    )
+    least = GaugeMetricFamily("erl_search_recall_least", "That share for the worst of the tasks.", labels=["project"])
+    age = GaugeMetricFamily("erl_search_recall_age_seconds", "How long ago it was measured.", labels=["project"])
+    measured = SearchIndex.objects.filter(measured_at__isnull=False).order_by("measured_at")
+    rows = measured.values_list("project__slug", "recall_mean", "recall_least", "measured_at")
+    for project, *shares, measured_at in {row[0]: row for row in rows}.values():  # the newest of each project
+        for family, share in zip((mean, least), shares, strict=True):
+            if share is not None:
+                family.add_metric([project], share)
+        age.add_metric([project], (timezone.now() - measured_at).total_seconds())
+    yield from (mean, least, age)
 
 
 def _server() -> Iterator[Metric]:

@@ -245,6 +245,7 @@ ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "")  # erl_serving: searches may 
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REVIEW_CLAIM_MINUTES = env.int("ERL_REVIEW_CLAIM_MINUTES", 10)  # how long an opened proposal is its reader's
+ERL_PENDING_PROPOSALS_PER_CLIENT = env.int("ERL_PENDING_PROPOSALS_PER_CLIENT", 200)  # 0: no limit
 ERL_REVIEW_RECENT_TASKS = env.int("ERL_REVIEW_RECENT_TASKS", 200)  # tasks a proposal is tried on to order the queue
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@ from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.project import ApiKeyAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.records import ReviewAdmin
 from memory.admin.retrieval import PolarityQuotaAdmin, RetrievalAdmin
+from memory.admin.search_index import SearchIndexAdmin
 from memory.admin.trajectory import TrajectoryAdmin
 from memory.admin.trust import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin
 
@@ -18,5 +19,6 @@ __all__ = [
     "QuarantineOrderAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
+    "SearchIndexAdmin",
     "TrajectoryAdmin",
 ]

@@ -14,6 +14,7 @@ from django.utils.timesince import timesince
 from memory.access import narrow_to_projects
 from memory.admin.charts import Chart, draw_weeks, first_week, midnight
 from memory.admin.panels import Figure, collect_figures
+from memory.admin.search_index import judge_searches
 from memory.models import Heuristic, Retrieval, Review, Trajectory
 from memory.review_statistics import APPROVALS, Median, decisions
 
@@ -44,7 +45,7 @@ def dashboard_context(user: AbstractBaseUser | AnonymousUser) -> dict[str, Any]:
         figures += _count_runs(user, week)
         charts.append(_chart_runs(user, now))
     if user.has_perm("memory.view_retrieval"):  # type: ignore[union-attr]
-        figures += _count_answers(user, week)
+        figures += [*_count_answers(user, week), *judge_searches(user)]
         charts += [_chart_answers(user, now), _chart_guided(user, now)]
     return {"figures": figures, "charts": charts, "reviewers": reviewers}
 

@@ -6,26 +6,34 @@ from threading import Lock
 
 from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.composite import embed_composites
+from memory.embeddings.shared import SharedVectors, shared_vectors
 
 CAPACITY = 1000  # of 1.5 kB each
 MAX_TASK_PARTS = 4  # of 500 characters: more cost 20 ms each and find no more (docs/retrieval.md)
 
 
 class TaskVectorCache:
-    """The most recently used vectors by (model id, sha256 of the task); threads may share it."""
+    """The most recently used vectors by (model id, sha256 of the task); threads may share it.
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    Behind it stands what the processes share, which is asked where this one does not know.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, *, shared: SharedVectors = shared_vectors) -> None:
         self._capacity = capacity
+        self._shared = shared
         self._lock = Lock()
         self._vectors: OrderedDict[tuple[str, bytes], Vectors] = OrderedDict()
 
     def find(self, model_id: str, task: str) -> Vectors | None:
-        """Return the vector of a task if it is known."""
+        """Return the vector of a task if it is known here or to another process."""
         key = _get_key(model_id, task)
         with self._lock:
             if (known := self._vectors.get(key)) is not None:
                 self._vectors.move_to_end(key)
-            return known
+                return known
+        if (known := self._shared.find(model_id, task)) is not None:
+            self._keep(key, known)
+        return known
 
     def embed(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
         """Return the vector of a task, and ask the embedder only if it is not known.
@@ -35,19 +43,31 @@ class TaskVectorCache:
         """
         if (known := self.find(embedder.model_id, task)) is not None:
             return known
+        return self.make(embedder, task, timeout_seconds=timeout_seconds)
+
+    def make(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
+        """Embed a task that is not known, and keep its vector.
+
+        Raises:
+            EmbedderError: as the embedder does.
+        """
         vector: Vectors = embed_composites(
             embedder, [[task]], max_parts=MAX_TASK_PARTS, timeout_seconds=timeout_seconds
         )[0]
-        with self._lock:
-            self._vectors[_get_key(embedder.model_id, task)] = vector
-            while len(self._vectors) > self._capacity:
-                self._vectors.popitem(last=False)
+        self._keep(_get_key(embedder.model_id, task), vector)
+        self._shared.keep(embedder.model_id, task, vector)
         return vector
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything this process knows."""
         with self._lock:
             self._vectors.clear()
+
+    def _keep(self, key: tuple[str, bytes], vector: Vectors) -> None:
+        with self._lock:
+            self._vectors[key] = vector
+            while len(self._vectors) > self._capacity:
+                self._vectors.popitem(last=False)
 
 
 def _get_key(model_id: str, task: str) -> tuple[str, bytes]:

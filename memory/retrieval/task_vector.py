@@ -82,7 +82,7 @@ def embed_task(task: str) -> tuple[str, QueryVector]:
 def _ask(embedder: Embedder, task: str) -> Vectors:
     breaker.check()
     try:
-        vector = task_vectors.embed(embedder, task, timeout_seconds=DEADLINE_SECONDS)
+        vector = task_vectors.make(embedder, task, timeout_seconds=DEADLINE_SECONDS)
     except EmbedderError:
         breaker.note(answered=False)
         raise

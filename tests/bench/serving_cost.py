@@ -38,7 +38,7 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
-from memory.models import SearchStatistics  # noqa: E402
+from memory.models import Project, SearchIndex, SearchStatistics  # noqa: E402
 from memory.retrieval.snapshots import BYTES_EACH_TEXT  # noqa: E402
 from memory.services.create_api_key import create_api_key  # noqa: E402
 from memory.services.tune_search import measure_recall, tune_search  # noqa: E402
@@ -47,13 +47,18 @@ from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402
 
 
-def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Fill the projects of one size and measure everything on the largest of them."""
+def fill(count: int) -> tuple[Project, SearchIndex | None, float]:
+    """Return the largest project of a size, its index if it is worth one, and the seconds it took to see to it."""
     project = seed_shares(count=count)
-    texts = SearchStatistics.objects.get(project=project).texts
     started = time.monotonic()
     index = tune_search(project)
-    built = time.monotonic() - started
+    return project, index, time.monotonic() - started
+
+
+def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Fill the projects of one size and measure everything on the largest of them."""
+    project, index, built = fill(count)
+    texts = SearchStatistics.objects.get(project=project).texts
     in_memory = texts * BYTES_EACH_TEXT <= settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
     token = create_api_key(project, client="bench").token
     bench = Bench(home=HOME, project=project.pk, token=token, seconds=options.seconds, rounds=options.rounds)
@@ -86,6 +91,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])
     parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")
     parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
+    parser.add_argument("--fill", action="store_true", help="Only fill the database under --home, for a later run.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     parser.add_argument("--plot", type=Path, help="Draw latency against size to this SVG file.")
     options = parser.parse_args()
@@ -96,6 +102,9 @@ def main() -> None:
         valkey.ensure(HOME / "valkey")
         call_command("migrate", verbosity=0)
         for count in sorted(options.heuristics):
+            if options.fill:
+                fill(count)
+                continue
             results.append(measure_size(count, options))
             print_report(results[-1])
     finally:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 from pgvector import HalfVector
@@ -52,6 +52,8 @@ def seed_lessons(project: Project, *, count: int, with_tasks: bool, seed: int = 
         cursor.execute("CHECKPOINT")
 
 
+@transaction.atomic
+@transaction.atomic  # a lesson that is approved serves a wording, at the latest when it is committed
 def _approve(project: Project, corpus: Corpus, *, size: int, with_tasks: bool) -> list[HeuristicRevision]:
     heuristics = Heuristic.objects.bulk_create(
         [Heuristic(project=project, status=Heuristic.Status.APPROVED, support=1) for _ in range(size)]
