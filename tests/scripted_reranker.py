@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from tests.scripted_provider import Behaviour
+from tests.scripted_answers import Behaviour
 
 
 def scores(give: Callable[[str], float], *, shape: str = "cohere") -> Behaviour:

@@ -40,7 +40,8 @@ from memory.services.propose_heuristic import propose_heuristic
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import LessonText
 from tests.memory.embedding_service import EmbeddingService
-from tests.scripted_provider import ScriptedProvider, silence
+from tests.scripted_answers import silence
+from tests.scripted_provider import ScriptedProvider
 
 THREADS = 8
 SUBJECTS = ["flight", "hotel", "train", "invoice", "refund", "exchange", "delivery", "password", "address", "contract"]

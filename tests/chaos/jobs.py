@@ -23,7 +23,8 @@ from reflection.models import ModelCall, Proposal, Reflection, WorkerHeartbeat
 from reflection.queue import enqueue_reflection
 from tests.factories import make_project, make_trajectory
 from tests.reflection.waiting import wait_until
-from tests.scripted_provider import Behaviour, Exchange, ScriptedProvider, answer, lesson
+from tests.scripted_answers import Behaviour, Exchange, answer, lesson
+from tests.scripted_provider import ScriptedProvider
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
 

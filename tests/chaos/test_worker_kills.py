@@ -23,7 +23,7 @@ from tests.chaos.jobs import (
 )
 from tests.chaos.profile import pick, report
 from tests.reflection.waiting import wait_until
-from tests.scripted_provider import Exchange, answer
+from tests.scripted_answers import Exchange, answer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from reflection.models import Reflection
 from reflection.services import run_reflection
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.scripted import make_completion
-from tests.scripted_provider import lesson
+from tests.scripted_answers import lesson
 
 pytestmark = pytest.mark.django_db
 

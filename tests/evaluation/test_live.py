@@ -18,7 +18,8 @@ from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
 from reflection.providers.base import CompletionRequest, ProviderError
 from reflection.providers.registry import close_provider, get_provider
-from tests.scripted_provider import Exchange, ScriptedProvider, answer
+from tests.scripted_answers import Exchange, answer
+from tests.scripted_provider import ScriptedProvider
 
 FINISH = json.dumps({"thought": "Done.", "tool": "finish", "arguments": [{"name": "answer", "value": "7"}]})
 SKIP = json.dumps({"learn": False, "skip_reason": "Nothing to learn."})

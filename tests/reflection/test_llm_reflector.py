@@ -18,9 +18,8 @@ from reflection.reflectors.registry import get_reflector
 from reflection.reflectors.rules import RulesReflector
 from reflection.verification import is_rejected, verify
 from tests.reflection.episodes import make_episode, read_blocks
-from tests.scripted_provider import (
+from tests.scripted_answers import (
     Behaviour,
-    ScriptedProvider,
     answer,
     cut_off,
     empty,
@@ -33,6 +32,7 @@ from tests.scripted_provider import (
     resets_mid_body,
     silence,
 )
+from tests.scripted_provider import ScriptedProvider
 
 NEAR = NearHeuristic(
     id=UUID("0198c0de-0000-7000-8000-000000000001"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reflection.parsing import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
-from tests.scripted_provider import lesson
+from tests.scripted_answers import lesson
 
 
 def parse(text: str | dict[str, Any], *, finish_reason: str = "stop", max_lessons: int = 1) -> tuple[LessonAnswer, ...]:

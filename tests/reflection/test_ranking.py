@@ -15,19 +15,8 @@ from memory.values import Actor
 from reflection.models import DailySpend, ModelCall
 from reflection.providers.registry import close_provider
 from tests.factories import make_heuristic, make_project
-from tests.scripted_provider import (
-    Exchange,
-    ScriptedProvider,
-    answer,
-    cut_off,
-    drips,
-    empty,
-    fails,
-    prose,
-    refuses,
-    resets,
-    silence,
-)
+from tests.scripted_answers import Exchange, answer, cut_off, drips, empty, fails, prose, refuses, resets, silence
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="test")

@@ -13,7 +13,8 @@ from memory.services.retrieve import retrieve
 from memory.values import Actor
 from reflection.reranking import close_reranker
 from tests.factories import make_heuristic, make_project
-from tests.scripted_provider import ScriptedProvider, answer, drips, fails, raw, silence
+from tests.scripted_answers import answer, drips, fails, raw, silence
+from tests.scripted_provider import ScriptedProvider
 from tests.scripted_reranker import scores
 
 pytestmark = pytest.mark.django_db

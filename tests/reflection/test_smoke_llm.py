@@ -12,7 +12,8 @@ from django.test import override_settings
 
 from erl_site.checks.llm import check_llm
 from reflection.providers.registry import close_provider
-from tests.scripted_provider import ScriptedProvider, answer, fails, lesson, prose
+from tests.scripted_answers import answer, fails, lesson, prose
+from tests.scripted_provider import ScriptedProvider
 
 LESSON = lesson(
     trigger="When an update is refused for basic economy",

@@ -28,7 +28,7 @@ from reflection.services import Outcome, run_reflection
 from tests.chaos.profile import pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion
-from tests.scripted_provider import lesson
+from tests.scripted_answers import lesson
 from tests.servers import HOME
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from reflection.services import Outcome, run_reflection
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.reflection.scripted import make_completion
-from tests.scripted_provider import lesson
+from tests.scripted_answers import lesson
 
 pytestmark = pytest.mark.django_db
 

@@ -36,7 +36,7 @@ from reflection.services import run_reflection
 from tests.chaos.profile import pick, report
 from tests.factories import bearer, make_api_key, make_project
 from tests.reflection.scripted import make_completion
-from tests.scripted_provider import lesson
+from tests.scripted_answers import lesson
 
 pytestmark = pytest.mark.django_db
 

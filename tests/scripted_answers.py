@@ -1,0 +1,253 @@
+"""What the scripted provider can do with a request: answer, fail, drip, hang up."""
+
+import json
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from threading import Event
+from typing import Any
+
+MODEL = "scripted-1"
+ANTHROPIC_REASONS = {"stop": "end_turn", "length": "max_tokens"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRequest:
+    """What the provider was sent. Header names are in lower case."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+    @property
+    def is_anthropic(self) -> bool:
+        return self.path.endswith("/messages")
+
+    @property
+    def user_text(self) -> str:
+        text: str = self.body["messages"][-1]["content"]
+        return text
+
+
+@dataclass
+class Exchange:
+    """One request being answered."""
+
+    request: RecordedRequest
+    handler: BaseHTTPRequestHandler
+    stopping: Event
+
+    def send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_head(status, {"Content-Length": str(len(body)), **(headers or {})})
+        self.handler.wfile.write(body)
+
+    def send_head(self, status: int, headers: dict[str, str]) -> None:
+        self.handler.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            self.handler.send_header(name, value)
+        self.handler.end_headers()
+        self.handler.wfile.flush()
+
+    def reset(self) -> None:
+        """Drop the connection with a TCP reset."""
+        linger = struct.pack("ii", 1, 0)
+        self.handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.handler.connection.close()
+        self.handler.close_connection = True
+
+
+Behaviour = Callable[[Exchange], None]
+
+
+def lesson(**overrides: Any) -> dict[str, Any]:
+    """Return the object the reflection prompt asks for."""
+    return {
+        "learn": True,
+        "skip_reason": "",
+        "title": "Look the reservation up first",
+        "analysis": "The agent changed a flight before it knew the fare class.",
+        "trigger": "When a customer asks to change a flight",
+        "action": "Call get_reservation_details first and read the cabin before calling update_reservation_flights.",
+        "avoid": "",
+        "not_when": "The reservation was already read in this conversation.",
+        "polarity": "failure",
+        "task_type": "flight change",
+        "tools": ["get_reservation_details", "update_reservation_flights"],
+        "evidence_steps": [1, 2],
+        "confidence": 0.8,
+        "covers_existing": None,
+    } | overrides
+
+
+def answer(
+    content: str | dict[str, Any],
+    *,
+    finish: str = "stop",
+    input_tokens: int = 1200,
+    output_tokens: int = 90,
+    refusal: str | None = None,
+) -> Behaviour:
+    """Answer with a text, or an object as JSON. `finish` is "stop", "length" or "refusal"."""
+    text = content if isinstance(content, str) else json.dumps(content)
+
+    def play(exchange: Exchange) -> None:
+        if exchange.request.is_anthropic:
+            body: dict[str, Any] = {
+                "id": "msg_scripted",
+                "type": "message",
+                "role": "assistant",
+                "model": MODEL,
+                "content": [{"type": "text", "text": text}] if text else [],
+                "stop_reason": ANTHROPIC_REASONS.get(finish, finish),
+                "stop_sequence": None,
+                "usage": {"input_tokens": input_tokens, "output_tokens": output_tokens},
+            }
+        else:
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": text or None, "refusal": refusal},
+                "finish_reason": {"refusal": "content_filter"}.get(finish, finish),
+                "logprobs": None,
+            }
+            body = {
+                "id": "chatcmpl-scripted",
+                "object": "chat.completion",
+                "created": 1764000000,
+                "model": MODEL,
+                "choices": [choice],
+                "usage": {
+                    "prompt_tokens": input_tokens,
+                    "completion_tokens": output_tokens,
+                    "total_tokens": input_tokens + output_tokens,
+                },
+            }
+        exchange.send(200, json.dumps(body).encode())
+
+    return play
+
+
+def cut_off() -> Behaviour:
+    """Answer JSON that the token limit cut off."""
+    return answer('{"learn": true, "skip_reason": "", "trigger": "When a cust', finish="length")
+
+
+def prose() -> Behaviour:
+    """Answer in prose where JSON was asked for."""
+    return answer("Sure! The agent should have looked the reservation up before changing it.")
+
+
+def empty() -> Behaviour:
+    """Answer nothing."""
+    return answer("")
+
+
+def refuses() -> Behaviour:
+    """Refuse, in the way of each format."""
+
+    def play(exchange: Exchange) -> None:
+        if exchange.request.is_anthropic:
+            answer("", finish="refusal")(exchange)
+        else:
+            answer("", refusal="I can't help with that.")(exchange)
+
+    return play
+
+
+def nul() -> Behaviour:
+    """Answer a text that PostgreSQL cannot store."""
+    return answer("a\x00b\ud800c")
+
+
+def fails(
+    status: int,
+    *,
+    kind: str = "",
+    message: str = "It failed.",
+    param: str | None = None,
+    retry_after: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Behaviour:
+    """Answer an error in the format's own envelope."""
+
+    def play(exchange: Exchange) -> None:
+        error = {"type": kind or "error", "message": message}
+        if exchange.request.is_anthropic:
+            body: dict[str, Any] = {"type": "error", "error": error, "request_id": "req_scripted"}
+        else:
+            body = {"error": {**error, "code": kind or None, "param": param}}
+        extra = {"Retry-After": retry_after} if retry_after is not None else {}
+        exchange.send(status, json.dumps(body).encode(), {**extra, **(headers or {})})
+
+    return play
+
+
+def raw(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Behaviour:
+    """Answer these bytes."""
+    return lambda exchange: exchange.send(status, body, headers)
+
+
+def redirects(location: str) -> Behaviour:
+    """Send the client elsewhere."""
+    return raw(b"{}", status=302, headers={"Location": location})
+
+
+def silence(seconds: float = 60.0) -> Behaviour:
+    """Take the request and say nothing."""
+    return lambda exchange: _hang_up_after(exchange, seconds)
+
+
+def drips(*, every_seconds: float = 0.1) -> Behaviour:
+    """Send one byte of the answer at a time, for ever."""
+
+    def play(exchange: Exchange) -> None:
+        exchange.send_head(200, {"Content-Length": "1000000"})
+        try:
+            while not exchange.stopping.wait(every_seconds):
+                exchange.handler.wfile.write(b" ")
+        except OSError:
+            exchange.handler.close_connection = True
+
+    return play
+
+
+def resets() -> Behaviour:
+    """Reset the connection instead of answering."""
+    return Exchange.reset
+
+
+def resets_mid_body() -> Behaviour:
+    """Reset the connection when half of the answer is out."""
+
+    def play(exchange: Exchange) -> None:
+        exchange.send_head(200, {"Content-Length": "1000"})
+        exchange.handler.wfile.write(b'{"choices": [')
+        exchange.handler.wfile.flush()
+        exchange.reset()
+
+    return play
+
+
+@dataclass
+class Flood:
+    """Answer without end; `sent_bytes` says how much the client took before it hung up."""
+
+    sent_bytes: int = 0
+    ended: Event = field(default_factory=Event)
+
+    def __call__(self, exchange: Exchange) -> None:
+        exchange.send_head(200, {"Transfer-Encoding": "chunked"})
+        chunk = b"x" * 65536
+        try:
+            while not exchange.stopping.is_set():
+                exchange.handler.wfile.write(b"10000\r\n" + chunk + b"\r\n")
+                self.sent_bytes += len(chunk)
+        except OSError:
+            exchange.handler.close_connection = True
+        self.ended.set()
+
+
+def _hang_up_after(exchange: Exchange, seconds: float) -> None:
+    exchange.stopping.wait(seconds)
+    exchange.handler.close_connection = True
