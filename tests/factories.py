@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db import transaction
 from django.utils import timezone
 
 from memory.models import (
@@ -95,6 +96,7 @@ def make_trajectory(*, project: Project | None = None, **overrides: Any) -> Traj
     return Trajectory.objects.create(project=project or make_project(), **fields | overrides)
 
 
+@transaction.atomic
 def make_heuristic(
     *,
     project: Project | None = None,

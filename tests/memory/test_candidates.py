@@ -206,6 +206,7 @@ def test_embedding_covers_the_served_and_the_newest_wording() -> None:
 def test_embedding_follows_its_wording_into_and_out_of_service() -> None:
     heuristic = serve(make_project(), "A flight is cancelled")
     HeuristicRevision.objects.filter(heuristic=heuristic).update(served=False)
+    Heuristic.objects.filter(pk=heuristic.pk).update(status="retired")
     assert HeuristicEmbedding.objects.get().served is False
 
 
@@ -246,6 +247,7 @@ def test_statistics_forget_what_went_out_of_service() -> None:
     project = make_project()
     heuristic = serve(project, "refund")
     HeuristicRevision.objects.filter(heuristic=heuristic).update(served=False)
+    Heuristic.objects.filter(pk=heuristic.pk).update(status="retired")
     count_terms(project.pk)
     assert SearchStatistics.objects.get(project=project).texts == 0
     assert set(TermCount.objects.filter(project=project).values_list("texts", flat=True)) == {0}

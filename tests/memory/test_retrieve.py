@@ -60,6 +60,7 @@ def test_retrieve_stops_serving_at_once_when_a_lesson_is_withdrawn() -> None:
     project = make_project()
     flight, *_ = serve(project)
     HeuristicRevision.objects.filter(heuristic=flight).update(served=False)
+    Heuristic.objects.filter(pk=flight.pk).update(status="retired")
     answer = retrieve(project, task=LESSONS[0][0], by=BY)
     assert str(flight.pk) not in {item["id"] for item in answer.items}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.utils import timezone
 
 from evaluation.models import EvaluationRun
@@ -125,6 +126,7 @@ def _all_words(packs: list[str]) -> dict[str, Any]:
     return _words(packs[0]) | {name: "\n".join(some) for name, some in long.items()}
 
 
+@transaction.atomic
 def _lesson(project: Project, text: str, words: dict[str, Any], *, status: str = "proposed") -> Heuristic:
     told = dict.fromkeys(("reflector", "reflector_version", "model", "prompt_version", "client"), text[:4_000])
     heuristic = Heuristic.objects.create(project=project, status=status, support=3, **told)
