@@ -64,7 +64,7 @@ def get_sign_p(differences: Iterable[float]) -> float:
     """Return the two-sided p of as many gains and losses, if each were as likely as the other."""
     signs = [value > 0 for value in differences if value]
     least = min(sum(signs), len(signs) - sum(signs))
-    return min(1.0, 2 * sum(comb(len(signs), count) for count in range(least + 1)) / 2 ** len(signs))
+    return min(1.0, 2.0 * sum(comb(len(signs), count) for count in range(least + 1)) / 2.0 ** len(signs))
 
 
 def _group(families: Sequence[str]) -> dict[str, list[int]]:

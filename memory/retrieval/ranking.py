@@ -95,7 +95,8 @@ def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> st
     more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
     part = " of a part" if subtask else ""
     if candidate.task is not None and candidate.task >= (candidate.own or 0):
-        return f"It was learnt from a task like {'a part of this one' if subtask else 'this one'}{more}."
+        this = "a part of this one" if subtask else "this one"
+        return f"It was learnt from, or has helped with, a task like {this}{more}."
     if (candidate.words or 0) > (candidate.meaning or 0):
         return f"It uses the words{part} of the task{more}."
     return f"What it says is close in meaning to {'a part of ' if subtask else ''}the task{more}."

@@ -142,6 +142,11 @@ def _as_row(text: _Text, model: EmbeddingModel, vector: str | None) -> dict[str,
     }
 
 
+def find_relevant_revisions(heuristic_ids: Iterable[UUID]) -> QuerySet[HeuristicRevision]:
+    """Return the wordings of these heuristics that may be searched: the newest, and the one that is served."""
+    return _relevant_revisions().filter(heuristic__in=list(heuristic_ids))
+
+
 def _relevant_revisions() -> QuerySet[HeuristicRevision]:
     return HeuristicRevision.objects.filter(Q(served=True) | Q(pk=F("heuristic__current_revision")))
 
@@ -157,8 +162,8 @@ def _revisions_lacking(model: EmbeddingModel) -> QuerySet[HeuristicRevision]:
 
 
 def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vectors: bool) -> list[_Text]:
-    revisions = list(_relevant_revisions().filter(heuristic__in=heuristic_ids))
-    tasks = _find_source_tasks(heuristic_ids)
+    revisions = list(find_relevant_revisions(heuristic_ids))
+    tasks, helped = _find_source_tasks(heuristic_ids), _find_helped_tasks(heuristic_ids)
     complete = HeuristicEmbedding.objects.filter(revision__in=revisions, embedding_model=model, terms__isnull=False)
     if with_vectors:
         complete = complete.filter(vector__isnull=False)
@@ -174,6 +179,10 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
             _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.SOURCE_TASK, sections=(task,))
             for task, trajectory_id in list(of_heuristic.items())[:MAX_SOURCE_TASKS]
         ]
+        texts += [
+            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.HELPED_TASK, sections=(task,))
+            for task, trajectory_id in helped.get(revision.heuristic_id, {}).items()
+        ]
         missing += [text for text in texts if (revision.pk, text.kind, text.sha256) not in present]
     return missing
 
@@ -184,4 +193,14 @@ def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID |
     rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by("-created_at")
     for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
         found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
+    return found
+
+
+def _find_helped_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID]]:
+    """Return the different tasks that each heuristic has helped with, as note_help keeps them for any wording."""
+    found: dict[UUID, dict[str, UUID]] = {}
+    rows = HeuristicEmbedding.objects.filter(heuristic__in=heuristic_ids, kind=_Kind.HELPED_TASK).order_by("id")
+    for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
+        if task and trajectory_id:
+            found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
     return found

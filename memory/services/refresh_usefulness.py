@@ -18,6 +18,7 @@ from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from memory.models import Heuristic, HeuristicFeedback, Trajectory, UsageVerdict
+from memory.services.note_help import Help, note_help
 
 VERSION = "1"
 NEUTRAL = 0.5
@@ -102,7 +103,7 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
     rows = Heuristic.objects.select_for_update(no_key=True).filter(pk__in=list(heuristic_ids)).order_by("pk")
     heuristics = list(rows.only("pk", "usefulness", "usefulness_basis", "usefulness_version"))
     uses = find_uses([heuristic.pk for heuristic in heuristics])
-    changed = []
+    changed, helped = [], {}
     for heuristic in heuristics:
         usefulness, basis = count_usefulness(uses.get(heuristic.pk, ()))
         if (heuristic.usefulness, heuristic.usefulness_basis, heuristic.usefulness_version) != (
@@ -110,10 +111,14 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
             basis,
             VERSION,
         ):
+            if basis["followed_success"] or heuristic.usefulness_basis.get("followed_success"):
+                helped[heuristic.pk] = _sum_up(uses.get(heuristic.pk, []))
             heuristic.usefulness, heuristic.usefulness_basis = usefulness, basis
             heuristic.usefulness_version = VERSION
             changed.append(heuristic)
     Heuristic.objects.bulk_update(changed, ["usefulness", "usefulness_basis", "usefulness_version"])
+    if helped:
+        note_help(helped)
     return len(changed)
 
 
@@ -152,6 +157,11 @@ def find_uses(heuristic_ids: Sequence[UUID]) -> dict[UUID, list[Use]]:
     for _, use in found.values():
         uses.setdefault(use.heuristic_id, []).append(use)
     return uses
+
+
+def _sum_up(uses: Sequence[Use]) -> Help:
+    helped = {use.trajectory_id for use in uses if (use.verdict, use.outcome) == (_Verdict.FOLLOWED, "success")}
+    return Help(helped=helped, others={use.trajectory_id for use in uses} - helped)
 
 
 def _newest(rows: QuerySet[Any], heuristic_ids: Sequence[UUID]) -> Iterable[Any]:

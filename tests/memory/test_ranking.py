@@ -128,7 +128,7 @@ def test_rank_of_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        ({"task": 0.9}, "It was learnt from a task like this one."),
+        ({"task": 0.9}, "It was learnt from, or has helped with, a task like this one."),
         ({"words": 0.9}, "It uses the words of the task."),
         ({}, "What it says is close in meaning to the task."),
     ],

@@ -8,11 +8,14 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
-from memory.models import Heuristic, Retrieval, Trajectory, UsageVerdict
+from memory.models import Heuristic, HeuristicEmbedding, Retrieval, Trajectory, UsageVerdict
+from memory.services.embed_heuristics import embed_heuristics, find_heuristics_without_vectors
+from memory.services.propose_heuristic import revise_heuristic
 from memory.services.record_feedback import record_feedback
 from memory.services.refresh_usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
 from memory.services.report_outcome import report_outcome
-from memory.values import Actor
+from memory.services.retrieve import retrieve
+from memory.values import Actor, LessonText
 from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
 
 START = timezone.now()
@@ -144,5 +147,65 @@ def test_counting_takes_the_same_queries_for_many(django_assert_num_queries: Any
         ids.append(heuristic.pk)
     Heuristic.objects.update(usefulness_version="")
 
-    with django_assert_num_queries(7):  # savepoint and its release, lock, three reads, one write
+    with django_assert_num_queries(9):  # savepoint and its release, lock, three reads, one write, two for tasks helped
         refresh_usefulness(ids)
+
+
+def report_help(heuristic: Heuristic, task: str, *, client: str = "agent", given: bool = True) -> Trajectory:
+    """Record a run that was given a lesson, followed it and succeeded."""
+    asked = make_retrieval(project=heuristic.project, task=task, heuristic_ids=[heuristic.pk] if given else [])
+    run = make_trajectory(project=heuristic.project, task=task, outcome="success", client=client, retrieval=asked)
+    record_feedback(heuristic, verdict="followed", by=BY, client=client, trajectory=run)
+    return run
+
+
+def get_helped_tasks() -> set[str]:
+    rows = HeuristicEmbedding.objects.filter(kind="helped_task", terms__isnull=False, vector__isnull=False)
+    return set(rows.values_list("trajectory__task", flat=True))
+
+
+@pytest.mark.django_db
+def test_lesson_is_found_by_a_task_it_has_helped_with_until_that_is_taken_back() -> None:
+    heuristic = make_heuristic(status="approved", trigger="a booking changes", guideline="Read the fare rules.")
+    embed_heuristics([heuristic.pk])
+    run = report_help(heuristic, "Repaint the garden shed in dark green")
+    embed_heuristics(find_heuristics_without_vectors())
+    question: dict[str, Any] = {"task": "Repaint our shed dark green", "by": BY, "mode": "hybrid"}
+
+    [item] = retrieve(heuristic.project, **question).items
+
+    assert item["matched_task"] == "Repaint the garden shed in dark green"
+    assert item["injected"]
+    assert item["reason"] == "It was learnt from, or has helped with, a task like this one."
+    report_outcome(run, outcome="failure", outcome_source="test", by=BY)
+    assert not any(item["injected"] for item in retrieve(heuristic.project, **question).items)
+
+
+@pytest.mark.django_db
+def test_few_tasks_are_kept_and_fewer_of_one_client_and_none_that_was_not_given_the_lesson() -> None:
+    heuristic = make_heuristic(status="approved")
+    embed_heuristics([heuristic.pk])
+    report_help(heuristic, "Never given", given=False)
+    for number in range(7):
+        report_help(heuristic, f"Loud task {number % 6}", client="loud")
+    for number in range(7):
+        report_help(heuristic, f"Other task {number}", client=f"client-{number}")
+    embed_heuristics(find_heuristics_without_vectors())
+
+    kept = get_helped_tasks()
+
+    assert kept == {f"Loud task {number}" for number in range(5)} | {f"Other task {number}" for number in range(5)}
+    assert find_heuristics_without_vectors() == []
+
+
+@pytest.mark.django_db
+def test_new_wording_keeps_the_tasks_the_lesson_has_helped_with() -> None:
+    heuristic = make_heuristic(status="approved")
+    embed_heuristics([heuristic.pk])
+    report_help(heuristic, "Repaint the garden shed")
+    revised = revise_heuristic(heuristic, text=LessonText(trigger="a shed", guideline="Ask for the colour."), by=BY)
+
+    embed_heuristics([heuristic.pk])
+
+    rows = HeuristicEmbedding.objects.filter(revision=revised.current_revision, kind="helped_task")
+    assert [row.terms is not None for row in rows] == [True]
