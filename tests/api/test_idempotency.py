@@ -1,32 +1,25 @@
-import hashlib
-import json
-from datetime import timedelta
-from typing import Any
-from uuid import UUID
+"""The same key and the same request have one effect and one answer."""
 
-import psycopg
+import hashlib
+from typing import Any
+
 import pytest
-from django.db import connection
-from django.db.models.functions import Now
 from django.test import override_settings
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
 from memory.models import ApiKey, IdempotencyRecord, Project, Trajectory
 from memory.services.create_api_key import NewApiKey
-from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
 from memory.services.erase_trajectory import erase_trajectory
 from memory.services.revoke_api_key import revoke_api_key
 from memory.services.rotate_api_key import rotate_api_key
 from memory.values import Actor
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
-from tests.factories import make_api_key, make_idempotency_record, make_project
+from tests.api.repeating import BODY, KEY
+from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
-
-KEY = {"HTTP_IDEMPOTENCY_KEY": "run-1"}
-BODY = {"task": "Cancel", "id": 9223372036854775807}
 
 
 def test_repeated_request_has_one_effect_and_one_answer(api_client: APIClient) -> None:
@@ -103,67 +96,6 @@ def test_status_of_another_payload_can_be_the_draft_s(api_client: APIClient) -> 
     assert error_of(api_client.post("/tiny", {}, **KEY)) == (422, "idempotency_key_reused")
 
 
-@pytest.fixture
-def other_session(api_key: NewApiKey) -> Any:
-    """A second connection to the tests' database."""
-    settings = connection.settings_dict
-    connection.ensure_connection()
-    session = psycopg.connect(
-        host=settings["HOST"], port=settings["PORT"] or 5432, user=settings["USER"], dbname=settings["NAME"]
-    )
-    yield session
-    session.close()
-
-
-def test_request_in_flight_is_409_to_retry(
-    api_client: APIClient, api_key: NewApiKey, other_session: psycopg.Connection
-) -> None:
-    scope = f"idempotency\n{api_key.api_key.project_id}\nagent\nrun-1"
-    number = int.from_bytes(hashlib.sha256(scope.encode()).digest()[:8], "big", signed=True)
-    other_session.execute("SELECT pg_advisory_xact_lock(%s)", [number])
-
-    response = api_client.post("/tiny", BODY, **KEY)
-
-    problem = read_problem(response)
-    assert (problem["status"], problem["error"]["code"]) == (409, "idempotency_in_progress")
-    assert (problem["error"]["retryable"], response["Retry-After"]) == (True, "1")
-    assert not Trajectory.objects.exists()
-
-
-def test_key_is_free_as_soon_as_its_holder_dies(
-    api_client: APIClient, api_key: NewApiKey, other_session: psycopg.Connection
-) -> None:
-    scope = f"idempotency\n{api_key.api_key.project_id}\nagent\nrun-1"
-    number = int.from_bytes(hashlib.sha256(scope.encode()).digest()[:8], "big", signed=True)
-    other_session.execute("SELECT pg_advisory_xact_lock(%s)", [number])
-    connection.cursor().execute("SELECT pg_terminate_backend(%s, 5000)", [other_session.info.backend_pid])
-
-    assert api_client.post("/tiny", BODY, **KEY).status_code == 201
-
-
-@pytest.mark.parametrize(
-    ("request_arguments", "status"),
-    [
-        ({"data": b"{", "content_type": "application/json"}, 400),
-        ({"data": b"{}", "content_type": "text/plain"}, 415),
-        ({"data": b"[" + b" " * 2_000_000 + b"]", "content_type": "application/json"}, 413),
-        ({"data": {"task": "fail"}}, 500),
-        ({"data": {"task": "conflict"}}, 409),
-        ({"data": {"task": ""}}, 500),  # refused by a constraint of the database
-        ({"data": {}, "HTTP_ACCEPT": "image/png"}, 406),
-    ],
-    ids=["400", "415", "413", "500", "409", "500-in-sql", "406"],
-)
-def test_failure_stores_nothing_and_leaves_the_key_new(
-    api_client: APIClient, request_arguments: dict[str, Any], status: int
-) -> None:
-    failed = api_client.post("/tiny", **{"format": None, **request_arguments, **KEY})
-    left = (Trajectory.objects.count(), IdempotencyRecord.objects.count())
-    corrected = api_client.post("/tiny", BODY, **KEY)
-
-    assert (failed.status_code, left, corrected.status_code) == (status, (0, 0), 201)
-
-
 def test_missing_key_stores_nothing_and_leaves_the_key_new(api_client: APIClient, anonymous_client: APIClient) -> None:
     statuses = [client.post("/tiny", BODY, **KEY).status_code for client in (anonymous_client, api_client)]
 
@@ -233,58 +165,6 @@ def test_erased_resource_is_410_and_its_bytes_are_gone(api_client: APIClient) ->
     assert (bytes(record.body), bytes(record.request), record.headers) == (b"", b"", {})
 
 
-@pytest.mark.parametrize(("age", "replayed"), [("71:59:00", True), ("72:01:00", False)])
-def test_key_is_new_again_after_its_time(api_client: APIClient, age: str, replayed: bool) -> None:
-    first = api_client.post("/tiny", BODY, **KEY)
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE memory_idempotencyrecord SET expires_at = expires_at - %s::interval", [age])
-
-    second = api_client.post("/tiny", BODY, **KEY)
-
-    assert (second.status_code, second.content == first.content) == (201, replayed)
-    assert IdempotencyRecord.objects.count() == 1
-
-
-def test_expired_key_may_carry_another_request(api_client: APIClient) -> None:
-    api_client.post("/tiny", BODY, **KEY)
-    IdempotencyRecord.objects.update(expires_at=Now())
-
-    assert api_client.post("/tiny", {"task": "another"}, **KEY).status_code == 201
-
-
-@override_settings(ERL_IDEMPOTENCY_HOURS=1)
-def test_key_lives_as_long_as_the_setting_says(api_client: APIClient) -> None:
-    api_client.post("/tiny", BODY, **KEY)
-
-    record = IdempotencyRecord.objects.get()
-    assert round((record.expires_at - record.created_at).total_seconds() / 3600) == 1
-
-
-def test_record_names_the_resource_and_the_request(api_client: APIClient) -> None:
-    response = api_client.post("/tiny", BODY, **KEY)
-
-    record = IdempotencyRecord.objects.get()
-    assert record.resource_id == UUID(response.json()["id"])
-    assert (record.method, record.route, record.request_id) == ("POST", "tiny", response["X-Request-ID"])
-    assert json.loads(bytes(record.request)) == BODY
-
-
-def test_stored_request_is_redacted(api_client: APIClient, api_key: NewApiKey) -> None:
-    api_client.post("/tiny", {"task": f"use {api_key.token}", "password": "hunter2-hunter2"}, **KEY)
-
-    stored = bytes(IdempotencyRecord.objects.get().request)
-    assert api_key.token.encode() not in stored
-    assert b"hunter2" not in stored
-
-
-@override_settings(ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES=1000)
-def test_answer_too_large_to_keep_has_no_effect(api_client: APIClient) -> None:
-    response = api_client.post("/tiny", {"task": "large"}, **KEY)
-
-    assert error_of(response) == (413, "request_too_large")
-    assert not Trajectory.objects.exists()
-
-
 def test_waiting_answer_is_sent_and_the_first_one_is_kept(api_client: APIClient) -> None:
     sent = api_client.post("/tiny-wait", {"trajectory": 1}, HTTP_PREFER="wait=5", **KEY)
     replay = api_client.post("/tiny-wait", {"trajectory": 1}, HTTP_PREFER="wait=5", **KEY)
@@ -304,13 +184,3 @@ def test_waiting_happens_outside_of_a_transaction(api_client: APIClient) -> None
     sent = api_client.post("/tiny-wait", {"trajectory": 1}, HTTP_PREFER="wait=5", **KEY)
 
     assert sent.json()["in_transaction"] is False
-
-
-def test_expired_records_are_deleted_in_batches() -> None:
-    project = make_project()
-    for _ in range(7):
-        make_idempotency_record(project=project, expires_at=Now() - timedelta(seconds=1))
-    kept = make_idempotency_record(project=project)
-
-    assert delete_expired_idempotency_records(batch_size=3) == 7
-    assert list(IdempotencyRecord.objects.all()) == [kept]

@@ -1,55 +1,15 @@
-"""POST and GET /api/v1/trajectories, one run, its erasure and its late outcome."""
+"""POST /api/v1/trajectories, and who may."""
 
 import uuid
 
 import pytest
 
-from memory.models import Heuristic, Trajectory
-from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory
+from memory.models import Trajectory
+from tests.api.recording import RUN, URL, post
+from tests.factories import make_api_key, make_retrieval
 from tests.real_runs import TAU, WEBSHOP, load_native_runs, load_runs
 
 pytestmark = pytest.mark.django_db
-URL = "/api/v1/trajectories"
-RUN = {
-    "task": "Cancel reservation EHGLP3",
-    "task_id": "airline.cancel",
-    "steps": [
-        {
-            "thought": "Look first.",
-            "action": {"name": "get_reservation_details", "arguments": {"reservation_id": "EHGLP3"}},
-            "observation": "basic_economy",
-        },
-        {"action": 'cancel_reservation({"reservation_id": "EHGLP3"})', "error": "Error: not allowed"},
-    ],
-    "outcome": "failure",
-    "score": 0.0,
-    "outcome_source": "environment",
-    "agent": "travel",
-    "model": "gpt-4o",
-    "tags": ["airline"],
-    "summary": "Cancelled too late.",
-    "mistakes": ["Did not check the fare class."],
-    "successes": ["Found the reservation."],
-    "mistake_cards": [
-        {
-            "mistake_type": "policy",
-            "task_id": "airline.cancel",
-            "worker_id": "w1",
-            "bad_decision": "cancel at once",
-            "correct_decision": "check the fare class",
-            "evidence": "step 2",
-            "lesson": "Basic economy cannot be cancelled.",
-        }
-    ],
-    "tokens": 4096,
-    "cost_usd": 0.0123,
-    "external_id": "run-1",
-    "metadata": {"trial": 3},
-}
-
-
-def post(client, **changes):
-    return client.post(URL, RUN | changes)
 
 
 def test_post_trajectory_answers_201_with_every_field(api_client):
@@ -241,153 +201,6 @@ def test_post_trajectory_with_idempotency_key_replays_the_bytes(api_client):
     assert second["Idempotent-Replayed"] == "true"
     assert second.content == first.content
     assert Trajectory.objects.count() == 1
-
-
-def test_get_trajectory_answers_what_was_recorded(api_client):
-    made = post(api_client)
-
-    response = api_client.get(made["Location"])
-
-    assert response.status_code == 200
-    assert response.json() == made.json()
-
-
-def test_get_unknown_trajectory_answers_404(api_client):
-    assert api_client.get(f"{URL}/{uuid.uuid4()}").status_code == 404
-
-
-def test_get_foreign_trajectory_answers_404(api_client):
-    assert api_client.get(f"{URL}/{make_trajectory().pk}").status_code == 404
-
-
-def test_list_trajectories_has_no_steps_but_their_count(api_client, project):
-    make_trajectory(project=project)
-
-    body = api_client.get(URL).json()
-
-    assert body["pagination"] == {"limit": 50, "offset": 0, "total": 1}
-    assert body["results"][0]["step_count"] == 2
-    assert "steps" not in body["results"][0]
-
-
-def test_list_trajectories_is_newest_first_and_of_this_project_only(api_client, project):
-    make_trajectory()
-    mine = [str(make_trajectory(project=project).pk) for _ in range(3)]
-
-    body = api_client.get(URL).json()
-
-    assert [item["id"] for item in body["results"]] == mine[::-1]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("task", "Book a flight, & pay"),
-        ("task_id", "airline.book"),
-        ("outcome", "success"),
-        ("agent", " booker "),
-        ("external_id", "r-2"),
-    ],
-)
-def test_list_trajectories_filters_exactly(api_client, project, name, value):
-    make_trajectory(project=project)
-    wanted = make_trajectory(project=project, score=1.0, **{"outcome": "success", name: value})
-
-    body = api_client.get(URL, {name: value}).json()
-
-    assert [item["id"] for item in body["results"]] == [str(wanted.pk)]
-
-
-def test_list_trajectories_filter_finds_nothing_by_a_part_of_the_text(api_client, project):
-    make_trajectory(project=project, task="Book a flight")
-
-    assert api_client.get(URL, {"task": "Book"}).json()["pagination"]["total"] == 0
-
-
-@pytest.mark.parametrize("query", ["outcome=great", "colour=red", "limit=0", "limit=x", "offset=-1", "task=%00"])
-def test_list_trajectories_with_invalid_query_answers_400(api_client, query):
-    response = api_client.get(f"{URL}?{query}")
-
-    assert response.status_code == 400
-    assert query.partition("=")[0] in response.json()["error"]["fields"]
-
-
-def test_list_trajectories_takes_a_fixed_number_of_queries(api_client, project, django_assert_num_queries):
-    for _ in range(20):
-        make_trajectory(project=project)
-    api_client.get(URL)  # the key is verified
-
-    with django_assert_num_queries(2):
-        api_client.get(URL)
-
-
-def test_list_trajectories_pages_repeat_nothing_while_rows_are_added(api_client, project):
-    before = {str(make_trajectory(project=project).pk) for _ in range(10)}
-    seen = [item["id"] for item in api_client.get(URL, {"limit": 4}).json()["results"]]
-    make_trajectory(project=project)
-    seen += [item["id"] for item in api_client.get(URL, {"limit": 4, "offset": 5}).json()["results"]]
-    seen += [item["id"] for item in api_client.get(URL, {"limit": 4, "offset": 9}).json()["results"]]
-
-    assert sorted(seen) == sorted(before)
-
-
-def test_delete_trajectory_erases_it_and_what_rests_on_it(api_client, project):
-    trajectory = make_trajectory(project=project)
-    alone = make_heuristic(trajectory=trajectory)
-    shared = make_heuristic(trajectory=trajectory)
-    make_evidence(heuristic=shared, trajectory=make_trajectory(project=project))
-
-    response = api_client.delete(f"{URL}/{trajectory.pk}")
-
-    assert response.status_code == 204
-    assert response.content == b""
-    assert api_client.get(f"{URL}/{trajectory.pk}").status_code == 404
-    assert set(Heuristic.objects.values_list("pk", flat=True)) == {shared.pk}
-    assert alone.pk != shared.pk
-
-
-def test_delete_foreign_trajectory_answers_404_and_keeps_it(api_client):
-    trajectory = make_trajectory()
-
-    assert api_client.delete(f"{URL}/{trajectory.pk}").status_code == 404
-    assert Trajectory.objects.filter(pk=trajectory.pk).exists()
-
-
-def test_replay_after_erasure_answers_410(api_client):
-    headers = {"Idempotency-Key": "k2"}
-    made = api_client.post(URL, {"task": "secret"}, headers=headers)
-    api_client.delete(made["Location"])
-
-    response = api_client.post(URL, {"task": "secret"}, headers=headers)
-
-    assert response.status_code == 410
-    assert b"secret" not in response.content
-
-
-def test_post_outcome_sets_it_late(api_client, project):
-    trajectory = make_trajectory(project=project, outcome="unknown", score=None)
-
-    response = api_client.post(
-        f"{URL}/{trajectory.pk}/outcome", {"outcome": "success", "score": 0.9, "outcome_source": "human"}
-    )
-
-    assert response.status_code == 200
-    body = response.json()
-    assert (body["outcome"], body["score"], body["outcome_source"]) == ("success", 0.9, "human")
-    assert body["outcome_at"]
-
-
-@pytest.mark.parametrize("data", [{}, {"outcome": "great"}, {"score": 2}, {"outcome": "success", "score": 0}, {"a": 1}])
-def test_post_invalid_outcome_answers_400(api_client, project, data):
-    trajectory = make_trajectory(project=project)
-
-    assert api_client.post(f"{URL}/{trajectory.pk}/outcome", data).status_code == 400
-
-
-def test_post_outcome_of_foreign_trajectory_answers_404(api_client):
-    url = f"{URL}/{make_trajectory().pk}/outcome"
-
-    assert api_client.post(url, {"outcome": "success"}).status_code == 404
 
 
 def test_trajectories_without_key_answer_401(client):

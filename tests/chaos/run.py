@@ -105,7 +105,15 @@ FAULTS = (
         what="planted secrets",
         tests=("tests/memory/test_redaction.py", "tests/memory/test_redaction_storage.py"),
     ),
-    Fault(name="F19", what="addresses that must not be reached", tests=("tests/reflection/test_transport.py",)),
+    Fault(
+        name="F19",
+        what="addresses that must not be reached",
+        tests=(
+            "tests/reflection/providers/test_closed_addresses.py",
+            "tests/reflection/providers/test_opened_addresses.py",
+            "tests/reflection/providers/test_tls.py",
+        ),
+    ),
     Fault(
         name="F21",
         what="erased canaries, restored backups",
@@ -120,7 +128,7 @@ FAULTS = (
             "tests/chaos/test_idempotency_kills.py::test_check_notices_duplicates_of_a_key_recorded_in_a_second_transaction",
             "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
             "tests/chaos/test_idempotency_statements.py::test_check_notices_a_key_recorded_in_a_second_transaction",
-            "tests/reflection/test_services.py::test_the_same_worker_would_write_twice_without_the_fence",
+            "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
             "tests/memory/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
             "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
             "tests/security/test_audit.py::test_tampering_with_the_triggers_off_is_found",

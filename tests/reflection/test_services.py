@@ -1,56 +1,25 @@
-"""One reflection from claim to effect, and every way in which it can end otherwise."""
+"""One reflection from claim to effect."""
 
 import threading
 import time
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import structlog
-from celery.exceptions import SoftTimeLimitExceeded
 from django.db import connection
-from django.db.models.functions import Now
-from django.utils import timezone
 
 from memory.models import Evidence, Heuristic, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
 from memory.services.report_outcome import report_outcome
-from memory.values import Actor, Citation
+from memory.values import Citation
 from reflection.models import ModelCall, Proposal, Reflection
-from reflection.parsing import UnusableAnswer
-from reflection.providers.base import ProviderError, ProviderNotConfigured
-from reflection.queue import claim, enqueue_reflection
+from reflection.queue import enqueue_reflection
 from reflection.reflectors.base import ReflectionResult
 from reflection.services import Outcome, run_reflection
 from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
-from tests.reflection.scripted import (
-    Plan,
-    ScriptedModel,
-    ScriptedReflector,
-    ask_then,
-    fail_with,
-    make_lesson,
-    propose,
-)
-from tests.reflection.waiting import wait_until
+from tests.reflection.running import BY, Status, make_due, run
+from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, fail_with, make_lesson, propose
 
 pytestmark = pytest.mark.django_db
-
-Status = Reflection.Status
-BY = Actor(label="user:ana")
-
-
-def run(plan: Plan, reflection: Reflection | None = None, *, model: Any = None) -> Reflection:
-    """Run a reflection by a plan and return its row."""
-    reflection = reflection or make_reflection()
-    run_reflection(
-        reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=plan), ask_model=model or ScriptedModel()
-    )
-    return Reflection.objects.get(pk=reflection.pk)
-
-
-def make_due(reflection: Reflection) -> None:
-    Reflection.objects.filter(pk=reflection.pk).update(available_at=Now())
 
 
 def test_lesson_is_proposed_with_evidence() -> None:
@@ -161,224 +130,6 @@ def test_changed_question_is_asked() -> None:
     run(ask_then(propose(), question="New?"), reflection, model=model)
 
     assert model.calls == 2
-
-
-def test_transient_failure_waits_as_long_as_the_provider_asks() -> None:
-    error = ProviderError("Too many.", transient=True, retry_after_seconds=120, code="rate_limited", status=429)
-
-    waiting = run(ask_then(propose()), model=ScriptedModel(error=error))
-
-    assert (waiting.status, waiting.attempts, waiting.last_error_code) == (Status.RETRY, 1, "rate_limited")
-    assert waiting.available_at - timezone.now() > timedelta(seconds=118)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ProviderError("The key is wrong. Check ERL_LLM_API_KEY.", transient=False, code="authentication", status=401),
-        UnusableAnswer("The answer is not usable JSON.", code="not_json"),
-        ProviderNotConfigured("ERL_LLM_MODEL is empty; set it."),
-    ],
-    ids=lambda error: error.code,
-)
-def test_failure_that_waiting_does_not_cure_is_dead_with_its_reason(error: Any) -> None:
-    dead = run(fail_with(error))
-
-    assert (dead.status, dead.last_error_code, dead.last_error) == (Status.DEAD, error.code, str(error))
-    assert dead.finished_at is not None
-
-
-def test_unexpected_error_is_tried_five_times_and_its_words_are_not_kept() -> None:
-    reflection = make_reflection()
-    plan = fail_with(KeyError("passenger Mia Li, card 4111"))
-
-    statuses = []
-    for _ in range(5):
-        make_due(reflection)
-        statuses.append(run(plan, reflection).status)
-
-    reflection.refresh_from_db()
-    assert statuses == [Status.RETRY] * 4 + [Status.DEAD]
-    assert (reflection.attempts, reflection.last_error_code) == (5, "unexpected_error")
-    assert "KeyError" in reflection.last_error
-    assert "Mia" not in reflection.last_error
-
-
-def test_unexpected_error_is_logged_without_its_words() -> None:
-    with structlog.testing.capture_logs() as lines:
-        run(fail_with(KeyError("passenger Mia Li")))
-
-    crashed = next(line for line in lines if line["event"] == "reflection_crashed")
-    assert crashed["error"] == "KeyError"
-    assert "Mia" not in repr(lines)
-
-
-def test_providers_echo_of_the_question_is_not_kept() -> None:
-    question = "the passenger mia li wants to cancel her flight to boston"
-    error = ProviderError(f"Refused: {question}.", transient=False, code="bad_request", status=400)
-
-    dead = run(ask_then(propose(), question=question), model=ScriptedModel(error=error))
-
-    assert dead.last_error == "The provider answered 400 and repeated a part of the question."
-
-
-def test_secret_in_a_failure_is_redacted() -> None:
-    secret = "sk-ant-api03-" + "a1B2c3D4" * 6
-    dead = run(fail_with(ProviderError(f"Bad key {secret}.", transient=False, code="authentication")))
-
-    assert secret not in dead.last_error
-
-
-def test_soft_time_limit_is_tried_again() -> None:
-    waiting = run(fail_with(SoftTimeLimitExceeded()))
-
-    assert (waiting.status, waiting.last_error_code) == (Status.RETRY, "time_limit")
-
-
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
-def test_stopped_process_gives_the_reflection_back(stop: type[BaseException]) -> None:
-    reflection = make_reflection()
-
-    with pytest.raises(stop):
-        run(fail_with(stop()), reflection)
-
-    reflection.refresh_from_db()
-    assert (reflection.status, reflection.attempts) == (Status.RETRY, 0)
-    assert reflection in Reflection.objects.due()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_heartbeat_holds_the_claim_of_slow_work(settings: Any) -> None:
-    settings.ERL_REFLECTION_LEASE_SECONDS = 0.3
-    reflection = make_reflection()
-    stolen = []
-
-    def steal() -> None:
-        time.sleep(0.9)
-        stolen.append(claim(reflection.pk, owner="thief"))
-
-    done = run(ask_then(propose(make_lesson())), reflection, model=ScriptedModel(before=steal))
-
-    assert stolen == [None]
-    assert (done.status, done.attempts) == (Status.DONE, 1)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_heartbeat_of_work_that_hangs_ends_with_the_hard_time_limit(settings: Any) -> None:
-    settings.ERL_REFLECTION_LEASE_SECONDS = 0.2
-    settings.CELERY_TASK_TIME_LIMIT = 0.2
-    reflection = make_reflection()
-    taken = []
-
-    def hang() -> None:
-        time.sleep(0.9)
-        taken.append(claim(reflection.pk, owner="next"))
-
-    left = run(ask_then(propose(make_lesson())), reflection, model=ScriptedModel(before=hang))
-
-    assert taken[0] is not None
-    assert (left.lease_owner, left.attempts) == ("next", 2)
-    assert not Heuristic.objects.exists()
-
-
-def test_worker_that_lost_its_claim_writes_nothing() -> None:
-    reflection = make_reflection()
-
-    def let_another_take_over() -> None:
-        Reflection.objects.filter(pk=reflection.pk).update(lease_until=Now() - timedelta(seconds=1))
-        run(propose(make_lesson()), reflection)
-
-    reflector = ScriptedReflector(plan=ask_then(propose(make_lesson(guideline="Another lesson of the first worker."))))
-    attempt = run_reflection(
-        reflection.pk,
-        owner="first",
-        make_reflector=reflector,
-        ask_model=ScriptedModel(before=let_another_take_over),
-    )
-
-    assert attempt.outcome == Outcome.LOST
-    assert Heuristic.objects.count() == Proposal.objects.count() == 1
-    assert Reflection.objects.get(pk=reflection.pk).status == Status.DONE
-
-
-def test_the_same_worker_would_write_twice_without_the_fence() -> None:
-    """The negative control of the test above: only the number of the attempt keeps the first worker out."""
-    reflection = make_reflection()
-
-    def let_another_take_over_and_forget_its_number() -> None:
-        Reflection.objects.filter(pk=reflection.pk).update(lease_until=Now() - timedelta(seconds=1))
-        run(propose(make_lesson()), reflection)
-        Proposal.objects.update(ordinal=9)
-        Reflection.objects.update(status=Status.RUNNING, attempts=1, lease_until=Now())
-
-    reflector = ScriptedReflector(plan=ask_then(propose(make_lesson(guideline="Another lesson of the first worker."))))
-    run_reflection(
-        reflection.pk,
-        owner="first",
-        make_reflector=reflector,
-        ask_model=ScriptedModel(before=let_another_take_over_and_forget_its_number),
-    )
-
-    assert Proposal.objects.count() == 2
-
-
-def test_run_erased_meanwhile_leaves_nothing() -> None:
-    reflection = make_reflection()
-
-    def erase() -> None:
-        erase_trajectory(Trajectory.objects.get(pk=reflection.trajectory_id), by=BY)
-
-    attempt = run_reflection(
-        reflection.pk,
-        owner="test",
-        make_reflector=ScriptedReflector(plan=ask_then(propose(make_lesson()))),
-        ask_model=ScriptedModel(before=erase),
-    )
-
-    assert attempt.outcome == Outcome.LOST
-    assert not Heuristic.objects.exists()
-    assert not ModelCall.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_run_erased_while_its_lessons_are_written_takes_them_along() -> None:
-    reflection = make_reflection()
-    plan = propose(make_lesson())
-
-    def reflect() -> None:
-        try:
-            run_reflection(reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=plan))
-        finally:
-            connection.close()
-
-    def erase() -> None:
-        try:
-            erase_trajectory(Trajectory.objects.get(pk=reflection.trajectory_id), by=BY)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=reflect), threading.Thread(target=erase)]
-    with connection.cursor() as cursor:
-        key = f"reflection.proposals:{reflection.project_id}"
-        cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])  # stops it in the middle of writing
-        for number, thread in enumerate(threads, 1):
-            thread.start()
-            wait_until(lambda number=number: _waiting_sessions() == number)
-        cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [key])
-    for thread in threads:
-        thread.join(timeout=30)
-
-    assert not Trajectory.objects.exists()
-    assert not Heuristic.objects.exists()
-
-
-def _waiting_sessions() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)"
-            " WHERE NOT granted AND datname = current_database()"
-        )
-        return int(cursor.fetchone()[0])
 
 
 def test_outcome_reported_meanwhile_is_reflected_on_again() -> None:

@@ -1,29 +1,15 @@
 """No connection leaves for an address that the operator did not open (reliability D8)."""
 
-import ipaddress
-import os
-import socket
-import ssl
-from collections.abc import Iterator
-from pathlib import Path
-from threading import Thread
-
 import httpx
 import pytest
 
-from reflection.providers.addresses import kind_of
 from reflection.providers.base import ProviderError
 from reflection.providers.registry import ProviderConfig, build_provider
-from reflection.providers.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context
-from tests.reflection.test_providers import REQUEST
-from tests.scripted_provider import ScriptedProvider, answer, redirects
-
-CLOSED = EgressPolicy()
-OPEN_LOOPBACK = EgressPolicy(allow_loopback=True)
-
-# A certificate for llm.internal with its key, signed by itself; nothing but these tests knows it
-CERTIFICATE = Path(__file__).parent / "data" / "llm.internal.pem"
-TRUSTS_SYSTEM = default_ssl_context()
+from reflection.providers.transport import EgressPolicy
+from tests.reflection.providers.asking import REQUEST
+from tests.reflection.providers.listening import CLOSED, OPEN_LOOPBACK, Listener, fetch, transport
+from tests.scripted_answers import answer, redirects
+from tests.scripted_provider import ScriptedProvider
 
 FORBIDDEN_HOSTS = [
     # Loopback, in every spelling
@@ -94,47 +80,6 @@ FORBIDDEN_HOSTS = [
     "[3fff::1]",
     "[100::1]",
 ]
-
-
-class Listener:
-    """A socket on all local addresses that counts who connects."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("", 0))
-        self.port: int = self._socket.getsockname()[1]
-        self.connections = 0
-        self._thread = Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.connections += 1
-            connection.close()
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
-
-
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    listener = Listener()
-    yield listener
-    listener.close()
-
-
-def transport(policy: EgressPolicy, resolve: Resolver | None = None) -> EgressTransport:
-    return EgressTransport(policy=policy, ssl_context=TRUSTS_SYSTEM, resolve=resolve)
-
-
-def fetch(url: str, through: EgressTransport) -> httpx.Response:
-    with httpx.Client(transport=through, trust_env=False, timeout=2) as client:
-        return client.post(url, json={})
 
 
 def test_listener_counts_connections(listener: Listener) -> None:
@@ -259,38 +204,6 @@ def test_environment_proxy_is_ignored(monkeypatch: pytest.MonkeyPatch, listener:
     assert listener.connections == 0
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_loopback_is_reached_when_opened(host: str) -> None:
-    with ScriptedProvider(answer("Yes.")) as server:
-        response = fetch(f"http://{host}:{server.port}/v1/messages", transport(OPEN_LOOPBACK))
-
-    assert response.status_code == 200
-
-
-def test_opened_loopback_is_not_for_names_that_lead_there(listener: Listener) -> None:
-    through = transport(OPEN_LOOPBACK, lambda host, port: ["127.0.0.1"])
-
-    with pytest.raises(ProviderError):
-        fetch(f"https://evil.example:{listener.port}/", through)
-
-    assert listener.connections == 0
-
-
-def test_localhost_that_leads_elsewhere_is_refused() -> None:
-    through = transport(OPEN_LOOPBACK, lambda host, port: ["10.0.0.1"])
-
-    with pytest.raises(ProviderError):
-        fetch("http://localhost:1/", through)
-
-
-@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "224.0.0.1", "0.0.0.0", "::ffff:10.0.0.1"])  # noqa: S104
-def test_allowed_host_does_not_open_metadata(address: str) -> None:
-    policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
-
-    with pytest.raises(ProviderError):
-        fetch("http://llm.internal/", transport(policy, lambda host, port: [address]))
-
-
 def test_second_address_is_tried_when_the_first_is_dead() -> None:
     policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
     with ScriptedProvider(answer("Yes.")) as server:
@@ -309,64 +222,3 @@ def test_odd_answers_of_the_dns_are_refused(answer_of_dns: list[str]) -> None:
 def test_host_that_does_not_exist_is_a_connect_error() -> None:
     with pytest.raises(httpx.ConnectError, match="resolved"):
         fetch("https://does-not-exist.invalid/", transport(CLOSED))
-
-
-@pytest.mark.parametrize(
-    ("address", "kind"),
-    [
-        ("8.8.8.8", "public"),
-        ("2606:4700:4700::1111", "public"),
-        ("64:ff9b::808:808", "public"),
-        ("127.0.0.1", "loopback"),
-        ("::1", "loopback"),
-        ("10.1.2.3", "private"),
-        ("fd00::1", "private"),
-        ("100.64.1.1", "private"),
-        ("169.254.169.254", "forbidden"),
-        ("::ffff:8.8.8.8", "forbidden"),
-        ("64:ff9b::a00:1", "forbidden"),
-        ("2002:808:808::1", "forbidden"),
-        ("fec0::1", "forbidden"),
-        ("ff0e::1", "forbidden"),
-    ],
-)
-def test_address_is_judged(address: str, kind: str) -> None:
-    assert kind_of(ipaddress.ip_address(address)) == kind
-
-
-# ── TLS ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-@pytest.fixture
-def tls_server() -> Iterator[ScriptedProvider]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
-    with ScriptedProvider(answer("Yes."), tls=context) as server:
-        yield server
-
-
-def test_private_authority_is_trusted_when_named(tls_server: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(CERTIFICATE))
-    policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
-    through = EgressTransport(
-        policy=policy, ssl_context=default_ssl_context(), resolve=lambda host, port: ["127.0.0.1"]
-    )
-
-    response = fetch(f"https://llm.internal:{tls_server.port}/v1/messages", through)
-
-    assert response.status_code == 200  # so SNI and the checked name were llm.internal, not the address
-
-
-def test_unknown_authority_is_refused(tls_server: ScriptedProvider) -> None:
-    policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
-    through = transport(policy, lambda host, port: ["127.0.0.1"])
-
-    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        fetch(f"https://llm.internal:{tls_server.port}/v1/messages", through)
-
-
-def test_certificate_for_another_name_is_refused(tls_server: ScriptedProvider) -> None:
-    context = ssl.create_default_context(cafile=str(CERTIFICATE))
-    policy = EgressPolicy(allowed_hosts=frozenset({"other.internal"}))
-    through = EgressTransport(policy=policy, ssl_context=context, resolve=lambda host, port: ["127.0.0.1"])
-
-    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        fetch(f"https://other.internal:{tls_server.port}/v1/messages", through)

@@ -1,0 +1,55 @@
+"""A scripted provider, the adapters that ask it, and a socket that nobody may reach."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from reflection.providers.base import Provider
+from reflection.providers.registry import ProviderConfig, build_provider
+from reflection.providers.transport import EgressPolicy, EgressTransport
+from tests.reflection.providers.asking import KEY, Make
+from tests.reflection.providers.listening import TRUSTS_SYSTEM, Listener
+from tests.scripted_provider import ScriptedProvider
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider() as server:
+        yield server
+
+
+@pytest.fixture
+def make(server: ScriptedProvider) -> Iterator[Make]:
+    made: list[Provider] = []
+
+    def build(name: str, *, timeout_seconds: float = 5.0, base_url: str = "") -> Provider:
+        url = server.anthropic_url if name == "anthropic" else server.openai_url
+        provider = build_provider(
+            ProviderConfig(
+                name=name,
+                model="test-model",
+                base_url=base_url or url,
+                timeout_seconds=timeout_seconds,
+                policy=EgressPolicy(allow_loopback=True),
+                api_key=KEY,
+            ),
+            transport=EgressTransport(policy=EgressPolicy(allow_loopback=True), ssl_context=TRUSTS_SYSTEM),
+        )
+        made.append(provider)
+        return provider
+
+    yield build
+    for provider in made:
+        provider.close()
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def provider(request: pytest.FixtureRequest, make: Make) -> Provider:
+    return make(request.param)
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.close()

@@ -1,0 +1,153 @@
+"""What both adapters send, and what they leave out where a server does not take it."""
+
+import pytest
+
+from reflection.providers.base import CompletionRequest
+from tests.reflection.providers.asking import KEY, REQUEST, SCHEMA, Make, failure_of
+from tests.scripted_answers import answer, fails
+from tests.scripted_provider import ScriptedProvider
+
+
+# ── What goes out ─────────────────────────────────────────────────────────────────────────────────────────────────
+def test_anthropic_request_is_in_the_messages_format(server: ScriptedProvider, make: Make) -> None:
+    server.script(answer("Yes."))
+
+    make("anthropic").complete(REQUEST)
+
+    sent = server.requests[0]
+    assert sent.path == "/v1/messages"
+    assert sent.headers["x-api-key"] == KEY
+    assert sent.headers["anthropic-version"] == "2026-10-21"
+    assert sent.body == {
+        "model": "test-model",
+        "max_tokens": 200,
+        "system": "Be brief.",
+        "messages": [{"role": "user", "content": "What now?"}],
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+    }
+
+
+def test_anthropic_base_url_may_end_in_v1(server: ScriptedProvider, make: Make) -> None:
+    server.script(answer("Yes."))
+
+    make("anthropic", base_url=f"{server.anthropic_url}/v1/").complete(REQUEST)
+
+    assert server.requests[0].path == "/v1/messages"
+
+
+def test_openai_request_asks_for_the_schema(server: ScriptedProvider, make: Make) -> None:
+    server.script(answer("{}"))
+
+    make("openai").complete(REQUEST)
+
+    sent = server.requests[0]
+    assert sent.path == "/v1/chat/completions"
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert sent.body == {
+        "model": "test-model",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What now?"}],
+        "max_completion_tokens": 200,
+        "temperature": 0.0,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA},
+        },
+    }
+
+
+@pytest.mark.parametrize("name", ["groq", "ollama", "vllm", "llamacpp", "openai-compatible"])
+def test_servers_that_follow_openai_get_the_older_length_limit(name: str, server: ScriptedProvider, make: Make) -> None:
+    server.script(answer("{}"))
+
+    make(name).complete(REQUEST)
+
+    assert server.requests[0].body["max_tokens"] == 200
+
+
+# ── Parameters that a server does not take ────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "This model does not support response format `json_schema`.",
+        "Failed to parse grammar",
+    ],
+)
+def test_server_without_schemas_gets_the_question_without(
+    status: int, message: str, server: ScriptedProvider, make: Make
+) -> None:
+    server.script(fails(status, message=message), answer("{}"), answer("{}"))
+    provider = make("openai")
+
+    provider.complete(REQUEST)
+    provider.complete(REQUEST)
+
+    assert ["response_format" in sent.body for sent in server.requests] == [True, False, False]
+
+
+def test_model_that_missed_the_schema_is_asked_without_it_once(server: ScriptedProvider, make: Make) -> None:
+    missed = fails(400, kind="json_validate_failed", message="Failed to generate JSON.")
+    server.script(missed, answer("{}"), answer("{}"))
+    provider = make("groq")
+
+    provider.complete(REQUEST)
+    provider.complete(REQUEST)
+
+    assert ["response_format" in sent.body for sent in server.requests] == [True, False, True]
+
+
+def test_claude_model_without_schemas_is_asked_without(server: ScriptedProvider, make: Make) -> None:
+    refusal = fails(400, message="output_config.format: this model does not support structured outputs.")
+    server.script(refusal, answer("{}"), answer("{}"))
+    provider = make("anthropic")
+
+    provider.complete(REQUEST)
+    provider.complete(REQUEST)
+
+    assert ["output_config" in sent.body for sent in server.requests] == [True, False, False]
+
+
+def test_model_without_temperature_is_asked_without(server: ScriptedProvider, make: Make) -> None:
+    refusal = fails(400, message="Unsupported value: 'temperature' does not support 0 with this model.")
+    server.script(refusal, answer("{}"), answer("{}"))
+    provider = make("openai")
+
+    provider.complete(REQUEST)
+    provider.complete(REQUEST)
+
+    assert ["temperature" in sent.body for sent in server.requests] == [True, False, False]
+
+
+def test_server_with_the_newer_length_limit_is_asked_with_that(server: ScriptedProvider, make: Make) -> None:
+    refusal = fails(400, message="'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
+    server.script(refusal, answer("{}"))
+
+    make("openai-compatible").complete(REQUEST)
+
+    assert server.requests[1].body["max_completion_tokens"] == 200
+    assert "max_tokens" not in server.requests[1].body
+
+
+def test_other_bad_request_is_not_asked_again(server: ScriptedProvider, make: Make) -> None:
+    server.script(fails(400, kind="context_length_exceeded", message="This is too long."))
+
+    error = failure_of(make("openai"))
+
+    assert (error.transient, error.code) == (False, "bad_request")
+    assert len(server.requests) == 1
+
+
+def test_fingerprint_changes_with_everything_that_decides_the_answer() -> None:
+    variants = [
+        REQUEST,
+        CompletionRequest(system="Be long.", user="What now?", max_output_tokens=200, json_schema=SCHEMA),
+        CompletionRequest(system="Be brief.", user="What then?", max_output_tokens=200, json_schema=SCHEMA),
+        CompletionRequest(system="Be brief.", user="What now?", max_output_tokens=201, json_schema=SCHEMA),
+        CompletionRequest(system="Be brief.", user="What now?", max_output_tokens=200),
+        CompletionRequest(
+            system="Be brief.", user="What now?", max_output_tokens=200, json_schema=SCHEMA, temperature=1.0
+        ),
+    ]
+
+    assert len({variant.sha256 for variant in variants}) == len(variants)

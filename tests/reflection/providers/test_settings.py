@@ -1,0 +1,74 @@
+"""Which provider the settings choose."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.test import override_settings
+
+from reflection.providers.base import ProviderNotConfigured
+from reflection.providers.registry import PROVIDERS, close_provider, find_provider, get_provider
+from tests.reflection.providers.asking import KEY, REQUEST
+from tests.scripted_answers import answer
+from tests.scripted_provider import ScriptedProvider
+
+
+@pytest.fixture
+def close_afterwards() -> Iterator[None]:
+    yield
+    close_provider()
+
+
+def test_no_provider_is_found_without_settings() -> None:
+    with override_settings(ERL_LLM_PROVIDER=""):
+        assert find_provider() is None
+
+
+def test_asking_for_the_provider_without_settings_says_what_to_set() -> None:
+    with override_settings(ERL_LLM_PROVIDER=""), pytest.raises(ProviderNotConfigured, match="ERL_LLM_PROVIDER"):
+        get_provider()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "setting"),
+    [
+        ({"ERL_LLM_PROVIDER": "clippy"}, "ERL_LLM_PROVIDER"),
+        ({"ERL_LLM_MODEL": ""}, "ERL_LLM_MODEL"),
+        ({"ERL_LLM_API_KEY": ""}, "ERL_LLM_API_KEY"),
+        ({"ERL_LLM_PROVIDER": "openai-compatible", "ERL_LLM_BASE_URL": ""}, "ERL_LLM_BASE_URL"),
+    ],
+)
+def test_incomplete_settings_name_the_setting(overrides: dict[str, str], setting: str) -> None:
+    complete = {"ERL_LLM_PROVIDER": "openai", "ERL_LLM_MODEL": "m", "ERL_LLM_API_KEY": KEY}
+
+    with override_settings(**complete | overrides), pytest.raises(ProviderNotConfigured, match=setting):
+        get_provider()
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_every_registered_provider_can_be_built_from_settings(name: str, close_afterwards: None) -> None:
+    chosen = {
+        "ERL_LLM_PROVIDER": name,
+        "ERL_LLM_MODEL": "m",
+        "ERL_LLM_API_KEY": KEY,
+        "ERL_LLM_BASE_URL": "https://llm.example/v1",
+    }
+
+    with override_settings(**chosen):
+        assert get_provider().name == name
+
+
+def test_one_process_keeps_one_client(server: ScriptedProvider, close_afterwards: None) -> None:
+    server.script(answer("One."), answer("Two."))
+    chosen = {
+        "ERL_LLM_PROVIDER": "openai",
+        "ERL_LLM_MODEL": "m",
+        "ERL_LLM_API_KEY": KEY,
+        "ERL_LLM_BASE_URL": server.openai_url,
+        "ERL_LLM_ALLOW_LOOPBACK": True,
+    }
+
+    with override_settings(**chosen):
+        answers = [get_provider().complete(REQUEST).text for _ in range(2)]
+
+    assert answers == ["One.", "Two."]
+    assert server.connections == 1

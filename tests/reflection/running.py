@@ -1,0 +1,27 @@
+"""Run one reflection by a plan."""
+
+from typing import Any
+
+from django.db.models.functions import Now
+
+from memory.values import Actor
+from reflection.models import Reflection
+from reflection.services import run_reflection
+from tests.factories import make_reflection
+from tests.reflection.scripted import Plan, ScriptedModel, ScriptedReflector
+
+Status = Reflection.Status
+BY = Actor(label="user:ana")
+
+
+def run(plan: Plan, reflection: Reflection | None = None, *, model: Any = None) -> Reflection:
+    """Run a reflection by a plan and return its row."""
+    reflection = reflection or make_reflection()
+    run_reflection(
+        reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=plan), ask_model=model or ScriptedModel()
+    )
+    return Reflection.objects.get(pk=reflection.pk)
+
+
+def make_due(reflection: Reflection) -> None:
+    Reflection.objects.filter(pk=reflection.pk).update(available_at=Now())
