@@ -5,13 +5,11 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import (
-    Heuristic,
-    HeuristicRevision,
-)
-from tests.factories import (
-    make_member,
-)
+from memory.models import EmbeddingModel, Heuristic, HeuristicEmbedding, HeuristicRevision
+from memory.values import Actor
+from tests.factories import make_member
+
+ANA = Actor(label="user:ana")
 
 
 def log_in(username: str, **options: Any) -> Client:
@@ -25,7 +23,9 @@ def address(heuristic: Heuristic) -> str:
 
 
 def page(client: Client, heuristic: Heuristic) -> str:
-    return client.get(address(heuristic)).content.decode()
+    response = client.get(address(heuristic))
+    assert response.status_code == 200
+    return response.content.decode()
 
 
 def decide(client: Client, heuristic: Heuristic, decision: str = "approve", **values: Any) -> str:
@@ -37,3 +37,20 @@ def decide(client: Client, heuristic: Heuristic, decision: str = "approve", **va
 
 def served(heuristic: Heuristic) -> bool:
     return HeuristicRevision.objects.filter(heuristic=heuristic, served=True).exists()
+
+
+def model() -> EmbeddingModel:
+    return EmbeddingModel.objects.get_or_create(id="test", defaults={"dimensions": 2, "active": True})[0]
+
+
+def embed(heuristic: Heuristic, *vector: float) -> Heuristic:
+    HeuristicEmbedding.objects.create(
+        project=heuristic.project,
+        heuristic=heuristic,
+        revision=heuristic.current_revision,
+        embedding_model=model(),
+        kind="lesson",
+        text_sha256="0" * 64,
+        vector=list(vector),
+    )
+    return heuristic

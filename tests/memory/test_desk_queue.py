@@ -8,39 +8,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from memory.models import EmbeddingModel, Heuristic, HeuristicEmbedding, Review, SavedFilter, TaskVector, Trajectory
+from memory.models import Heuristic, Review, SavedFilter, TaskVector, Trajectory
 from memory.services.prioritise_heuristics import prioritise_heuristics, prioritise_queue
 from memory.services.propose_heuristic import revise_heuristic
 from memory.services.remember_tasks import find_projects_to_remember, remember_tasks
 from memory.values import Actor, LessonText
 from reflection.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
+from tests.memory.desk_pages import embed, model
 
 pytestmark = pytest.mark.django_db
 QUEUE = "?status__exact=proposed"
-
-
-@pytest.fixture
-def reviewer(client: Client) -> Client:
-    client.force_login(make_member("ana"))
-    return client
-
-
-def model() -> EmbeddingModel:
-    return EmbeddingModel.objects.get_or_create(id="test", defaults={"dimensions": 2, "active": True})[0]
-
-
-def embed(heuristic: Heuristic, *vector: float) -> Heuristic:
-    HeuristicEmbedding.objects.create(
-        project=heuristic.project,
-        heuristic=heuristic,
-        revision=heuristic.current_revision,
-        embedding_model=model(),
-        kind="lesson",
-        text_sha256="0" * 64,
-        vector=list(vector),
-    )
-    return heuristic
 
 
 def remember(trajectory: Trajectory, *vector: float) -> Trajectory:

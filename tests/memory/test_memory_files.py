@@ -28,11 +28,6 @@ ANA = Actor(label="user:ana")
 
 
 @pytest.fixture
-def project() -> Project:
-    return make_project()
-
-
-@pytest.fixture
 def document() -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(FILE.read_text())
     return loaded
