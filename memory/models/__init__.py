@@ -11,15 +11,9 @@ from memory.models.feedback import HeuristicFeedback
 from memory.models.heuristic import Evidence, Heuristic, HeuristicRevision
 from memory.models.idempotency import IdempotencyRecord
 from memory.models.membership import ProjectMembership
-from memory.models.mistake import (
-    MemoryImport,
-    MistakeCard,
-    MistakeCardReview,
-    MistakeCardRevision,
-    MistakeEmbedding,
-    MistakeMerge,
-    MistakeSighting,
-)
+from memory.models.memory_import import MemoryImport
+from memory.models.mistake import MistakeCard, MistakeEmbedding, MistakeSighting
+from memory.models.mistake_review import MistakeCardReview, MistakeCardRevision, MistakeMerge
 from memory.models.project import ApiKey, Project
 from memory.models.quota import PolarityQuota
 from memory.models.retrieval import Retrieval
