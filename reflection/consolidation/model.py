@@ -9,8 +9,6 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.models import Trajectory
-from memory.redaction import redact_text
 from memory.values import RULE_TAG, Citation, Episode, LessonText, Step
 from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
 from reflection.consolidation.comparing import suggest_generalisation, suggest_merge
@@ -18,10 +16,11 @@ from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Su
 from reflection.consolidation.grouping import group_alike
 from reflection.consolidation.reading import Lesson, Note, stack
 from reflection.consolidation.rows import Suggestion
+from reflection.consolidation.showing import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.errors import ReflectionError
 from reflection.lifecycle.maintenance import FailedUse
 from reflection.prompt_files import prompt_version, read_prompt
-from reflection.prompting import Frame, cut_middle
+from reflection.prompting import Frame
 from reflection.providers.base import CompletionRequest
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.llm import Ask
@@ -30,8 +29,6 @@ from reflection.verification import is_rejected, verify
 GROUPS_AT_ONCE = 8
 NOTES_OF_A_GROUP = 6
 LESSONS_AT_ONCE = 12
-RUNS_SHOWN = 3
-TEXT_CHARACTERS = 500
 MAX_SOURCE_TASK_CHARS = 500
 
 
@@ -59,7 +56,7 @@ class ModelConsolidator:
         drafts: list[Draft] = []
         for start in range(0, len(groups), GROUPS_AT_ONCE):
             batch = {f"G{number}": group for number, group in enumerate(groups[start : start + GROUPS_AT_ONCE], 1)}
-            data = {label: [_show_note(note) for note, _ in group[:NOTES_OF_A_GROUP]] for label, group in batch.items()}
+            data = {label: [show_note(note) for note, _ in group[:NOTES_OF_A_GROUP]] for label, group in batch.items()}
             for decision in self._decide("distil", data, labels=batch, choices=("new", "keep"), example="G"):
                 if decision.decision == "new" and len(decision.labels) == 1:
                     drafts += self._as_new(decision, batch[decision.labels[0]])
@@ -84,9 +81,9 @@ class ModelConsolidator:
     def maintain(self, use: FailedUse) -> list[Draft]:
         """Return what to do with a lesson that was followed in vain."""
         data = {
-            "LESSON": [_show_lesson("L1", use.lesson)],
-            "FAILED RUNS": [_show_run(run) for run in use.failed[:RUNS_SHOWN]],
-            "SUCCEEDED RUNS": [_show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
+            "LESSON": [show_lesson("L1", use.lesson)],
+            "FAILED RUNS": [show_run(run) for run in use.failed[:RUNS_SHOWN]],
+            "SUCCEEDED RUNS": [show_run(run) for run in use.succeeded[:RUNS_SHOWN]],
         }
         decisions = self._decide("maintain", data, labels=["L1"], choices=("narrow", "retire", "keep"), example="L")
         found = [self._as_advice(decision, {"L1": use.lesson}, data) for decision in decisions[:1]]
@@ -99,7 +96,7 @@ class ModelConsolidator:
             labels = [f"L{len(shown) + number}" for number in range(1, len(group) + 1)]
             shown |= dict(zip(labels, group, strict=True))
             lines += [
-                _show_lesson(label, lesson) | {"near": [each for each in labels if each != label]}
+                show_lesson(label, lesson) | {"near": [each for each in labels if each != label]}
                 for label, lesson in zip(labels, group, strict=True)
             ]
         data = {"LESSONS": lines}
@@ -251,51 +248,3 @@ class ModelConsolidator:
         if is_rejected(findings):
             return None
         return tuple({"code": each.code, "message": each.message} for each in findings)
-
-
-def _show_note(note: Note) -> dict[str, Any]:
-    return {
-        "family": note.family,
-        "score": note.score,
-        "kind": note.kind,
-        "note": cut_middle(redact_text(note.text), TEXT_CHARACTERS),
-    }
-
-
-def _show_lesson(label: str, lesson: Lesson) -> dict[str, Any]:
-    text = lesson.revision
-    shown: dict[str, Any] = {
-        "label": label,
-        "trigger": redact_text(text.trigger),
-        "action": redact_text(text.guideline),
-        "avoid": redact_text(text.avoid),
-        "not_when": redact_text(text.not_when),
-        "polarity": text.polarity,
-        "family": lesson.place,
-        "runs": lesson.support,
-        "approved": lesson.status == "approved",
-    }
-    return {name: value for name, value in shown.items() if value not in ("", None)}
-
-
-def _show_run(run: Trajectory) -> dict[str, Any]:
-    """Show how a run ended: its task, what was noted, its errors and its last steps."""
-    episode = run.as_episode()
-    steps = [
-        {
-            "step": step.index,
-            "tool": step.action.name if step.action else "",
-            "observation": cut_middle(redact_text(step.observation), TEXT_CHARACTERS),
-            "error": cut_middle(redact_text(step.error), TEXT_CHARACTERS),
-        }
-        for step in episode.steps
-        if step.error or step.index > len(episode.steps) - RUNS_SHOWN
-    ]
-    return {
-        "task": cut_middle(redact_text(run.task), TEXT_CHARACTERS),
-        "family": run.task_id,
-        "score": run.score,
-        "summary": cut_middle(redact_text(run.summary), TEXT_CHARACTERS),
-        "mistakes": [cut_middle(redact_text(each), TEXT_CHARACTERS) for each in run.mistakes[:RUNS_SHOWN]],
-        "steps": steps[-8:],
-    }
