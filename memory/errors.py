@@ -130,6 +130,13 @@ class QueueFull(LessonMemoryError):
     retry_after_seconds = 30.0
 
 
+class TooManyProposals(LessonMemoryError):
+    """As many lessons of one API client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows."""
+
+    code = "too_many_proposals"
+    retry_after_seconds = 300.0
+
+
 class EmbedderError(LessonMemoryError):
     """The embedder gave no vector; retrieval goes on with full text."""
 

@@ -10,6 +10,7 @@ from django.db.models.functions import Concat, Lower
 from memory.embeddings.base import Vectors
 from memory.models import Heuristic, HeuristicRevision, Project, Trajectory
 from memory.redaction import redact
+from memory.services.limit_proposals import has_room
 from memory.services.propose_heuristic import add_evidence, propose_heuristic
 from memory.values import Actor, Citation, LessonText
 from reflection.models import Proposal, Reflection
@@ -51,22 +52,28 @@ def store_lessons(
 ) -> list[Proposal]:
     """Write what the lessons of a reflection come to, in the caller's transaction, and return it in order.
 
-    One reflection of a project at a time, so that two do not propose the same lesson side by side.
+    One reflection of a project at a time, so that two do not propose the same lesson side by side. A lesson that is
+    new is left out where as many of the client's lessons wait for a reviewer as may (reliability D5).
     """
     if not lessons:
         return []
     lock_proposals(reflection.project_id)
-    return [
+    stored = [
         _store_lesson(reflection, trajectory, ordinal=ordinal, checked=checked)
         for ordinal, checked in enumerate(lessons, 1)
     ]
+    return [proposal for proposal in stored if proposal is not None]
 
 
-def _store_lesson(reflection: Reflection, trajectory: Trajectory, *, ordinal: int, checked: CheckedLesson) -> Proposal:
+def _store_lesson(
+    reflection: Reflection, trajectory: Trajectory, *, ordinal: int, checked: CheckedLesson
+) -> Proposal | None:
     lesson = checked.lesson
     match = find_match(reflection.project, checked)
     if match.effect == _Effect.SUPPORT and match.heuristic is not None:
         heuristic = match.heuristic
+    elif not has_room(reflection.project_id, trajectory.client):
+        return None
     else:
         heuristic = propose_heuristic(
             reflection.project,

@@ -20,6 +20,7 @@ from django.db.models.functions import Now
 from memory.failpoints import failpoint
 from memory.models import HeuristicRevision, Trajectory
 from memory.redaction import redact
+from memory.services.limit_proposals import has_room
 from memory.tracing import span
 from memory.values import Episode
 from reflection.asking import RememberedAsk
@@ -40,6 +41,10 @@ log = structlog.get_logger(__name__)
 
 MAX_ERROR_CHARACTERS = 500
 CIRCUIT_SPREAD_SECONDS = 5.0
+NO_ROOM = (
+    "As many lessons of this client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows. The run is kept; "
+    "reflect on it again when some of them are decided."
+)
 
 
 class Outcome(StrEnum):
@@ -127,6 +132,8 @@ def _reflect(
     reflection: Reflection, heartbeat: Heartbeat, *, make_reflector: ReflectorFactory, ask_model: Ask
 ) -> list[Proposal]:
     trajectory = _get_trajectory(reflection)
+    if not has_room(reflection.project_id, trajectory.client):
+        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # nothing is asked and nothing spent
     episode = trajectory.as_episode(injected=_injected_texts(trajectory))
     provider = settings.ERL_LLM_PROVIDER
     ask = RememberedAsk(reflection, heartbeat, ask_model=ask_model, provider=provider)
@@ -160,7 +167,8 @@ def _store(
         raise OutcomeChanged("The outcome of the run was reported anew. It is reflected on again.")
     proposals = store_lessons(reflection, trajectory, lessons=lessons)
     proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
-    finish(reflection, heuristics_proposed=proposed, skip_reason="" if proposals else skip_reason)
+    reason = "" if proposals else NO_ROOM if lessons else skip_reason
+    finish(reflection, heuristics_proposed=proposed, skip_reason=reason)
     failpoint("reflection.before_commit")
     return proposals
 

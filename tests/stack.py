@@ -16,6 +16,8 @@ from urllib.parse import quote, urlencode
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 ROOT = Path(__file__).resolve().parent.parent
+# One client records thousands of runs here, whose lessons nobody reviews.
+DEFAULTS = {"ERL_RETRIEVE_MEMORY_MB": "64", "ERL_PENDING_PROPOSALS_PER_CLIENT": "0"}
 _stacks: list["Stack"] = []
 
 
@@ -105,7 +107,7 @@ class Stack:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
-                env=os.environ | {"ERL_RETRIEVE_MEMORY_MB": "64"} | self.environment,
+                env=os.environ | DEFAULTS | self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

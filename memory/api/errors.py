@@ -60,6 +60,7 @@ class ErrorCode(TextChoices):
     RATE_LIMITED = "rate_limited", "Too many requests"
     OVERLOADED = "overloaded", "The server is busy"
     QUEUE_FULL = "queue_full", "Too much is waiting"
+    TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client wait"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
     INTERNAL_ERROR = "internal_error", "Something failed on the server"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database does not answer"
@@ -92,6 +93,7 @@ STATUS: dict[str, int] = {
     ErrorCode.RATE_LIMITED: 429,
     ErrorCode.OVERLOADED: 503,
     ErrorCode.QUEUE_FULL: 429,
+    ErrorCode.TOO_MANY_PROPOSALS: 429,
     ErrorCode.TOO_MANY_KEYS: 429,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
@@ -105,6 +107,7 @@ RETRYABLE = frozenset(
         ErrorCode.RATE_LIMITED,
         ErrorCode.OVERLOADED,
         ErrorCode.QUEUE_FULL,
+        ErrorCode.TOO_MANY_PROPOSALS,
         ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
         ErrorCode.EMBEDDER_UNAVAILABLE,

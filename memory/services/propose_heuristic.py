@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count
@@ -14,6 +15,7 @@ from memory.models import Evidence, Heuristic, HeuristicRevision, Project, Traje
 from memory.redaction import redact
 from memory.services.check_decider import check_decider
 from memory.services.embed_heuristics import embed_heuristics
+from memory.services.limit_proposals import take_room
 from memory.values import Actor, Citation, LessonText
 
 
@@ -30,7 +32,12 @@ def propose_heuristic(
     confidence: float | None = None,
     client: str = "",
 ) -> Heuristic:
-    """Put a lesson before the reviewers. It is served to nobody until one of them approves it."""
+    """Put a lesson before the reviewers. It is served to nobody until one of them approves it.
+
+    Raises:
+        TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
+    """
+    _take_room(project.pk, by)
     heuristic = Heuristic.objects.create(
         project=project,
         reflector=reflector,
@@ -56,11 +63,14 @@ def revise_heuristic(
     Raises:
         ChangedMeanwhile: the wording changed since the author saw it.
         NothingChanged: the new wording is the old one.
+        TooManyProposals: an API client brings a decided lesson back, and as many of its lessons wait as may.
     """
     heuristic = lock_heuristic(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if _clean(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
+    if heuristic.status != Heuristic.Status.PROPOSED:
+        _take_room(heuristic.project_id, by)
     return repropose_heuristic(heuristic, text=text, by=by)
 
 
@@ -137,6 +147,11 @@ def get_current_revision(heuristic: Heuristic, *, content_sha256: str | None) ->
             f"{current.content_sha256}."
         )
     return current
+
+
+def _take_room(project_id: UUID, by: Actor) -> None:
+    if by.api_key_id is not None:
+        take_room(project_id, by.label.removeprefix("key:"))
 
 
 def _clean(text: LessonText) -> LessonText:

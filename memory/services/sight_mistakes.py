@@ -16,6 +16,7 @@ from memory.errors import AlreadyDecided
 from memory.models import MistakeCard, MistakeCardRevision, MistakeSighting, Trajectory
 from memory.services.check_decider import check_card_decider
 from memory.services.count_mistakes import lock_root, recount
+from memory.services.limit_proposals import has_room_for_card
 from memory.services.merge_mistakes import settle_cards
 from memory.values import Actor, MistakeText
 
@@ -36,10 +37,14 @@ class _Report:
 def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> list[MistakeCard]:
     """Count each mistake that a run reports on its card, and make the cards that do not exist yet.
 
-    A new card waits for a reviewer. Once the run is stored, cards that say in other words what an older one says are
-    merged into it, and the project's policy, if it has one, decides.
+    A new card waits for a reviewer; none is made while as many cards of the client wait as may (reliability D5). Once
+    the run is stored, cards that say in other words what an older one says are merged into it, and the project's
+    policy, if it has one, decides.
     """
     reports = _read_reports(trajectory)
+    if reports and not has_room_for_card(trajectory.project_id, trajectory.client):
+        known = MistakeCard.objects.filter(project_id=trajectory.project_id, identity_sha256__in=list(reports))
+        reports = {identity: reports[identity] for identity in known.values_list("identity_sha256", flat=True)}
     if not reports:
         return []
     made = MistakeCard.objects.bulk_create(

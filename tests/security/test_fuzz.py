@@ -76,7 +76,7 @@ def schema() -> Iterator[Any]:
 def test_fuzzed_requests_never_break_the_contract(schema: Any, settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     settings.ERL_RATE_LIMITS = []
-    settings.ERL_EMBEDDER = "none"
+    settings.ERL_EMBEDDER, settings.ERL_PENDING_PROPOSALS_PER_CLIENT = "none", 0
     project = make_project()
     token = make_api_key(project=project).token
     seen: Counter[int] = Counter()

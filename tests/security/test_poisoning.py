@@ -65,7 +65,7 @@ def make_run(kind: str, number: int) -> dict[str, Any]:
 
 def test_nothing_unreviewed_is_served_whatever_the_runs_say(settings: Any) -> None:
     settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_LLM_MODEL = "llm", "openai", "gullible"
-    settings.ERL_EMBEDDER = "none"
+    settings.ERL_EMBEDDER, settings.ERL_PENDING_PROPOSALS_PER_CLIENT = "none", 0
     project = make_project()
     honest = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
     client = APIClient(headers=bearer(make_api_key(project=project, scopes=list(AGENT_SCOPES)).token))

@@ -183,7 +183,7 @@ class _Model:
 
 def test_no_order_of_steps_breaks_a_rule(settings: Any) -> None:
     settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_LLM_MODEL = "llm", "openai", "m"
-    settings.ERL_EMBEDDER = "none"
+    settings.ERL_EMBEDDER, settings.ERL_PENDING_PROPOSALS_PER_CLIENT = "none", 0
 
     run_state_machine_as_test(World, settings=_budget())
 
