@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import threading
 import time
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
@@ -31,25 +32,30 @@ class VerifiedKeys:
     """Keys proven a moment ago, so that most requests need no query.
 
     An entry lives for ERL_API_KEY_CACHE_SECONDS (at most 5 by the requirement), which bounds how long a revoked key
-    goes on working and how long an edit of its project goes unnoticed. Tokens are held as hashes.
+    goes on working and how long an edit of its project goes unnoticed; it ends with its key. Tokens are held as hashes.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, tuple[ApiKey, float]] = {}
+        self._entries: dict[bytes, tuple[ApiKey, float, float]] = {}
         self._lock = threading.Lock()
 
     def find(self, token: str) -> ApiKey | None:
         with self._lock:
             entry = self._entries.get(_digest(token))
-        if entry is None or time.monotonic() - entry[1] >= settings.ERL_API_KEY_CACHE_SECONDS:
+        if entry is None:
             return None
-        return entry[0]
+        api_key, added_at, ends_at = entry
+        now = time.monotonic()
+        return api_key if now - added_at < settings.ERL_API_KEY_CACHE_SECONDS and now < ends_at else None
 
-    def add(self, token: str, api_key: ApiKey) -> None:
+    def add(self, token: str, api_key: ApiKey, *, left: timedelta | None) -> None:
+        """Remember a key that may be used for so much longer; None stands for no end."""
+        now = time.monotonic()
         with self._lock:
             if len(self._entries) >= _MAX_CACHED:
                 self._entries.clear()
-            self._entries[_digest(token)] = (api_key, time.monotonic())
+            ends_at = math.inf if left is None else now + left.total_seconds()
+            self._entries[_digest(token)] = (api_key, now, ends_at)
 
     def clear(self) -> None:
         with self._lock:
@@ -86,11 +92,8 @@ class ApiKeyAuthentication(BaseAuthentication):
             raise AuthenticationFailed("This is not an API key of ours. Check that it was copied whole.")
         api_key = verified_keys.find(token)
         if api_key is None:
-            api_key = _load(credential)
-            verified_keys.add(token, api_key)
-        if api_key.expires_at is not None and api_key.expires_at <= timezone.now():
-            log.info("api_key_refused", reason="expired", prefix=credential.prefix)
-            raise AuthenticationFailed(REFUSED)
+            api_key, left = _load(credential)
+            verified_keys.add(token, api_key, left=left)
         return api_key
 
 
@@ -102,14 +105,16 @@ def key_of(request: Request) -> ApiKey:
     return api_key
 
 
-def _load(credential: Credential) -> ApiKey:
-    api_key = ApiKey.objects.usable().select_related("project").filter(prefix=credential.prefix).first()
+def _load(credential: Credential) -> tuple[ApiKey, timedelta | None]:
+    """Return a key and for how much longer it may be used, both by the clock of the database."""
+    keys = ApiKey.objects.usable().select_related("project").annotate(left=F("expires_at") - Now())
+    api_key = keys.filter(prefix=credential.prefix).first()
     # Compared also where there is no row, so that the time tells nothing about which prefixes exist.
     expected = api_key.secret_sha256 if api_key else _NO_SECRET
     if not hmac.compare_digest(credential.secret_sha256, expected) or api_key is None:
         log.info("api_key_refused", reason="unknown", prefix=credential.prefix)
         raise AuthenticationFailed(REFUSED)
-    return api_key
+    return api_key, api_key.left
 
 
 def _note_use(api_key: ApiKey) -> None:

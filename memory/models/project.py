@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.ids import uuid7
@@ -90,9 +91,8 @@ class Project(models.Model):
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> Self:
-        """Keys that authenticate now: neither revoked nor expired."""
-        now = timezone.now()
-        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True)
+        """Keys that authenticate now, by the clock of the database: neither revoked nor expired."""
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now()), revoked_at__isnull=True)
 
 
 class ApiKeyScope(models.TextChoices):

@@ -212,18 +212,28 @@ class ProviderClient:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return the wait a provider asks for, 0 to one hour, from seconds or an HTTP date (RFC 9110 10.2.3)."""
+    """Return the wait a provider asks for, 0 to one hour, from seconds or an HTTP date (RFC 9110 10.2.3).
+
+    A date counts from the answer's own `Date`, where it has one: the clock of this machine may be wrong.
+    """
     text = headers.get("retry-after", "").strip()
     if not text:
         return None
     try:
         seconds = float(text)
     except ValueError:
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
+        at, sent_at = _read_date(text), _read_date(headers.get("date", ""))
+        if at is None:
             return None
-        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+        seconds = (at - (sent_at or datetime.now(UTC))).total_seconds()
     if seconds != seconds:  # "nan" is a float to Python
         return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def _read_date(text: str) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return at.replace(tzinfo=at.tzinfo or UTC)

@@ -1,7 +1,9 @@
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -131,14 +133,25 @@ def test_expired_key_is_401() -> None:
     assert error_of(get(f"Bearer {new.token}")) == (401, "invalid_api_key")
 
 
-def test_key_that_expires_while_cached_is_401(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = make_api_key(expires_at=timezone.now() + timedelta(minutes=1))
+def test_key_that_expires_while_cached_is_401() -> None:
+    new = make_api_key(expires_at=timezone.now() + timedelta(seconds=1.5))
     client = make_client(new.token)
     before = client.get("/tiny").status_code
-    later = timezone.now() + timedelta(minutes=2)
-    monkeypatch.setattr("memory.api.authentication.timezone.now", lambda: later)
+    time.sleep(1.6)
 
     assert (before, client.get("/tiny").status_code) == (200, 401)
+
+
+@pytest.mark.parametrize("minutes_left", [-30, 30])
+def test_a_wrong_clock_of_the_machine_neither_ends_nor_prolongs_a_key(minutes_left: int) -> None:
+    new = make_api_key(expires_at=timezone.now() + timedelta(minutes=minutes_left))
+    statuses = []
+    for hours in (-1, 0, 1):
+        verified_keys.clear()
+        with time_machine.travel(timezone.now() + timedelta(hours=hours)):
+            statuses.append(make_client(new.token).get("/tiny").status_code)
+
+    assert statuses == [200 if minutes_left > 0 else 401] * 3
 
 
 def test_second_request_verifies_without_a_query(api_client: APIClient) -> None:
@@ -159,7 +172,7 @@ def test_cache_does_not_hold_tokens(api_key: NewApiKey, api_client: APIClient) -
 
 def test_cache_is_bounded(api_key: NewApiKey) -> None:
     for number in range(3000):
-        verified_keys.add(str(number), api_key.api_key)
+        verified_keys.add(str(number), api_key.api_key, left=None)
 
     assert len(verified_keys._entries) <= 1024
 
