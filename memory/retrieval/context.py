@@ -61,7 +61,8 @@ def build_context(
     """
     offered = list(lessons)
     frame = count_tokens(f"{OPEN}\n{header}\n{CLOSE}") + 1
-    costs = [count_tokens(write_line(lesson, number=len(offered)) + "\n") for lesson in offered]
+    bodies = [_write_body(lesson) for lesson in offered]
+    costs = [count_tokens(f"{len(offered)}. {body}\n") for body in bodies]
     chosen = _fill(range(len(offered)), costs, budget_tokens - frame)
     if values and len(chosen) < len(offered):
         worth = [values.get(str(lesson["id"]), 0.0) for lesson in offered]
@@ -69,11 +70,11 @@ def build_context(
         other = _fill(dense, costs, budget_tokens - frame)
         if sum(worth[place] for place in other) > sum(worth[place] for place in chosen):
             chosen = other
-    taken = [offered[place] for place in sorted(chosen)]
-    lines = [write_line(lesson, number=number) for number, lesson in enumerate(taken, 1)]
+    chosen = sorted(chosen)
+    lines = [f"{number}. {bodies[place]}" for number, place in enumerate(chosen, 1)]
     text = "\n".join([OPEN, header, *lines, CLOSE]) if lines else ""
     digest = hashlib.sha256(text.encode()).hexdigest()
-    ids = frozenset(str(lesson["id"]) for lesson in taken)
+    ids = frozenset(str(offered[place]["id"]) for place in chosen)
     return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=ids)
 
 
@@ -89,8 +90,12 @@ def _fill(order: Iterable[int], costs: Sequence[int], budget_tokens: int) -> lis
 
 def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
     """Write one lesson: `1. [H-1a2b3c4d] When …: do … (avoid …; not when …)`."""
+    return f"{number}. {_write_body(lesson)}"
+
+
+def _write_body(lesson: Mapping[str, Any]) -> str:
     words = _write_words(lesson["trigger"], lesson["guideline"], lesson["avoid"], lesson["not_when"])
-    return f"{number}. [{get_label(lesson['id'])}] {words}"
+    return f"[{get_label(lesson['id'])}] {words}"
 
 
 @lru_cache(maxsize=2000)  # cleaning 20 lessons costs as much as all of Django around it

@@ -1,16 +1,18 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections, transaction
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from memory.embeddings.base import Vectors
+from memory.tenancy import held, is_held
 
 _MARK = "_erl_halfvec_registered"
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
@@ -49,15 +51,16 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
     """
     if settings.ERL_SERVING_ROLE:
         return _read_as(settings.ERL_SERVING_ROLE, statement, parameters)
-    if connection.in_atomic_block or connection.connection is None or getattr(connection, _CHECKED):
+    here = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` does so at every attribute
+    if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
         return execute_prepared(statement, parameters)
-    setattr(connection, _CHECKED, True)
+    setattr(here, _CHECKED, True)
     try:
         return execute_prepared(statement, parameters)
     except (InterfaceError, OperationalError):
-        if not connection.connection.broken:
+        if not here.connection.broken:
             raise
-        connection.close()
+        here.close()
         return execute_prepared(statement, parameters)
 
 
@@ -67,8 +70,8 @@ def _read_as(role: str, statement: str, parameters: dict[str, Any]) -> list[tupl
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL ROLE {connection.ops.quote_name(role)}")
         rows = execute_prepared(statement, parameters)
-        with connection.cursor() as cursor:
-            cursor.execute("RESET ROLE")  # the transaction may be a larger one that goes on
+        with connection.cursor() as cursor:  # the transaction may be a larger one that goes on
+            cursor.execute("SELECT set_config('role', %s, true)", [settings.ERL_TENANT_ROLE if is_held() else "none"])
         return rows
 
 
@@ -78,11 +81,19 @@ def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[A
     Raises:
         django.db.Error: as Django's own cursors would.
     """
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    raw: psycopg.Connection[Any] = connection.connection
-    with connection.wrap_database_errors:
+    here = connections[DEFAULT_DB_ALIAS]
+    here.close_if_health_check_failed()
+    here.ensure_connection()
+    here.validate_no_broken_transaction()
+    if is_held():
+        with held():
+            return _execute(here, statement, parameters)
+    return _execute(here, statement, parameters)
+
+
+def _execute(here: Any, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    raw: psycopg.Connection[Any] = here.connection
+    with here.wrap_database_errors:
         _register(raw)
         with psycopg.Cursor(raw) as cursor:
             cursor.execute(statement, parameters, prepare=True, binary=True)
@@ -106,3 +117,10 @@ def _register(raw: psycopg.Connection[Any]) -> None:
 def read_vector(sent: bytes) -> Vectors:
     """Return a halfvec as PostgreSQL sends it in binary: two bytes of length, two spare, half floats."""
     return np.frombuffer(sent, ">f2", offset=4).astype(np.float32)
+
+
+def read_vectors(sent: Sequence[bytes]) -> Vectors:
+    """Return halfvecs of one length as the rows of a matrix."""
+    if not sent:
+        return np.empty((0, 0), np.float32)
+    return np.frombuffer(b"".join(sent), ">f2").reshape(len(sent), -1)[:, 2:].astype(np.float32)

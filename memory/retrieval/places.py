@@ -1,12 +1,11 @@
 """A lesson in its place in an answer."""
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from memory.retrieval.candidates import Candidate
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):  # every task makes twenty
     """A candidate in its place, with its component scores and one sentence why.
 
     `fits` says that it is like enough to the task to be injected; others are listed for who wants to look. `value` is
@@ -14,8 +13,8 @@ class Ranked:
     """
 
     candidate: Candidate
+    scores: dict[str, float]
+    reason: str
     fits: bool = True
     value: float = 1.0
-    scores: dict[str, float] = field(default_factory=dict)
-    reason: str = ""
     subtask: str = ""

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.database import read_vector
+from memory.retrieval.database import read_vector, read_vectors
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import NO_LIMITS, Limits
 from memory.retrieval.subtasks import find_subtask
@@ -19,6 +20,7 @@ USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
+MOST_AT_ONCE = 30  # lessons: a larger product makes BLAS start threads, where it may, which costs 30 times more
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
@@ -40,6 +42,15 @@ FLOORS = {
 }
 
 
+class _Scored(NamedTuple):  # every task makes fifty
+    """A candidate with its boosts, and how like the task it is."""
+
+    candidate: Candidate
+    score: float
+    lead: float
+    likeness: float
+
+
 def rank(
     candidates: Sequence[Candidate],
     *,
@@ -59,35 +70,49 @@ def rank(
         reranked: what a cross-encoder said of them, to be shown.
     """
     floor = FLOORS[mode]
-    abstains = max(map(_likeness, candidates), default=0.0) < floor.best
-    boosted = [(_boost(one, task_id), one) for one in candidates if _likeness(one) >= floor.listed]
-    scored = [(one.score * boost, one.lead * boost, one) for boost, one in boosted]
-    scored.sort(key=lambda found: (-found[0], found[2].heuristic_id))
+    boosts: dict[tuple[float, ...], float] = {}  # few different ones among many candidates
+    likest = 0.0
+    scored: list[_Scored] = []
+    for one in candidates:
+        likeness = _likeness(one)
+        likest = max(likest, likeness)
+        if likeness >= floor.listed:
+            same = bool(task_id) and one.task_id == task_id
+            other = bool(task_id) and not same and bool(one.task_id) and one.scope == "task_family"
+            key = (one.support, one.usefulness, same, other)
+            boost = boosts.get(key)
+            if boost is None:
+                boost = boosts[key] = _boost(one, same_family=same, other_family=other)
+            scored.append(_Scored(one, one.score * boost, one.lead * boost, likeness))
+    scored.sort(key=lambda each: (-each.score, each.candidate.heuristic_id.int))
     if scored:  # an old task very like the new one decides who is first, not who else is there
-        first = max(range(len(scored)), key=lambda place: scored[place][1])
+        first = max(range(len(scored)), key=lambda place: scored[place].lead)
         scored.insert(0, scored.pop(first))
-    scores = {candidate.heuristic_id: score for score, _, candidate in scored}
     wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
-    different = _leave_out_repeats([candidate for _, _, candidate in scored], top_k=wanted)
-    allowed = limits.apply(different, top_k=top_k) if limits != NO_LIMITS else different
-    subtasks = {one.heuristic_id: find_subtask(parts, _texts(one)) for one in allowed} if parts else {}
-    chosen = _cover(allowed, subtasks, scores, top_k=top_k) if covers_parts else allowed
+    chosen = _leave_out_repeats(scored, top_k=wanted)
+    if limits != NO_LIMITS:
+        allowed = {id(one) for one in limits.apply([each.candidate for each in chosen], top_k=top_k)}
+        chosen = [each for each in chosen if id(each.candidate) in allowed]
+    subtasks = {id(each.candidate): find_subtask(parts, _texts(each.candidate)) for each in chosen} if parts else {}
+    if covers_parts:
+        chosen = _cover(chosen, subtasks, top_k=top_k)
+    fits = likest >= floor.best
     return [
         Ranked(
-            candidate=candidate,
-            fits=not abstains and _likeness(candidate) >= floor.injected,
-            value=scores[candidate.heuristic_id],
-            scores=_as_scores(candidate, scores[candidate.heuristic_id], reranked),
-            reason=explain(candidate, task_id=task_id, subtask=subtasks.get(candidate.heuristic_id, "")),
-            subtask=subtasks.get(candidate.heuristic_id, ""),
+            candidate=each.candidate,
+            fits=fits and each.likeness >= floor.injected,
+            value=each.score,
+            scores=_as_scores(each.candidate, each.score, reranked),
+            reason=explain(each.candidate, task_id=task_id, subtask=subtasks.get(id(each.candidate), "")),
+            subtask=subtasks.get(id(each.candidate), ""),
         )
-        for candidate in chosen
+        for each in chosen
     ]
 
 
 def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
     """Keep the order candidates were drawn in."""
-    return [Ranked(candidate=candidate, reason="It was drawn at random.") for candidate in candidates]
+    return [Ranked(candidate=candidate, scores={}, reason="It was drawn at random.") for candidate in candidates]
 
 
 def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> str:
@@ -107,30 +132,31 @@ def _texts(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _likeness(candidate: Candidate) -> float:
-    return max(candidate.own or 0.0, candidate.task or 0.0)
+    own, task = candidate.own or 0.0, candidate.task or 0.0
+    return own if own > task else task
 
 
-def _boost(candidate: Candidate, task_id: str) -> float:
+def _boost(candidate: Candidate, *, same_family: bool, other_family: bool) -> float:
     boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
     boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
     boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
-    if task_id and candidate.task_id == task_id:
+    if same_family:
         return boost * SAME_FAMILY
-    if task_id and candidate.task_id and candidate.scope == "task_family":
-        return boost * OTHER_FAMILY
-    return boost
+    return boost * OTHER_FAMILY if other_family else boost
 
 
-def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
+def _leave_out_repeats(scored: Sequence[_Scored], *, top_k: int) -> list[_Scored]:
     """Take the first `top_k`, passing over those that say what a better one said."""
-    chosen: list[Candidate] = []
+    if _are_different(scored[:top_k]):
+        return list(scored[:top_k])
+    chosen: list[_Scored] = []
     taken = np.empty((top_k, 0), np.float32)
     count = 0
-    for candidate in candidates:
+    for each in scored:
         if len(chosen) == top_k:
             break
-        if candidate.vector is not None:
-            vector = read_vector(candidate.vector)
+        if each.candidate.vector is not None:
+            vector = read_vector(each.candidate.vector)
             # One by one: a product of all pairs is large enough for BLAS to start threads, which costs 30 times more.
             if count and float((taken[:count] @ vector).max()) >= NEAR_REPEAT:
                 continue
@@ -138,22 +164,33 @@ def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[C
                 taken = np.empty((top_k, len(vector)), np.float32)
             taken[count] = vector
             count += 1
-        chosen.append(candidate)
+        chosen.append(each)
     return chosen
 
 
-def _cover(
-    candidates: Sequence[Candidate], subtasks: Mapping[UUID, str], scores: Mapping[UUID, float], *, top_k: int
-) -> list[Candidate]:
+def _are_different(scored: Sequence[_Scored]) -> bool:
+    """Tell whether no two say the same: nearly always, so it is asked of all of them at once."""
+    if len(scored) > MOST_AT_ONCE:
+        return False
+    sent = [each.candidate.vector for each in scored if each.candidate.vector is not None]
+    if len(set(map(len, sent))) > 1:
+        return False
+    vectors = read_vectors(sent)
+    likenesses = vectors @ vectors.T
+    np.fill_diagonal(likenesses, 0.0)
+    return not np.any(likenesses >= NEAR_REPEAT)
+
+
+def _cover(scored: Sequence[_Scored], subtasks: Mapping[int, str], *, top_k: int) -> list[_Scored]:
     """Take the first `top_k`; a part of the task that none of them serves takes a place from one served twice."""
-    chosen, others = list(candidates[:top_k]), candidates[top_k:]
+    chosen, others = list(scored[:top_k]), scored[top_k:]
     if not others or not chosen:
         return chosen
-    enough = COVERED * scores[chosen[0].heuristic_id]
-    served = [subtasks.get(one.heuristic_id, "") for one in chosen]
+    enough = COVERED * chosen[0].score
+    served = [subtasks.get(id(each.candidate), "") for each in chosen]
     for other in others:
-        part = subtasks.get(other.heuristic_id, "")
-        if not part or part in served or scores[other.heuristic_id] < enough:
+        part = subtasks.get(id(other.candidate), "")
+        if not part or part in served or other.score < enough:
             continue
         place = next((place for place in range(len(chosen) - 1, 0, -1) if served.count(served[place]) > 1), None)
         if place is None:
@@ -165,12 +202,15 @@ def _cover(
 
 
 def _as_scores(candidate: Candidate, score: float, reranked: Mapping[UUID, float] | None) -> dict[str, float]:
-    parts = {
-        "score": score,
-        "meaning": candidate.meaning,
-        "words": candidate.words,
-        "source_task": candidate.task,
-        "rerank": (reranked or {}).get(candidate.heuristic_id),
-        "usefulness": candidate.usefulness if candidate.usefulness != 0.5 else None,
-    }
-    return {name: round(value, 4) for name, value in parts.items() if value is not None}
+    scores = {"score": round(score, 4)}
+    if candidate.meaning is not None:
+        scores["meaning"] = round(candidate.meaning, 4)
+    if candidate.words is not None:
+        scores["words"] = round(candidate.words, 4)
+    if candidate.task is not None:
+        scores["source_task"] = round(candidate.task, 4)
+    if reranked and (rerank := reranked.get(candidate.heuristic_id)) is not None:
+        scores["rerank"] = round(rerank, 4)
+    if candidate.usefulness != 0.5:
+        scores["usefulness"] = round(candidate.usefulness, 4)
+    return scores

@@ -6,6 +6,9 @@ The statement of candidates.py computes the same in the database; a test compare
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 NOISE = 0.15  # cosine of vectors below which a likeness says nothing
 VOTES = 5.0  # of the votes together against the lesson's own likeness
 COUNTED_TASKS = 4  # of those a lesson was learnt from, the likest
@@ -40,3 +43,17 @@ def score_lesson(own: float | None, tasks: Sequence[float], *, meaning_weight: f
         score=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS * said)) ** 0.5),
         lead=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS_FIRST * said)) ** 0.5),
     )
+
+
+Numbers = npt.NDArray[np.float64]
+
+
+def score_lessons(own: Numbers, seen: Numbers, *, meaning_weight: float) -> tuple[Numbers, Numbers]:
+    """Score many lessons as `score_lesson` does one; `own` is 0 where a lesson has no text, `seen` sums up its tasks.
+
+    Returns: the scores and the leads.
+    """
+    said = np.maximum(own - NOISE * meaning_weight, 0.0) ** 2
+    score = own + VOTES * np.sqrt(said + np.maximum(seen, STANDS_FOR_TASKS * said))
+    lead = own + VOTES * np.sqrt(said + np.maximum(seen, STANDS_FOR_TASKS_FIRST * said))
+    return score, lead

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.embeddings.base import Vectors
-from memory.retrieval.scoring import get_task_weight, score_lesson
+from memory.retrieval.scoring import COUNTED_TASKS, NOISE, Numbers, get_task_weight, score_lessons
 
 MAX_TEXTS_KEPT = 5000  # of lessons, for the next task
 
-Integers = npt.NDArray[np.int32]
+Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,54 +142,81 @@ class Snapshot:
     def _score(
         self, chosen: Integers, meanings: Vectors, shared: Vectors, meaning_weight: float, *, with_vector: bool
     ) -> list[Found]:
-        """Score the chosen lessons by all of their texts. Numbers leave numpy in bulk: one by one they cost more."""
+        """Score the chosen lessons by all of their texts, all at once: numbers leave numpy in bulk."""
         task_weight = get_task_weight(meaning_weight)
         starts = self.starts[chosen]
-        ends = np.append(self.starts[1:], len(self.is_lesson))[chosen]
-        texts = np.concatenate(
-            [np.arange(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        counts = np.append(self.starts[1:], len(self.is_lesson))[chosen] - starts
+        firsts = np.cumsum(counts) - counts
+        owners = np.repeat(np.arange(len(chosen)), counts)
+        texts = np.arange(len(owners)) + np.repeat(starts - firsts, counts)
+        near, alike = meanings[texts].astype(np.float64), shared[texts].astype(np.float64)
+        is_lesson = self.is_lesson[texts]
+        weights = np.where(is_lesson, meaning_weight, task_weight)
+        likeness = weights * near + (1 - weights) * alike
+
+        lessons, tasks = np.flatnonzero(is_lesson), np.flatnonzero(~is_lesson)
+        own = np.zeros(len(chosen))
+        own[owners[lessons]] = likeness[lessons]
+        likest, best, seen = self._count_votes(owners[tasks], texts[tasks], likeness[tasks], len(chosen), task_weight)
+        scores, leads = score_lessons(own, seen, meaning_weight=meaning_weight)
+
+        text_of: list[int | None] = [None] * len(chosen)  # the place of each lesson's own text among the likenesses
+        for owner, place in zip(owners[lessons].tolist(), lessons.tolist(), strict=True):
+            text_of[owner] = place
+        near_of, alike_of = near.tolist(), alike.tolist()
+        has_vector = self.has_vector[texts].tolist()
+        vectors = _send_vectors(self.vectors[texts[lessons]])
+        vector_of = dict(zip(lessons.tolist(), vectors, strict=True))
+        columns = zip(
+            chosen.tolist(), likest, text_of, own.tolist(), best, scores.tolist(), leads.tolist(), strict=True
         )
-        rows = zip(
-            texts.tolist(),
-            self.is_lesson[texts].tolist(),
-            self.has_vector[texts].tolist(),
-            meanings[texts].tolist(),
-            shared[texts].tolist(),
-            strict=True,
-        )
-        sent = _send_vectors(self.vectors[texts[self.is_lesson[texts]]])
         found = []
-        for place, count in zip(chosen.tolist(), (ends - starts).tolist(), strict=True):
-            own = meaning = words = vector = None
-            tasks: list[tuple[float, int]] = []
-            for _ in range(count):
-                text, is_lesson, has_vector, near, alike = next(rows)
-                if is_lesson:
-                    own, words = meaning_weight * near + (1 - meaning_weight) * alike, alike
-                    one = next(sent)
-                    if has_vector:
-                        vector, meaning = one, near if with_vector else None
-                else:
-                    tasks.append((task_weight * near + (1 - task_weight) * alike, text))
-            if len(tasks) > 1:
-                tasks.sort(key=lambda task: (-task[0], _order(self.trajectories[task[1]])))
-            score = score_lesson(own, [likeness for likeness, _ in tasks], meaning_weight=meaning_weight)
-            likest = tasks[0][1] if tasks else -1
+        for place, task, text, said, task_likeness, score, lead in columns:
+            has = text is not None and has_vector[text]
             found.append(
                 Found(
-                    places=(place, likest),
-                    revision_id=self.revisions[place],
-                    trajectory_id=self.trajectories[likest] if tasks else None,
-                    own=own,
-                    meaning=meaning,
-                    words=words,
-                    task=tasks[0][0] if tasks else None,
-                    score=score.score,
-                    lead=score.lead,
-                    vector=vector,
+                    (place, task),
+                    self.revisions[place],
+                    self.trajectories[task] if task >= 0 else None,
+                    said if text is not None else None,
+                    near_of[text] if text is not None and has and with_vector else None,
+                    alike_of[text] if text is not None else None,
+                    task_likeness if task >= 0 else None,
+                    score,
+                    lead,
+                    vector_of[text] if text is not None and has else None,
                 )
             )
         return found
+
+    def _count_votes(
+        self, owners: Integers, texts: Integers, likeness: Numbers, lessons: int, task_weight: float
+    ) -> tuple[list[int], list[float], Numbers]:
+        """Return the likest task of each lesson (its text or -1), how like it is, and what the likest ones add up to.
+
+        Of equally like ones the first by id is named, as the database does.
+        """
+        if len(owners) > lessons or np.any(owners[1:] == owners[:-1]):  # some have several
+            order = np.lexsort((-likeness, owners))
+            owners, texts, likeness = owners[order], texts[order], likeness[order]
+        first = np.ones(len(owners), np.bool_)
+        first[1:] = owners[1:] != owners[:-1]
+        begins = np.flatnonzero(first)
+        places = np.arange(len(owners)) - np.repeat(begins, np.diff(np.append(begins, len(owners))))
+        votes = np.maximum(likeness - NOISE * task_weight, 0.0) ** 2
+        seen = np.bincount(owners, np.where(places < COUNTED_TASKS, votes, 0.0), minlength=lessons)
+        likest, best = [-1] * lessons, [0.0] * lessons
+        rows = zip(owners[begins].tolist(), texts[begins].tolist(), likeness[begins].tolist(), strict=True)
+        for owner, text, value in rows:
+            likest[owner], best[owner] = text, value
+        seconds = np.flatnonzero(places == 1)
+        for place in seconds[likeness[seconds] == likeness[seconds - 1]].tolist():
+            end = place + 1
+            while end < len(owners) and owners[end] == owners[place] and likeness[end] == likeness[place]:
+                end += 1
+            equals = texts[place - 1 : end].tolist()
+            likest[owners[place]] = min(equals, key=lambda text: _order(self.trajectories[text]))
+        return likest, best, seen
 
     def keep(self, rows: Mapping[tuple[int | None, int, int], tuple[Any, ...]]) -> None:
         """Keep what the database said of lessons for the next task."""

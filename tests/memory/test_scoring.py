@@ -1,10 +1,11 @@
 """The score of a lesson, in Python and in the database."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.retrieval.scoring import score_lesson
+from memory.retrieval.scoring import COUNTED_TASKS, NOISE, get_task_weight, score_lesson, score_lessons
 
 LIKENESS = st.floats(0, 1)
 
@@ -31,3 +32,12 @@ def test_one_more_task_never_lowers_a_score(own: float, tasks: list[float], more
 def test_lessons_without_tasks_keep_the_order_of_their_likeness(own: list[float], weight: float) -> None:
     low, high = (score_lesson(each, [], meaning_weight=weight) for each in sorted(own))
     assert high.score >= low.score
+
+
+@given(own=LIKENESS, tasks=st.lists(LIKENESS, max_size=6), weight=LIKENESS)
+def test_many_lessons_score_as_one_does(own: float, tasks: list[float], weight: float) -> None:
+    noise = NOISE * get_task_weight(weight)
+    seen = sum(max(task - noise, 0.0) ** 2 for task in sorted(tasks, reverse=True)[:COUNTED_TASKS])
+    scores, leads = score_lessons(np.array([own]), np.array([seen]), meaning_weight=weight)
+    one = score_lesson(own, tasks, meaning_weight=weight)
+    assert (scores[0], leads[0]) == pytest.approx((one.score, one.lead))

@@ -52,7 +52,6 @@ def seed_lessons(project: Project, *, count: int, with_tasks: bool, seed: int = 
         cursor.execute("CHECKPOINT")
 
 
-@transaction.atomic
 @transaction.atomic  # a lesson that is approved serves a wording, at the latest when it is committed
 def _approve(project: Project, corpus: Corpus, *, size: int, with_tasks: bool) -> list[HeuristicRevision]:
     heuristics = Heuristic.objects.bulk_create(
