@@ -22,6 +22,14 @@ class EventLogger(Logger):  # type: ignore[misc]
 
 logger_class = EventLogger
 
+
+def post_worker_init(worker: Any) -> None:
+    """Let no request wait for the broker: a thread of each process rings for the workers."""
+    from reflection.doorbell import doorbell
+
+    doorbell.ring_in_background()
+
+
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise
 logconfig_dict["loggers"] |= {
     name: {"level": level, "handlers": [], "propagate": True}

@@ -2,7 +2,8 @@
 
 import os
 import time
-from threading import Lock
+from queue import Full, Queue
+from threading import Lock, Thread
 from uuid import UUID
 
 import structlog
@@ -19,6 +20,9 @@ CONSOLIDATE = "reflection.tasks.consolidate"
 SOCKET_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
+MOST_WAITING = 1000
+
+Message = tuple[str, tuple[str, ...], float | None]
 
 
 class Doorbell:
@@ -42,6 +46,7 @@ class Doorbell:
         self._producer: Producer | None = None
         self._process_id = os.getpid()
         self._silent_until = 0.0
+        self._waiting: Queue[Message] | None = None
         self.failures = 0
 
     def ring(self, reflection_id: UUID, *, expires_seconds: float | None = None) -> bool:
@@ -49,9 +54,37 @@ class Doorbell:
         return self.send(REFLECT, str(reflection_id), expires_seconds=expires_seconds)
 
     def send(self, task: str, *arguments: str, expires_seconds: float | None = None) -> bool:
-        """Publish one message and return whether the broker took it. Raises nothing that a broker can cause."""
+        """Publish one message and return whether the broker took it. Raises nothing that a broker can cause.
+
+        In the background it is True where the message waits to be published.
+        """
         if self._process_id != os.getpid():
             self._forget_parent()
+        if self._waiting is None:
+            return self._send_now(task, arguments, expires_seconds=expires_seconds)
+        try:
+            self._waiting.put_nowait((task, arguments, expires_seconds))
+        except Full:
+            return False
+        return True
+
+    def ring_in_background(self) -> None:
+        """Let a thread publish from now on, so that no request waits for a broker that is slow or silent.
+
+        What waits when the process ends is not sent; the sweeper finds it, like everything that a broker forgot.
+        """
+        self._waiting = Queue(maxsize=MOST_WAITING)
+        Thread(target=self._send_waiting, args=[self._waiting], name="doorbell", daemon=True).start()
+
+    def _send_waiting(self, waiting: Queue[Message]) -> None:
+        while True:
+            task, arguments, expires_seconds = waiting.get()
+            try:
+                self._send_now(task, arguments, expires_seconds=expires_seconds)
+            except Exception as error:  # whatever it is, the next message is another one
+                log.error("doorbell_broken", error=type(error).__name__)
+
+    def _send_now(self, task: str, arguments: tuple[str, ...], *, expires_seconds: float | None) -> bool:
         if time.monotonic() < self._silent_until or not self._lock.acquire(timeout=SOCKET_SECONDS):
             return False
         try:
@@ -76,6 +109,7 @@ class Doorbell:
         """After a fork: the lock may be held by a thread that is not here, and the connection is the parent's."""
         self._process_id = os.getpid()
         self._lock = Lock()
+        self._waiting = None
         self._producer = None
         self._silent_until = 0.0
         self._pause_seconds = self._first_pause_seconds

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from erl_site.embedded import valkey
 from reflection.doorbell import Doorbell
+from tests.reflection.waiting import wait_until
 
 QUEUE = "erl"
 
@@ -94,3 +95,28 @@ def test_pause_doubles_to_its_limit(tmp_path: Path) -> None:
             bell.ring(uuid4())
 
     assert [line["pause_seconds"] for line in lines] == [0.001, 0.002, 0.004, 0.004]
+
+
+def test_in_the_background_nobody_waits_for_a_silent_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bell = Doorbell(app=make_app(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"))
+        bell.ring_in_background()
+
+        rung = [bell.ring(uuid4()) for _ in range(20)]
+        failures_at_once = bell.failures
+        wait_until(lambda: bell.failures == 1)
+
+    assert rung == [True] * 20
+    assert failures_at_once == 0
+
+
+def test_what_is_rung_in_the_background_arrives(bell_broker: Path) -> None:
+    bell = Doorbell(app=make_app(valkey.broker_url(bell_broker)))
+    bell.ring_in_background()
+    ids = [uuid4() for _ in range(5)]
+    for id in ids:
+        bell.ring(id)
+
+    wait_until(lambda: len(messages(bell_broker)) == 5)
+    bell.close()
+    assert {message["headers"]["argsrepr"] for message in messages(bell_broker)} == {f"('{id}',)" for id in ids}
