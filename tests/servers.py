@@ -24,7 +24,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # every process a test starts
     os.environ["PYTHONPYCACHEPREFIX"] = str(HOME / "bytecode")
 os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
-os.environ["ERL_EMBEDDED_DURABLE"] = "0"
+os.environ["ERL_EMBEDDED_DURABLE"] = os.environ.get("CHAOS_DURABLE", "0")  # the fault runner waits for the disk
 os.environ["ERL_RETRIEVE_MEMORY_MB"] = "0"  # a thread that reads would be in the way of emptying the tables
 os.environ["ERL_QUERY_CACHE_SECONDS"] = "0"  # a test counts what is embedded, whatever ran before it
 os.environ["ERL_API_MAX_WAIT_SECONDS"] = "0"  # on a loaded machine nobody is turned away

@@ -73,7 +73,7 @@ def test_every_module_that_the_page_names_exists() -> None:
 
 
 def test_every_fault_that_a_row_names_is_one_of_the_harness() -> None:
-    from tests.chaos.run import FAULTS
+    from tests.chaos.faults import FAULTS
 
     named = {fault for cells in ROWS.values() for fault in _FAULT.findall(cells[-1])}
 

@@ -106,7 +106,11 @@ class FaultProxy:
     def _connect(self) -> socket.socket:
         if isinstance(self._upstream, Path):
             there = socket.socket(socket.AF_UNIX)
-            there.connect(str(self._upstream))
+            try:
+                there.connect(str(self._upstream))
+            except OSError:
+                there.close()
+                raise
             return there
         return socket.create_connection(self._upstream, timeout=10)
 

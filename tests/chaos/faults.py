@@ -1,0 +1,179 @@
+"""The faults F1 to F25: the tests or the command that cause each, and the seconds it may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault, the tests that cause it and the seconds they may take in each profile.
+
+    Attributes:
+        alone: its figures are times, so nothing else of the run goes on meanwhile.
+        quick_command, full_command: module and arguments of a fault that no test can cause.
+    """
+
+    name: str
+    what: str
+    tests: tuple[str, ...] = ()
+    quick_command: tuple[str, ...] = ()
+    full_command: tuple[str, ...] = ()
+    quick_seconds: int = 180
+    full_seconds: int = 900
+    alone: bool = False
+
+
+_STATEMENTS = "tests/chaos/test_idempotency_statements.py"
+_DATABASE = "tests/chaos/test_database_faults.py"
+_WORKERS = "tests/chaos/test_worker_kills.py"
+
+FAULTS = (
+    Fault(
+        name="F1",
+        what="web workers killed in the middle of a POST",
+        tests=("tests/chaos/test_idempotency_kills.py",),
+        alone=True,
+    ),
+    Fault(
+        name="F2",
+        what="a crash at every SQL statement and decisive moment of everything that writes",
+        tests=(
+            f"{_STATEMENTS}::test_crash_at_any_statement_leaves_all_or_nothing",
+            "tests/chaos/test_crash_points.py",
+            "tests/chaos/test_decisive_moments.py",
+        ),
+        quick_seconds=300,
+    ),
+    Fault(name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",)),
+    Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",)),
+    Fault(
+        name="F5",
+        what="workers and their children killed",
+        tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
+    ),
+    Fault(
+        name="F6",
+        what="workers frozen past their lease",
+        tests=(f"{_WORKERS}::test_worker_that_hung_past_its_lease_is_fenced",),
+    ),
+    Fault(
+        name="F7",
+        what="the broker refused, killed, flushed, half-open, slow, reset, stopped, frozen",
+        tests=("tests/chaos/test_broker_faults.py", "tests/chaos/test_broker_loss.py"),
+        quick_seconds=300,
+        alone=True,
+    ),
+    Fault(
+        name="F8",
+        what="PostgreSQL restarted, its clients ended and killed, frozen, without a connection left",
+        tests=(f"{_DATABASE}::test_acknowledged_rows_outlive_what_happens_to_the_database",),
+        quick_seconds=300,
+        full_seconds=1800,
+        alone=True,
+    ),
+    Fault(
+        name="F9",
+        what="the disk of PostgreSQL filled (for root on Linux)",
+        quick_command=("tests.chaos.disk_full", "--times", "1"),
+        full_command=("tests.chaos.disk_full", "--times", "5"),
+    ),
+    Fault(
+        name="F10",
+        what="everything a provider can do wrong",
+        tests=("tests/chaos/test_provider_faults.py", "tests/reflection/providers/test_failures.py"),
+        full_seconds=1200,
+    ),
+    Fault(
+        name="F11",
+        what="reflections that kill their worker",
+        tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
+    ),
+    Fault(
+        name="F12",
+        what="web servers and workers replaced under load",
+        tests=("tests/chaos/test_rolling_restarts.py",),
+        quick_seconds=300,
+    ),
+    Fault(
+        name="F13",
+        what="clocks an hour ahead and behind, and at the end of summer time",
+        tests=("tests/chaos/test_clocks.py",),
+    ),
+    Fault(name="F14", what="fuzzed requests", tests=("tests/security/test_fuzz.py",), full_seconds=3600),
+    Fault(
+        name="F15",
+        what="every operation with foreign keys and ids",
+        tests=("tests/api/test_tenancy.py",),
+        quick_seconds=300,
+    ),
+    Fault(name="F16", what="poisoned runs", tests=("tests/security/test_poisoning.py",), full_seconds=1800),
+    Fault(
+        name="F17",
+        what="the kill switch under load",
+        tests=("tests/chaos/test_quarantine_under_load.py",),
+        alone=True,
+    ),
+    Fault(
+        name="F18",
+        what="planted secrets",
+        tests=("tests/memory/test_redaction.py", "tests/memory/test_redaction_storage.py"),
+    ),
+    Fault(
+        name="F19",
+        what="addresses that must not be reached",
+        tests=(
+            "tests/reflection/providers/test_closed_addresses.py",
+            "tests/reflection/providers/test_opened_addresses.py",
+            "tests/reflection/providers/test_tls.py",
+        ),
+    ),
+    Fault(
+        name="F20",
+        what="300 texts that try to run in a reviewer's browser",
+        tests=("tests/e2e/test_xss.py",),
+        full_seconds=1200,
+    ),
+    Fault(
+        name="F21",
+        what="erased canaries, restored backups",
+        tests=("tests/security/test_erasure.py", "tests/security/test_backup_drill.py"),
+    ),
+    Fault(
+        name="F22",
+        what="the embedding model switched while agents ask",
+        tests=(
+            "tests/chaos/test_retrieval_faults.py::test_model_switched_while_agents_ask",
+            "tests/chaos/test_retrieval_faults.py::test_embedder_killed",
+            "tests/memory/test_reembed.py",
+        ),
+    ),
+    Fault(name="F23", what="any order of steps", tests=("tests/security/test_state_machine.py",), full_seconds=3600),
+    Fault(
+        name="F24",
+        what="mixed load for a while, and whether anything grows",
+        quick_command=("tests.chaos.soak", "--minutes", "1"),
+        full_command=("tests.chaos.soak", "--minutes", "20"),
+        full_seconds=1500,
+    ),
+    Fault(
+        name="F25",
+        what="broken variants that must be noticed",
+        tests=(
+            "tests/chaos/test_history.py",
+            "tests/chaos/test_proxy.py",
+            "tests/chaos/test_idempotency_kills.py::test_check_notices_duplicates_of_a_key_recorded_in_a_second_transaction",
+            "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
+            f"{_STATEMENTS}::test_check_notices_a_key_recorded_in_a_second_transaction",
+            "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
+            "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
+            "tests/memory/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
+            "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
+            "tests/security/test_audit.py::test_tampering_with_the_triggers_off_is_found",
+            "tests/security/test_backup_drill.py::test_copy_that_differs_is_found",
+            "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
+            "tests/security/test_servable_role.py::test_search_that_reads_a_table_is_refused_as_the_role",
+            "tests/security/test_negative_controls.py",
+            f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
+        ),
+        quick_seconds=300,
+    ),
+)

@@ -1,0 +1,168 @@
+"""Web servers and workers whose clocks are wrong, jump an hour or leave summer time: the database's counts (F13)."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from memory.models import IdempotencyRecord, Trajectory
+from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
+from reflection.models import DailySpend, Reflection
+from tests.chaos.jobs import (
+    WorkerStack,
+    assert_each_has_one_effect,
+    find_running,
+    jobs,
+    kill,
+    slowly,
+    wait_for_all,
+    working_process,
+)
+from tests.chaos.profile import History, pick, report
+from tests.chaos.web import RIGHT, ChaosWeb, post
+from tests.factories import make_api_key
+from tests.reflection.waiting import wait_until
+from tests.stack import ROOT, database_url
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+HOUR = 3600.0
+EACH = pick(3, 30)
+LEASE_SECONDS = 2.0
+
+
+def seconds_to_the_end_of_summer_time() -> float:
+    """Return by how much a clock in New York is wrong that is about to be set back an hour."""
+    return (datetime(2026, 11, 1, 5, 59, 55, tzinfo=UTC) - timezone.now()).total_seconds()
+
+
+@dataclass(kw_only=True)
+class WrongWorkers(WorkerStack):
+    """Workers each of whom has a clock of its own, named when it is started."""
+
+    shift: float = 0.0
+
+    def _start(self, name: str, module: str, *arguments: str) -> None:
+        super()._start(name, "tests.chaos.shifted_clock", str(self.shift), module, *arguments)
+
+
+@dataclass(kw_only=True)
+class WrongWeb(ChaosWeb):
+    """A web server whose clock is wrong."""
+
+    shift: float
+
+    def _start(self, name: str, module: str, *arguments: str) -> None:
+        super()._start(name, "tests.chaos.shifted_clock", str(self.shift), module, *arguments)
+
+
+def test_the_clock_of_a_process_is_shifted_in_its_forks_too() -> None:
+    program = [sys.executable, "-m", "tests.chaos.shifted_clock", str(HOUR), "tests.chaos.tell_time"]
+    said = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    assert all(3590 < float(each) - timezone.now().timestamp() < 3610 for each in said)
+    assert len(said) == 2
+
+
+def test_workers_an_hour_apart_do_each_reflection_once() -> None:
+    environment = {"ERL_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS), "TZ": "America/New_York"}
+    shifts = {"ahead": HOUR, "behind": -HOUR, "dst": seconds_to_the_end_of_summer_time()}
+    with jobs(environment=environment, behaviour=slowly(1.5 * LEASE_SECONDS)) as made:
+        stack = WrongWorkers(home=made.stack.home, environment=made.stack.environment)
+        try:
+            for name, stack.shift in shifts.items():
+                stack.start_worker(name, concurrency=1)
+            made.enqueue(2 * EACH)
+            lost = wait_until(find_running)
+            kill(working_process(lost), signal.SIGKILL)
+            wait_for_all(seconds=30 + 4 * EACH * LEASE_SECONDS)
+        finally:
+            stack.kill_all()
+
+        claims = sum(Reflection.objects.values_list("attempts", flat=True))
+        owners = {owner.partition("@")[0] for owner in Reflection.objects.values_list("lease_owner", flat=True)}
+        held_seconds = max(
+            (each.finished_at - each.started_at).total_seconds()
+            for each in Reflection.objects.all()  # type: ignore[operator]
+        )
+        report("F13", reflections=2 * EACH, claims=claims, kills=1, longest_seconds=round(held_seconds, 1))
+        assert_each_has_one_effect(2 * EACH)
+        assert claims <= 2 * EACH + 1, "a lease that was not over was taken for over"
+        assert owners <= {*shifts, "manage"}
+        today = Reflection.objects.annotate(day=Now()).values_list("day", flat=True)[0].date()
+        assert set(DailySpend.objects.values_list("day", flat=True)) == {today}
+
+
+@pytest.fixture
+def wrong_webs(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, WrongWeb]]:
+    """Two web servers on the tests' database, an hour before and after it."""
+    environment = {
+        "DATABASE_URL": database_url(connection.settings_dict),
+        "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
+        "ERL_IDEMPOTENCY_HOURS": "1",
+        "ERL_LOG_LEVEL": "WARNING",
+    }
+    webs = {
+        name: WrongWeb(home=tmp_path_factory.mktemp(name), environment=environment, shift=shift)
+        for name, shift in (("ahead", 1.5 * HOUR), ("behind", -1.5 * HOUR))
+    }
+    try:
+        for web in webs.values():
+            web.start_web()
+        yield webs
+    finally:
+        for web in webs.values():
+            web.kill_all()
+
+
+def test_keys_expire_by_the_clock_of_the_database(wrong_webs: dict[str, WrongWeb]) -> None:
+    token, history = make_api_key().token, History(name="F13")
+    ahead, behind = wrong_webs["ahead"], wrong_webs["behind"]
+    wrong: list[str] = []
+    for number in range(EACH):
+        key = f"clock-{number}"
+        history.attempt(key)
+        first, other = (ahead, behind) if number % 2 else (behind, ahead)
+        made = post(first.port, RIGHT, token=token, key=key)
+        deleted = delete_expired_idempotency_records()
+        again = post(other.port, RIGHT, token=token, key=key)
+        history.acknowledge(key)
+        if (made.status, again.body, deleted) != (201, made.body, 0):
+            wrong.append(f"{key}: {made.status}, then {again.status}, {deleted} deleted")
+    left = IdempotencyRecord.objects.annotate(left=F("expires_at") - Now()).values_list("left", flat=True)
+    wrong += [f"a key is kept for {each}" for each in left if not timedelta(minutes=55) < each <= timedelta(hours=1)]
+
+    IdempotencyRecord.objects.update(expires_at=Now() - timedelta(seconds=1))
+    late = [post(web.port, RIGHT, token=token, key="clock-0").status for web in wrong_webs.values()]
+
+    verdict = history.judge(Trajectory.objects.exclude(pk__in=_newest(1)).values_list("task", flat=True))
+    report("F13", **verdict.counts(), violations=len(wrong))
+    assert wrong == []
+    assert verdict.is_sound
+    assert late == [201, 201]
+    assert Trajectory.objects.filter(task="clock-0").count() == 2, "once before its key expired, and once after"
+
+
+def _newest(count: int) -> list[Any]:
+    """Return what the expired key made anew: the run whose record is there."""
+    records = IdempotencyRecord.objects.filter(expires_at__gt=Now()).values_list("resource_id", flat=True)
+    return list(records[:count])
+
+
+@pytest.mark.parametrize("minutes_left", [-30, 30])
+def test_api_keys_end_by_the_clock_of_the_database(wrong_webs: dict[str, WrongWeb], minutes_left: int) -> None:
+    token = make_api_key(expires_at=timezone.now() + timedelta(minutes=minutes_left)).token
+
+    statuses = {post(web.port, RIGHT, token=token, key="once").status for web in wrong_webs.values()}
+
+    assert statuses == ({201} if minutes_left > 0 else {401})
