@@ -3,9 +3,10 @@
     uv run python -m tests.bench.retrieval_faults [--lessons 200] [--rate 20] [--seconds 20] [--json FILE]
 
 Asks `POST /api/v1/retrieve` in an open loop, the whole of Django and the API included, in a scratch database:
-with nothing wrong, with the embedder killed, the language model hanging, the database at its connection limit, the
-search's indexes being rebuilt, and while `manage.py reembed` changes the model there and back. Prints errors, answers
-without a block, what the answers say was missing, p50 and p99. Latency counts from the moment a request was due.
+with nothing wrong, with the embedder killed, the language model hanging, the search's indexes being rebuilt, the
+database at its connection limit (with the connections a web process holds, and with none), and while `manage.py
+reembed` changes the model there and back. Prints errors, answers without a block, what the answers say was missing,
+p50 and p99. Latency counts from the moment a request was due.
 """
 
 import argparse
@@ -49,30 +50,49 @@ VERBS = ["cancel", "change", "book", "confirm", "check", "repeat", "explain", "e
 
 
 class Load:
-    """An open loop of requests, each for a task of its own, by a fixed number of threads with one connection each."""
+    """An open loop of requests, each for a task of its own, by a fixed number of threads with one connection each.
+
+    The threads and their connections stay from one situation to the next, as they do in a web process.
+    """
 
     def __init__(self, token: str, *, rate: float) -> None:
         self._headers = {"Authorization": f"Bearer {token}"}
         self._rate = rate
         self._number = 0
         self._local = threading.local()
+        self._pool = ThreadPoolExecutor(THREADS, initializer=self._begin)
+
+    def connect(self) -> None:
+        """See to it that every thread has a connection."""
+        self._in_every_thread(connection.ensure_connection)
+
+    def disconnect(self) -> None:
+        """Take the connections of all threads away, as if every web process had just been started."""
+        self._in_every_thread(connections.close_all)
 
     def run(self, *, seconds: float) -> list[tuple[int, float, dict[str, Any]]]:
         """Return status, milliseconds since the request was due, and body of every request."""
         begun = time.perf_counter()
-        with ThreadPoolExecutor(THREADS, initializer=self._connect) as pool:
-            futures = []
-            for count in range(round(seconds * self._rate)):
-                due = begun + count / self._rate
-                time.sleep(max(0.0, due - time.perf_counter()))
-                self._number += 1
-                futures.append(pool.submit(self._ask, self._number, due))
-            answers = [future.result() for future in futures]
-            list(pool.map(lambda _: connections.close_all(), range(4 * THREADS)))
-        return answers
+        futures = []
+        for count in range(round(seconds * self._rate)):
+            due = begun + count / self._rate
+            time.sleep(max(0.0, due - time.perf_counter()))
+            self._number += 1
+            futures.append(self._pool.submit(self._ask, self._number, due))
+        return [future.result() for future in futures]
 
-    def _connect(self) -> None:
+    def _begin(self) -> None:
         self._local.client = Client(headers=self._headers)
+
+    def _in_every_thread(self, action: Callable[[], Any]) -> None:
+        together = threading.Barrier(THREADS)
+
+        def act() -> None:
+            together.wait()  # so that no thread takes two of them
+            action()
+
+        for future in [self._pool.submit(act) for _ in range(THREADS)]:
+            future.result()
 
     def _ask(self, number: int, due: float) -> tuple[int, float, dict[str, Any]]:
         verb, subject = VERBS[number % len(VERBS)], SUBJECTS[number // len(VERBS) % len(SUBJECTS)]
@@ -157,8 +177,10 @@ def model_hangs() -> Iterator[None]:
 
 
 @contextmanager
-def no_connection_left() -> Iterator[None]:
+def no_connection_left(before: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Take every connection the server has left; the superuser's reserved ones too."""
     held: list[psycopg.Connection[Any]] = []
+    before()
     try:
         while True:
             try:
@@ -225,6 +247,7 @@ def main() -> None:
             approve_heuristic(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
         call_command("reembed", verbosity=0)
         load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)
+        load.connect()
         load.run(seconds=2)
         situations: list[tuple[str, Callable[[], Any]]] = [
             ("nothing wrong", lambda: _nothing()),
@@ -232,10 +255,12 @@ def main() -> None:
             ("language model hangs", model_hangs),
             ("indexes being rebuilt", indexes_rebuilt),
             ("database at its limit", no_connection_left),
+            ("… and no connection at hand", lambda: no_connection_left(load.disconnect)),
             ("model switched", lambda: model_switched(options.seconds)),
         ]
         rows = []
         for name, situation in situations:
+            load.connect()
             with situation():
                 rows.append(report(name, load.run(seconds=options.seconds)))
         print(f"load average {os.getloadavg()[0]:.1f}")
