@@ -18,6 +18,7 @@ from memory.api.parsers import BodyRequest, JsonNegotiation, StrictJSONParser
 from memory.api.permissions import HasScope
 from memory.api.throttling import ScopeThrottle, count_failed_key
 from memory.models import ApiKey, Project
+from memory.tenancy import confined
 from memory.values import Actor
 
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
@@ -104,7 +105,8 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             handler = getattr(self, name, None) if name in self.http_method_names else None
             if handler is None:
                 self.http_method_not_allowed(drf, *args, **kwargs)
-            response = self.run(handler, drf, *args, **kwargs)  # type: ignore[arg-type]
+            with confined(lambda: self.project.pk):
+                response = self.run(handler, drf, *args, **kwargs)  # type: ignore[arg-type]
         except Exception as exc:
             response = self.handle_exception(exc)
         self.response = self.finalize_response(drf, response, *args, **kwargs)  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""Hold what a request asks of the database to its project, by the database itself (reliability D12).
+
+With ERL_TENANT_ROLE each transaction of a request runs as that role, which sees and writes rows of one project alone:
+a query that forgets its filter finds nothing of the others. A statement outside a transaction gets one of its own. All
+of it ends with the transaction, so that it also holds behind a pooler.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+
+SCHEMA = "erl_tenant, "
+_HOLD = (
+    "SELECT set_config('role', %s, true), set_config('erl.project_id', %s, true), set_config('search_path', "
+    f"'{SCHEMA}' || replace(current_setting('search_path'), '{SCHEMA}', ''), true)"
+)
+_RELEASE = (
+    "SELECT set_config('role', 'none', true), set_config('erl.project_id', '', true), "
+    f"set_config('search_path', replace(current_setting('search_path'), '{SCHEMA}', ''), true)"
+)
+_OF_DJANGO = ("SAVEPOINT", "RELEASE", "ROLLBACK")  # they may come where no other statement is allowed
+
+
+class Confinement:
+    """The project of a request, and the part of the transaction in which the database was told."""
+
+    def __init__(self, project_id: UUID, *, role: str) -> None:
+        self.project_id = project_id
+        self.role = role
+        self._told_in: object = None
+
+    def hold(self) -> None:
+        """Tell the database, unless this transaction knows. What a savepoint was told is forgotten with it."""
+        if self._told_in is None or self._told_in not in connection.atomic_blocks:
+            self._run(_HOLD, [self.role, str(self.project_id)])
+            self._told_in = connection.atomic_blocks[-1]
+
+    def release(self) -> None:
+        """Give our own rights back where the transaction outlives the request, as in a test."""
+        told = self._told_in is not None and self._told_in in connection.atomic_blocks
+        if told and connection.in_atomic_block and not connection.needs_rollback:
+            self._run(_RELEASE, [])
+        self._told_in = None
+
+    def guard(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        """Run a statement of Django's as the role."""
+        if sql.startswith(_OF_DJANGO):
+            return execute(sql, params, many, context)
+        with held():
+            return execute(sql, params, many, context)
+
+    def _run(self, statement: str, parameters: list[str]) -> None:
+        with connection.wrap_database_errors:
+            connection.connection.execute(statement, parameters)
+
+
+_current: ContextVar[Confinement | None] = ContextVar("confinement", default=None)
+
+
+@contextmanager
+def confined(find_project_id: Callable[[], UUID]) -> Iterator[None]:
+    """Hold everything this thread asks of the database to one project, where ERL_TENANT_ROLE says so."""
+    if not settings.ERL_TENANT_ROLE:
+        yield
+        return
+    confinement = Confinement(find_project_id(), role=settings.ERL_TENANT_ROLE)
+    token = _current.set(confinement)
+    try:
+        with connection.execute_wrapper(confinement.guard):
+            yield
+    finally:
+        _current.reset(token)
+        confinement.release()
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Run the statements of this block as the role, if this thread is held to a project."""
+    confinement = _current.get()
+    if confinement is None:
+        yield
+    elif connection.in_atomic_block:
+        confinement.hold()
+        yield
+    else:
+        with transaction.atomic():
+            confinement.hold()
+            yield
+
+
+def is_held() -> bool:
+    """Tell whether this thread is held to a project."""
+    return _current.get() is not None
