@@ -24,10 +24,14 @@ logger_class = EventLogger
 
 
 def post_worker_init(worker: Any) -> None:
-    """Let no request wait for the broker: a thread of each process rings for the workers."""
+    """Let no request wait for the broker, for which a thread rings for the workers, nor for a frozen database."""
+    from django.conf import settings
+
+    from erl_site.database_watch import watch_database
     from reflection.doorbell import doorbell
 
     doorbell.ring_in_background()
+    watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
 
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise

@@ -158,13 +158,18 @@ DATABASES["default"] |= {
     "CONN_HEALTH_CHECKS": True,
 }
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
+# Behind a pooler in transaction mode nothing may be kept between two transactions, and the role has the time-outs.
+ERL_DATABASE_POOLER = env.bool("ERL_DATABASE_POOLER", False)
+DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = ERL_DATABASE_POOLER
+ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = env.float("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", 0.0)
 # Nobody waits for ever: a statement, a lock, an abandoned transaction, a client that is gone (reliability C4).
-DATABASES["default"]["OPTIONS"].setdefault(
-    "options",
-    f"-c statement_timeout={round(env.float('ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS', 0.0) * 1000)}ms"
-    " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
-    " -c hnsw.ef_search=200 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000",
-)
+if not ERL_DATABASE_POOLER:
+    DATABASES["default"]["OPTIONS"].setdefault(
+        "options",
+        f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
+        " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
+        " -c hnsw.ef_search=200 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000",
+    )
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
 # The broker is a doorbell: rows in PostgreSQL are the work, so a message may be lost, late or delivered twice.
@@ -241,6 +246,7 @@ ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 2
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
 ERL_QUERY_CACHE_SECONDS = env.int("ERL_QUERY_CACHE_SECONDS", 3600)  # task vectors in the broker's server; 0: none there
+ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "")  # erl_serving: searches may read approved lessons alone
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -96,7 +96,7 @@ def _execute(here: Any, statement: str, parameters: dict[str, Any]) -> list[tupl
     with here.wrap_database_errors:
         _register(raw)
         with psycopg.Cursor(raw) as cursor:
-            cursor.execute(statement, parameters, prepare=True, binary=True)
+            cursor.execute(statement, parameters, prepare=not settings.ERL_DATABASE_POOLER, binary=True)
             return [] if cursor.rownumber is None else cursor.fetchall()  # `description` describes every column
 
 
