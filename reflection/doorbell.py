@@ -73,6 +73,8 @@ class Doorbell:
 
         What waits when the process ends is not sent; the sweeper finds it, like everything that a broker forgot.
         """
+        if self._process_id != os.getpid():
+            self._forget_parent()
         self._waiting = Queue(maxsize=MOST_WAITING)
         Thread(target=self._send_waiting, args=[self._waiting], name="doorbell", daemon=True).start()
 

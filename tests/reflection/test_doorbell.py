@@ -110,6 +110,17 @@ def test_in_the_background_nobody_waits_for_a_silent_broker() -> None:
     assert failures_at_once == 0
 
 
+def test_fork_that_was_told_to_ring_in_the_background_does(bell_broker: Path) -> None:
+    bell = Doorbell(app=make_app(valkey.broker_url(bell_broker)))
+    bell._process_id -= 1  # as if a parent had made it
+    bell.ring_in_background()
+
+    assert bell.ring(uuid4())
+    assert bell._waiting is not None
+    wait_until(lambda: len(messages(bell_broker)) == 1)
+    bell.close()
+
+
 def test_what_is_rung_in_the_background_arrives(bell_broker: Path) -> None:
     bell = Doorbell(app=make_app(valkey.broker_url(bell_broker)))
     bell.ring_in_background()
