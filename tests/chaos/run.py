@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from tests.chaos.faults import FAULTS, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES = 2
+PHASES = ("setup", "call", "teardown")
 # Of a name that several tests of a fault report, the sum is given, but of these the largest or all of them.
 LARGEST = ("_ms", "_seconds", "_p50", "_p99", "slowest", "each", "clients")
 Result = dict[str, Any]
@@ -43,11 +43,12 @@ class Run:
     def limit(self, fault: Fault) -> int:
         return fault.full_seconds if self.profile == "full" else fault.quick_seconds
 
-    def environment(self, lines: Path) -> dict[str, str]:
+    def environment(self, *, lines: Path, cases: Path) -> dict[str, str]:
         return os.environ | {
             "CHAOS_PROFILE": self.profile,
             "CHAOS_SEED": str(self.seed),
             "CHAOS_REPORT": str(lines),
+            "CHAOS_CASES": str(cases),
             "CHAOS_HISTORY": self.history,
             "CHAOS_DURABLE": "1",
         }
@@ -97,23 +98,22 @@ def _run_tests(faults: list[Fault], run: Run) -> list[Result]:
     if not faults:
         return []
     with tempfile.TemporaryDirectory(prefix="erl-chaos-") as folder:
-        lines, junit = Path(folder) / "report.jsonl", Path(folder) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        lines, ended = Path(folder) / "report.jsonl", Path(folder) / "cases.jsonl"
+        plugins = ["-p", "tests.chaos.watch", "-p", "no:cacheprovider", "-p", "no:randomly"]
         limits = {fault.name: run.limit(fault) for fault in faults}
         tests = dict.fromkeys(test for fault in faults for test in fault.tests)
         try:
             subprocess.run(
-                [*command, f"--timeout={max(limits.values())}", f"--junitxml={junit}", *tests],
+                [sys.executable, "-m", "pytest", "-q", "-n0", *plugins, f"--timeout={max(limits.values())}", *tests],
                 cwd=ROOT,
-                env=run.environment(lines),
+                env=run.environment(lines=lines, cases=ended),
                 stdout=sys.stderr,
                 timeout=sum(limits.values()),
                 check=False,
             )
         except subprocess.TimeoutExpired:
             print(f"{', '.join(limits)} took longer than they may and were stopped.", file=sys.stderr)
-        reported = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
-        cases = _read_cases(junit) if junit.exists() else []
+        reported, cases = _read_lines(lines), _read_cases(ended)
     return [_summarise(fault, cases, reported) for fault in faults]
 
 
@@ -125,7 +125,7 @@ def _run_command(fault: Fault, run: Run) -> Result:
         ended = subprocess.run(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
-            env=run.environment(Path(os.devnull)),
+            env=run.environment(lines=Path(os.devnull), cases=Path(os.devnull)),
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             text=True,
@@ -140,17 +140,23 @@ def _run_command(fault: Fault, run: Run) -> Result:
     return {"fault": fault.name, "what": fault.what, "passed": passed and bool(report), "seconds": seconds} | report
 
 
-def _read_cases(junit: Path) -> list[Case]:
-    """Read pytest's own report: each test with its seconds and whether it passed."""
-    tree = ElementTree.parse(junit)  # noqa: S314 - we wrote it
+def _read_lines(path: Path) -> list[Result]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _read_cases(path: Path) -> list[Case]:
+    """Read what the plugin wrote: each test with its seconds and whether all its phases passed."""
+    phases: dict[str, list[Result]] = {}
+    for line in _read_lines(path):
+        phases.setdefault(line["test"], []).append(line)
     return [
         Case(
-            path=case.get("classname", "").replace(".", "/") + ".py",
-            name=case.get("name", "").partition("[")[0],
-            seconds=float(case.get("time", 0)),
-            passed=not any(case.find(bad) is not None for bad in ("failure", "error", "skipped")),
+            path=test.partition("::")[0],
+            name=test.partition("::")[2].partition("[")[0],
+            seconds=sum(phase["seconds"] for phase in found),
+            passed=len(found) == len(PHASES) and all(phase["passed"] for phase in found),
         )
-        for case in tree.iter("testcase")
+        for test, found in phases.items()
     ]
 
 

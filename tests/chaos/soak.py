@@ -2,9 +2,10 @@
 
     python -m tests.chaos.soak [--minutes 20] [--clients 2]
 
-Prints one JSON line: requests, answers other than 2xx, and for each process its memory after the warm-up and the slope
-in MB a minute; connections of the database and locks held at the start and at the end. Exits 1 where an answer was
-5xx, or, in five minutes or more, memory grows by 1 MB a minute or there are more connections or locks.
+Prints one JSON line: requests, answers by status, and for each process its memory in each tenth of the time and the
+slope of the second half in MB a minute; connections of the database and locks held at the start and at the end of that.
+Exits 1 where an answer was 5xx, or, in five minutes or more, memory grows by 1 MB a minute or there are more connections
+or locks.
 """
 
 import argparse
@@ -112,7 +113,7 @@ def soak(*, minutes: float, clients: int) -> dict[str, Any]:
             samples.append(((time.monotonic() - started) / 60, measure(stack)))
     finally:
         stack.kill_all()
-    warm = samples[len(samples) // 4 :]  # what is loaded once is loaded in the first quarter
+    warm = samples[len(samples) // 2 :]  # what is loaded once, and caches that fill, have done so in the first half
     statuses: dict[int, int] = {}
     for client in at_work:
         for status, count in client.statuses.items():
@@ -127,12 +128,17 @@ def soak(*, minutes: float, clients: int) -> dict[str, Any]:
         "minutes": minutes,
         "requests": sum(statuses.values()),
         "statuses": statuses,
-        "warm_mb": {name: round(warm[0][1][name]) for name in slopes},
+        "mb_by_tenths": {name: _by_tenths([sample[name] for _, sample in samples]) for name in slopes},
         "mb_a_minute": slopes,
         "connections": [warm[0][1]["connections"], warm[-1][1]["connections"]],
         "advisory_locks": [warm[0][1]["advisory_locks"], warm[-1][1]["advisory_locks"]],
         "load": [round(each, 1) for each in os.getloadavg()],
     }
+
+
+def _by_tenths(values: list[float]) -> list[int]:
+    """Return the mean of each tenth of the time."""
+    return [round(float(np.mean(each))) for each in np.array_split(np.array(values), 10) if len(each)]
 
 
 def find_faults(result: dict[str, Any]) -> list[str]:
