@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluation import errors
-from evaluation.errors import EvaluationError
+from evaluation.errors import EvaluationError, ProcessEnded
 from evaluation.models import EvaluationRun
 from evaluation.sandbox import create_sandbox, sandbox_environment
 from evaluation.suites.base import Options
@@ -32,7 +32,7 @@ def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> 
     """
     waiting = deque(todo)
     heavy = sum(get_suite(suite).is_heavy for suite, _ in todo)
-    count = max(1, min(PROCESSES, os.cpu_count() or 1, heavy))
+    count = max(1, min(PROCESSES, os.cpu_count() or 1, heavy + (heavy < len(todo))))
     provider = needs_provider(options)
     journal = settings.ERL_HOME / "evaluations" / f"{run.pk}.jsonl"
     events: SimpleQueue[tuple[_Child, dict[str, Any]]] = SimpleQueue()
@@ -55,9 +55,8 @@ def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> 
                 case "refused":
                     raise getattr(errors, event["kind"], EvaluationError)(event["says"])
                 case "ended" if event["code"] or not child.is_finished:
-                    raise EvaluationError(
-                        f"The evaluating process ended with exit code {event['code']} before it was done. Its last "
-                        "words are on the terminal. Run the command again with --resume to go on where it stopped."
+                    raise ProcessEnded(
+                        f"The evaluating process ended with exit code {event['code']} before it was done."
                     )
                 case "ended":
                     working -= 1

@@ -63,13 +63,8 @@ def check_limit(results: dict[str, Any], limit: str) -> list[Verdict]:
     Raises:
         EvaluationError: the limit cannot be read, or nothing has that metric.
     """
-    path, _, number = limit.rpartition(":")
-    *place, metric = path.split("/")
+    place, metric, least = read_limit(limit)
     name, _, edge = metric.partition("_")
-    try:
-        least = float(number)
-    except ValueError:
-        raise EvaluationError(f"--fail-under {limit!r}: write metric:value, for example uplift:0.05.") from None
     verdicts = []
     for suite in results["suites"]:
         for row in suite["arms"]:
@@ -89,6 +84,20 @@ def check_limit(results: dict[str, Any], limit: str) -> list[Verdict]:
             "metric:value for each suite's main arm, or suite/arm/metric:value."
         )
     return verdicts
+
+
+def read_limit(limit: str) -> tuple[list[str], str, float]:
+    """Return the place, the metric and the least value that a limit such as `toolchoice/hybrid:5/uplift:0.05` names.
+
+    Raises:
+        EvaluationError: it is no limit.
+    """
+    path, _, number = limit.rpartition(":")
+    *place, metric = path.split("/")
+    try:
+        return place, metric, float(number)
+    except ValueError:
+        raise EvaluationError(f"--fail-under {limit!r}: write metric:value, for example uplift:0.05.") from None
 
 
 def show(estimate: dict[str, float]) -> str:

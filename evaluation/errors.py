@@ -19,3 +19,7 @@ class LabelIndexed(EvaluationError):
 
 class DatabaseBehind(EvaluationError):
     """The database lacks tables that this code needs."""
+
+
+class ProcessEnded(EvaluationError):
+    """The process that evaluates is gone before it was done."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,6 +12,7 @@ from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 
 AT_ONCE = 512
+THREADS = 2  # the model's runtime computes outside the interpreter's lock, one core for each call
 
 
 class RememberedVectors:
@@ -28,10 +30,15 @@ class RememberedVectors:
 
     def __call__(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
         missing = sorted({text for text in texts if text not in self._known})
-        step = AT_ONCE if self._is_together else 1
-        for start in range(0, len(missing), step):
-            part = missing[start : start + step]
-            self._known.update(zip(part, self.anew(part), strict=True))
+        if self._is_together:
+            parts = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
+            with ThreadPoolExecutor(THREADS) as pool:
+                made = list(pool.map(self.anew, parts))
+        else:
+            parts = [[text] for text in missing]
+            made = [self.anew(part) for part in parts]
+        for part, vectors in zip(parts, made, strict=True):
+            self._known.update(zip(part, vectors, strict=True))
         return np.stack([self._known[text] for text in texts])
 
     @contextmanager

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from evaluation.errors import EvaluationError, SandboxTaken
+from evaluation.errors import EvaluationError, ProcessEnded, SandboxTaken
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
@@ -57,6 +57,13 @@ def run_requested(run_id: UUID) -> None:
             EvaluationRun.objects.filter(pk=run_id).update(status=_Status.QUEUED, failure="", finished_at=None)
             log.info("evaluation_waits", run_id=str(run_id))
             return
+        except ProcessEnded as error:
+            said = (
+                f"{error} The worker's log has its last words; often it is memory that was missing. Ask for the "
+                "evaluation again, for fewer tasks if it ends the same way."
+            )
+            EvaluationRun.objects.filter(pk=run_id).update(failure=said)
+            log.warning("evaluation_failed", run_id=str(run_id), error=type(error).__name__)
         except EvaluationError as error:
             log.warning("evaluation_failed", run_id=str(run_id), error=type(error).__name__)
         except SoftTimeLimitExceeded:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, sqrt
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 RESAMPLES = 10_000
 _CHUNK = 500  # resamples drawn at once, so that memory stays small for thousands of tasks
+_REMEMBERED = 16_000_000  # draws, of four bytes each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +73,18 @@ def tasks_needed(difference: float, *, discordant: float = 0.2, power_z: float =
 def _resampled_means(
     figures: npt.NDArray[np.float64], *, seed: int, resamples: int
 ) -> Iterator[npt.NDArray[np.float64]]:
+    draw = _draw_once if len(figures) * resamples <= _REMEMBERED else _draw
+    for drawn in draw(len(figures), seed, resamples):
+        yield figures.take(drawn).mean(axis=1)
+
+
+def _draw(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
+    """Yield which tasks each resample consists of, a chunk at a time."""
     generator = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):
-        rows = min(_CHUNK, resamples - start)
-        yield figures[generator.integers(0, len(figures), size=(rows, len(figures)))].mean(axis=1)
+        yield generator.integers(0, n, size=(min(_CHUNK, resamples - start), n)).astype(np.int32)
+
+
+@lru_cache(maxsize=1)  # the arms of a suite have the same tasks, and so the same draws
+def _draw_once(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], ...]:
+    return tuple(_draw(n, seed, resamples))

@@ -47,7 +47,8 @@ class Replay(Suite):
         return [*SOURCES, REFLECTED]
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        progress(unit, 1, 1)
+        if unit != REFLECTED:
+            progress(unit, 1, 1)
         match unit:
             case "tau-airline":
                 return {"runs": _read("tau_airline.jsonl"), "timing": {}}
@@ -115,6 +116,7 @@ def _summarise_pair(name: str, runs: list[dict[str, Any]], seed: int) -> dict[st
         figures.append(_figure(f"{name}/none", "success at the first trial", bootstrap_mean(first, seed=seed)))
         figures.append(
             _figure(f"{name}/reflection", f"uplift at trial {trials}", paired_difference(equal, without, seed=seed))
+            | {"paired": True}
         )
     harm = arms[1]["uplift"]["mean"] < 0
     return {

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from evaluation.comparing import Verdict, check_limit, compare, hold_against_baseline, show
-from evaluation.errors import EvaluationError
+from evaluation.comparing import Verdict, check_limit, compare, hold_against_baseline, read_limit, show
+from evaluation.errors import EvaluationError, ProcessEnded
 from evaluation.finding import find_report, read_report
 from evaluation.preparing import prepare_database
 from evaluation.report import write_html, write_json, write_junit, write_text
@@ -71,11 +71,16 @@ class Command(BaseCommand):
                 self._compare(*options["compare"])
                 return
             baseline = read_report(options["baseline"]) if options["baseline"] else None
+            _check_wishes(options)
             if prepare_database() and not options["quiet"]:
                 self.stderr.write("Created the tables of the new database.")
             results = self._run(options)
             verdicts = [verdict for limit in options["fail_under"] for verdict in check_limit(results, limit)]
             verdicts += hold_against_baseline(results, baseline) if baseline else []
+        except ProcessEnded as error:
+            raise CommandError(
+                f"{error} Its last words are above. Run the command again with --resume to go on where it stopped."
+            ) from error
         except EvaluationError as error:
             raise CommandError(str(error)) from error
         self._report(results, verdicts, options)
@@ -165,3 +170,13 @@ class _Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _check_wishes(options: dict[str, Any]) -> None:
+    """Refuse before the run what would only be noticed after it."""
+    for limit in options["fail_under"]:
+        read_limit(limit)
+    for name in ("json", "html", "junit"):
+        path = options[name]
+        if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
+            raise EvaluationError(f"--{name} {path}: there is no folder {path.resolve().parent}. Create it first.")

@@ -107,7 +107,7 @@ class _Recorded:
         if len(runs) < FEWEST_RUNS:
             raise EvaluationError(
                 f"The project {material['project']} has {len(runs)} runs; this needs {FEWEST_RUNS} at least. "
-                "Record more, or use --environment."
+                "Record more first."
             )
         split = round(len(runs) * LEARNT_SHARE)
         self.before = runs[:split][-options.experience :] if options.experience else runs[:split]
@@ -238,7 +238,7 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
         changed = [float(one != other) for one, other in zip(candidate["served"], approved["served"], strict=True)]
         figures.append(_figure("candidate", "tasks whose block would change", changed, options))
         more = paired_difference(per_task["candidate"], per_task["approved"], seed=options.seed)
-        figures.append({"arm": "candidate", "name": "more tasks with a lesson", **estimate_json(more)})
+        figures.append({"arm": "candidate", "name": "more tasks with a lesson", "paired": True} | estimate_json(more))
         notes.append(
             f"approved are the {unit['stores']['approved']} lessons in use that were learnt before the split; "
             f"candidate adds what is proposed, {unit['stores']['candidate']} in all, as if all of it were approved."

@@ -1,0 +1,115 @@
+"""A report's figures as a person reads them: one sentence first, arms beside each other, what took how long."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+DENSE = 0.7  # share of the cells that must be filled for a table of arms by figures
+_TIMED = {
+    "ingest_ms": "store one document",
+    "record_ms": "store one run",
+    "reflect_ms": "reflect on it",
+    "approve_ms": "approve one lesson",
+    "embed_ms": "embed one text",
+    "block_ms": "write one block",
+}
+
+
+def write_headline(suite: dict[str, Any]) -> str:
+    """Return what came out in one sentence, or nothing for a suite without a main arm."""
+    row = next((each for each in suite["arms"] if each["arm"] == suite.get("main")), None)
+    bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
+    if row is None or bare is None or row is bare or not row["uplift"].get("n"):
+        return ""
+    uplift = {edge: 100 * row["uplift"][edge] for edge in ("mean", "low", "high")}
+    if uplift["low"] > 0:
+        verdict = "Memory helps here"
+    elif uplift["high"] < 0:
+        verdict = "Memory does harm here"
+    elif uplift["low"] == uplift["high"]:
+        verdict = "Memory changed nothing here"
+    else:
+        verdict = "So many tasks do not show whether memory helps here"
+    return (
+        f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f} % of {suite['n']:,} new tasks, no lessons "
+        f"{100 * bare['success']['mean']:.1f} %. That is {uplift['mean']:+.1f} points, 95 % between "
+        f"{uplift['low']:+.1f} and {uplift['high']:+.1f}."
+    )
+
+
+def group_figures(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tables of arms by figures where most arms have most figures, and plain lists of the rest.
+
+    Figures of `metatool/hybrid:5` and `metatool/lexical:5` are one table named metatool. A paired difference between
+    arms is no column: it stands below with its interval.
+    """
+    tables: list[dict[str, Any]] = []
+    for name, group in groupby(figures, key=_group_of):
+        table = _tabulate(name, list(group))
+        if tables and not table["columns"] and not tables[-1]["columns"]:
+            tables[-1]["listed"] += table["listed"]
+        else:
+            tables.append(table)
+    return tables
+
+
+def _group_of(figure: dict[str, Any]) -> str:
+    group: str = figure["arm"].rpartition("/")[0]
+    return group
+
+
+def _tabulate(group: str, figures: list[dict[str, Any]]) -> dict[str, Any]:
+    plain = [figure for figure in figures if not figure.get("paired")]
+    columns = list(dict.fromkeys(figure["name"] for figure in plain))
+    arms = list(dict.fromkeys(figure["arm"] for figure in plain))
+    if len(arms) < 2 or len(columns) < 2 or len(plain) < DENSE * len(arms) * len(columns):
+        return {"name": group, "columns": [], "rows": [], "listed": figures}
+    cells = {(figure["arm"], figure["name"]): figure for figure in plain}
+    return {
+        "name": group,
+        "columns": columns,
+        "rows": [
+            {"arm": arm.rpartition("/")[2], "cells": [cells.get((arm, column), {"n": 0}) for column in columns]}
+            for arm in arms
+        ],
+        "listed": [figure for figure in figures if figure.get("paired")],
+        "width": round(max(_half(figure) for figure in plain if figure["name"] in columns), 3),
+    }
+
+
+def _half(figure: dict[str, Any]) -> float:
+    """Return half the interval of a share; counts and costs have another scale."""
+    if not figure.get("n") or figure["high"] > 1:
+        return 0.0
+    return float(figure["high"] - figure["low"]) / 2
+
+
+def show_cell(figure: dict[str, Any]) -> str:
+    """Write a mean alone: 0.735, or 1,168 where it is no share."""
+    if not figure.get("n"):
+        return "–"
+    mean = figure["mean"]
+    return f"{mean:,.0f}" if abs(mean) >= 100 else f"{mean:.3f}"
+
+
+def collect_latencies(timing: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what took how long: median and 95th percentile in milliseconds, averaged over the seeds or data sets."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for unit in timing.values():
+        for name, label in _TIMED.items():
+            if unit.get(name):
+                found.setdefault(label, []).append(unit[name])
+        for arm, spent in unit.get("retrieve_ms", {}).items():
+            if spent and arm != "none":
+                found.setdefault(f"retrieve, {arm}", []).append(spent)
+    return [
+        {
+            "name": label,
+            "p50": float(np.mean([each["p50"] for each in spent])),
+            "p95": float(np.mean([each["p95"] for each in spent])),
+            "n": sum(int(each["n"]) for each in spent),
+        }
+        for label, spent in found.items()
+    ]

@@ -1,0 +1,73 @@
+"""What a report says first, and how figures of several arms stand beside each other."""
+
+from typing import Any
+
+import pytest
+
+from evaluation.figures import compare_arm, estimate_json
+from evaluation.report import write_text
+from evaluation.statistics import Estimate
+from evaluation.tables import collect_latencies, group_figures, write_headline
+
+NONE = [0.0, 1.0] * 50
+
+
+def make_suite(treated: list[float]) -> dict[str, Any]:
+    arms = [
+        compare_arm(name, about="", treated=values, control=NONE, seed=0)
+        for name, values in (("none", NONE), ("hybrid:5", treated))
+    ]
+    return {"arms": arms, "main": "hybrid:5", "n": len(NONE)}
+
+
+def figure(arm: str, name: str, mean: float = 0.5, **more: Any) -> dict[str, Any]:
+    estimate = Estimate(mean=mean, low=mean - 0.1, high=mean + 0.1, n=40)
+    return {"arm": arm, "name": name, **more, **estimate_json(estimate)}
+
+
+@pytest.mark.parametrize(
+    ("treated", "says"),
+    [
+        ([1.0] * 100, "Memory helps here: hybrid:5 solves 100.0 % of 100 new tasks, no lessons 50.0 %"),
+        ([0.0] * 100, "Memory does harm here"),
+        ([1.0, 0.0, *NONE[2:]], "So many tasks do not show whether memory helps here"),
+        (NONE, "Memory changed nothing here"),
+    ],
+)
+def test_first_sentence_says_what_the_interval_allows(treated: list[float], says: str) -> None:
+    assert write_headline(make_suite(treated)).startswith(says)
+
+
+def test_figures_that_all_arms_have_stand_beside_each_other() -> None:
+    ahead = figure("set/lexical:20", "nDCG@10: hybrid:20 ahead by", 0.03, paired=True)
+    figures = [figure(f"set/{arm}", name) for arm in ("hybrid:20", "lexical:20") for name in ("MRR", "hit@5")]
+
+    [table] = group_figures([*figures, ahead])
+
+    assert (table["name"], table["columns"]) == ("set", ["MRR", "hit@5"])
+    assert [row["arm"] for row in table["rows"]] == ["hybrid:20", "lexical:20"]
+    assert table["listed"] == [ahead]
+    assert table["width"] == 0.1
+
+
+def test_figures_of_one_arm_are_listed() -> None:
+    [table] = group_figures([figure("tau/recorded", "pass^1"), figure("tau/recorded", "pass^2")])
+
+    assert (table["columns"], len(table["listed"])) == ([], 2)
+
+
+def test_latencies_are_those_of_all_seeds() -> None:
+    timing = {f"seed-{n}": {"embed_ms": {"p50": 10.0 * n, "p95": 30.0, "n": 50}} for n in (1, 3)}
+
+    assert collect_latencies(timing) == [{"name": "embed one text", "p50": 20.0, "p95": 30.0, "n": 100}]
+
+
+def test_terminal_signs_a_difference_and_no_share() -> None:
+    texts = dict.fromkeys(("title", "proves", "power", "data", "licence", "splits", "seeds"), "said")
+    figures = [figure("s/x", "score"), figure("s/x", "ahead by", 0.03, paired=True)]
+    suite = texts | {"name": "s", "n": 40, "arms": [], "curve": [], "checks": [], "notes": [], "figures": figures}
+
+    text = write_text({"suites": [suite]})
+
+    assert "score     0.500 [0.400, 0.600]  n=40" in text
+    assert "ahead by  +0.030 [-0.070, +0.130]  n=40" in text
