@@ -233,6 +233,25 @@ def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_serv
     assert Review.objects.get().reviewer == "user:ana"
 
 
+@pytest.mark.parametrize(
+    ("status", "key", "hint"),
+    [
+        ("proposed", "m", "There is nothing to merge with here"),
+        ("proposed", "t", "There is nothing to retire here"),
+        ("rejected", "d", "Nothing waits for your decision here"),
+    ],
+)
+def test_key_that_finds_nothing_says_so(
+    status: str, key: str, hint: str, desk: Page, live_server: Any, project: Project
+) -> None:
+    open_heuristic(desk, live_server, make_heuristic(project=project, status=status))
+
+    desk.keyboard.press(key)
+
+    expect(desk.locator(".keyboard-says")).to_contain_text(hint)
+    assert not Review.objects.exists()
+
+
 def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) -> None:
     open_heuristic(desk, live_server, make_heuristic(project=project))
 

@@ -22,7 +22,6 @@
 
   const ask = (decision) => {
     pending = button(decision);
-    if (!pending) return;
     desk.classList.add("is-asking");
     asking.textContent = `${pending.firstChild.textContent.trim()}: press 1 to ${reasons.length} for the reason, or o to write one. Esc goes back.`;
     pending.focus();
@@ -35,6 +34,35 @@
     document.activeElement.blur();
   };
 
+  // What a key needs on the page, and what to say where it is not there.
+  const waits = () => button("reject");
+  const nothing = "Nothing waits for your decision here. Press j for the next proposal.";
+  const needs = {
+    a: [() => button(isEdited() ? "preview" : "approve"), () => desk.querySelector("details.edit[open]")
+      ? "Your edit is open. Save and approve it with its button, or reload the page to leave it."
+      : "You have approved it already. It waits for another reviewer; press j for the next proposal."],
+    r: [() => button("reject"), () => nothing],
+    q: [() => button("quarantine"), () => "There is nothing to quarantine here. Press j for the next proposal."],
+    t: [() => button("retire"), () => "There is nothing to retire here: agents are not given this lesson."],
+    g: [() => button("again"), () => "There is no run here to reflect on again."],
+    c: [() => document.querySelector(".claim button"), () => "There is nothing to take over or to leave to others here."],
+    e: [() => desk.querySelector("details.edit"), () => nothing],
+    o: [() => words, () => nothing],
+    d: [() => button("duplicate"), () => "There is nothing it repeats here: no other lesson is close to it. Approve or reject it."],
+    m: [() => button("merge"), () => "There is nothing to merge with here: no other lesson is close to it. Approve or reject it."],
+    j: [() => document.querySelector("a[rel=next]"), () => "There is no next proposal."],
+    k: [() => document.querySelector("a[rel=prev]"), () => "There is no previous proposal."],
+    u: [() => document.querySelector(".undo button"), () => "There is nothing to undo: a decision can be undone for ten seconds."],
+  };
+
+  const says = document.querySelector(".keyboard-says");
+  let saying = 0;
+  const say = (text) => {
+    says.textContent = text;
+    clearTimeout(saying);
+    saying = setTimeout(() => { says.textContent = ""; }, 6000);
+  };
+
   const keys = {
     a: () => press(button(isEdited() ? "preview" : "approve")), // typed words are never dropped by a key
     r: () => ask("reject"),
@@ -44,13 +72,12 @@
     c: () => press(document.querySelector(".claim button")),
     e: () => {
       const details = desk.querySelector("details.edit");
-      if (!details) return;
       details.open = true;
       details.querySelector("textarea[name=guideline]").focus();
     },
-    o: () => words && words.focus(),
-    d: () => button("duplicate") && button("duplicate").focus(),
-    m: () => button("merge") && button("merge").focus(),
+    o: () => words.focus(),
+    d: () => button("duplicate").focus(),
+    m: () => button("merge").focus(),
     j: () => press(document.querySelector("a[rel=next]")),
     k: () => press(document.querySelector("a[rel=prev]")),
     u: () => press(document.querySelector(".undo button")),
@@ -83,7 +110,10 @@
     if (!action) return;
     event.preventDefault();
     if (taken && "arqtedmg".includes(event.key)) return taken.focus(); // says who is on it, and what to press
-    action();
+    say("");
+    const [element, otherwise] = needs[event.key] || [() => true];
+    if (element()) return action();
+    say("aegdm".includes(event.key) && !waits() ? nothing : otherwise());
   });
 
   on.checked = localStorage.getItem("erl-keys") !== "off";
@@ -95,6 +125,9 @@
   showKeys();
   opener.hidden = false;
   opener.addEventListener("click", () => help.showModal());
+
+  const wrong = desk.querySelector(".errorlist"); // may lie below what a phone shows first
+  if (wrong) wrong.scrollIntoView({ block: "center" });
 
   const undo = document.querySelector(".undo");
   if (undo) setTimeout(() => undo.remove(), Number(undo.dataset.seconds) * 1000);
