@@ -74,15 +74,7 @@ class GrownFilter(admin.SimpleListFilter):
 class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     change_form_template = "admin/memory/mistakecard/desk.html"
     change_list_template = "admin/memory/mistakecard/change_list.html"
-    list_display = [
-        "decision_line",
-        "mistake_type",
-        "status",
-        "seen_count",
-        "task_id",
-        "project",
-        "last_seen_at",
-    ]
+    list_display = ["decision_line", "mistake_type", "seen", "status", "about", "seen_last"]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]
     list_select_related = ["current_revision", "project"]
     search_fields = ["mistake_type", "task_id", "current_revision__bad_decision", "current_revision__lesson"]
@@ -95,6 +87,18 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         revision = card.current_revision
         words = (revision.bad_decision or revision.lesson or revision.correct_decision) if revision else ""
         return show_hidden(Truncator(words).chars(140))
+
+    @admin.display(description="where", ordering="task_id")
+    def about(self, card: MistakeCard) -> str:
+        return show_hidden(f"{card.task_id or 'no family'}, {card.project.slug}")
+
+    @admin.display(description="seen", ordering="seen_count")
+    def seen(self, card: MistakeCard) -> int:
+        return card.seen_count
+
+    @admin.display(description="last", ordering="last_seen_at")
+    def seen_last(self, card: MistakeCard) -> str:
+        return f"{card.last_seen_at:%Y-%m-%d}" if card.last_seen_at else ""
 
     def has_review_permission(self, request: HttpRequest, obj: MistakeCard | None = None) -> bool:
         allowed = request.user.has_perm("memory.review_mistakecard")

@@ -28,7 +28,7 @@ _LONG_FIELDS = ("steps", "summary", "mistakes", "successes", "mistake_cards", "m
 @admin.register(Trajectory)
 class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     change_form_template = "admin/memory/trajectory/read.html"
-    list_display = ["task_line", "outcome", "score", "task_id", "agent", "project", "created_at"]
+    list_display = ["task_line", "outcome", "score_shown", "task_id", "agent", "project", "created_at"]
     list_filter = ["outcome", "outcome_source", "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task", "task_id", "external_id", "agent"]
@@ -43,6 +43,10 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:
         return show_hidden(Truncator(trajectory.task).chars(120))
+
+    @admin.display(description="score", ordering="score")
+    def score_shown(self, trajectory: Trajectory) -> str:
+        return "" if trajectory.score is None else f"{trajectory.score:.2f}"
 
     def get_urls(self) -> list[URLPattern]:
         download = path(
