@@ -301,7 +301,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
     "URL_FORMAT_OVERRIDE": None,
-    "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
+    "EXCEPTION_HANDLER": "memory.api.exceptions.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

@@ -10,7 +10,8 @@ from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
 
 from erl_site import health as checks
-from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, find_refusal, problem
+from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
+from memory.api.exceptions import find_refusal
 
 
 @csrf_exempt

@@ -11,7 +11,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 
 from memory.api.authentication import ApiKeyAuthentication, key_of
-from memory.api.errors import ErrorCode, Refusal, exception_handler
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.exceptions import exception_handler
 from memory.api.idempotency import SAFE_METHODS, IdempotentMixin
 from memory.api.pagination import LimitOffset
 from memory.api.parsers import BodyRequest, JsonNegotiation, StrictJSONParser

@@ -1,23 +1,14 @@
 """One shape for everything that is not a success: problem details (RFC 9457) with the member `error` (A11)."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import structlog
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.core.exceptions import ValidationError as ModelValidationError
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.db.models import TextChoices
-from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http import HttpRequest, HttpResponse
 from django.utils.encoding import iri_to_uri
 from rest_framework import exceptions
 from rest_framework.request import Request
-
-from memory.errors import LessonMemoryError
-
-log = structlog.get_logger(__name__)
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5  # what a client should wait for the database
@@ -113,18 +104,7 @@ RETRYABLE = frozenset(
         ErrorCode.EMBEDDER_UNAVAILABLE,
     }
 )
-_DRF_CODES: dict[type[exceptions.APIException], ErrorCode] = {
-    exceptions.NotAuthenticated: ErrorCode.NOT_AUTHENTICATED,
-    exceptions.AuthenticationFailed: ErrorCode.INVALID_API_KEY,
-    exceptions.PermissionDenied: ErrorCode.PERMISSION_DENIED,
-    exceptions.NotFound: ErrorCode.NOT_FOUND,
-    exceptions.MethodNotAllowed: ErrorCode.METHOD_NOT_ALLOWED,
-    exceptions.NotAcceptable: ErrorCode.NOT_ACCEPTABLE,
-    exceptions.UnsupportedMediaType: ErrorCode.UNSUPPORTED_MEDIA_TYPE,
-    exceptions.Throttled: ErrorCode.RATE_LIMITED,
-    exceptions.ParseError: ErrorCode.INVALID_REQUEST,
-}
-_DETAILS = {
+DETAILS = {
     ErrorCode.NOT_FOUND: "Nothing exists at this address, or it belongs to another project. Check the path and the id.",
     ErrorCode.NOT_AUTHENTICATED: "Send your API key as `Authorization: Bearer <key>`.",
     ErrorCode.METHOD_NOT_ALLOWED: "Use one of the methods that the Allow header names.",
@@ -174,7 +154,7 @@ def problem(
 ) -> HttpResponse:
     """Build the error response. It needs no renderer, so it also serves where no view was reached."""
     status = status or STATUS.get(code, 400)
-    message = _clip(detail or _DETAILS.get(code) or f"{code.label}.", _MAX_DETAIL)
+    message = _clip(detail or DETAILS.get(code) or f"{code.label}.", _MAX_DETAIL)
     request_id = structlog.contextvars.get_contextvars().get("request_id", "")
     body = {
         "type": type_of(code.value),
@@ -194,112 +174,6 @@ def problem(
         },
     }
     return HttpResponse(json.dumps(body), status=status, content_type=PROBLEM_TYPE, headers=dict(headers or {}))
-
-
-def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
-    """Answer an exception of a view; None means it is a bug of ours, which Django logs and answers with 500."""
-    request: Request | None = context.get("request")
-    refusal = find_refusal(exc, has_body=request is not None and request.method not in ("GET", "HEAD"))
-    if refusal is None:
-        return None
-    return problem(
-        refusal.error_code,
-        refusal.message,
-        request=request,
-        status=refusal.status_code,
-        fields=refusal.fields,
-        headers=refusal.headers,
-    )
-
-
-def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None:
-    """Translate what a view, a service or the database raised, or return None for what nobody foresaw."""
-    match exc:
-        case Refusal():
-            return exc
-        case LessonMemoryError():
-            code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
-            pointer = getattr(exc, "pointer", "")
-            fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None
-            wait = getattr(exc, "retry_after_seconds", None)
-            return Refusal(
-                code, str(exc), fields=fields, headers={"Retry-After": str(math.ceil(wait))} if wait else None
-            )
-        case exceptions.ValidationError():
-            return _invalid(_flatten(exc.detail, "/" if has_body else ""), has_body=has_body)
-        case ModelValidationError():
-            return _invalid({"": list(exc.messages)}, has_body=has_body)
-        case exceptions.APIException():
-            return _from_drf(exc)
-        case Http404():
-            return Refusal(ErrorCode.NOT_FOUND, "")
-        case PermissionDenied():
-            return Refusal(ErrorCode.PERMISSION_DENIED, "")
-        case RequestDataTooBig():
-            return Refusal(ErrorCode.REQUEST_TOO_LARGE, "Send a smaller body.")
-        case SuspiciousOperation() | BadRequest():
-            return Refusal(ErrorCode.INVALID_REQUEST, "The request is malformed.")
-        case UnreadablePostError():
-            return Refusal(ErrorCode.INVALID_REQUEST, "The body ended early.")
-        case _:
-            return _from_database(exc)
-
-
-def _from_drf(exc: exceptions.APIException) -> Refusal | None:
-    code = next((code for kind, code in _DRF_CODES.items() if isinstance(exc, kind)), None)
-    if code is None:
-        return None
-    headers = {}
-    if challenge := getattr(exc, "auth_header", None):
-        headers["WWW-Authenticate"] = challenge
-    if (wait := getattr(exc, "wait", None)) is not None:  # of Throttled
-        headers["Retry-After"] = str(math.ceil(wait))
-    detail = _DETAILS.get(code) or (str(exc.detail) if isinstance(exc.detail, str) else "")
-    return Refusal(code, detail, headers=headers)
-
-
-def _from_database(exc: BaseException) -> Refusal | None:
-    cause = getattr(exc.__cause__, "sqlstate", None)
-    match exc:
-        case OperationalError() | InterfaceError():
-            log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
-            return Refusal(
-                ErrorCode.DATABASE_UNAVAILABLE,
-                _DETAILS[ErrorCode.DATABASE_UNAVAILABLE],
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
-        case IntegrityError() if cause == "23505":  # unique_violation: somebody else was first
-            log.warning("unique_violation_unhandled")
-            return Refusal(ErrorCode.CONFLICT, _DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})
-        case DataError():
-            log.error("data_error_unhandled", sqlstate=cause)
-            return Refusal(ErrorCode.INVALID_REQUEST, "A value is outside what can be stored.")
-        case _:
-            return None
-
-
-def _invalid(fields: dict[str, list[str]], *, has_body: bool) -> Refusal:
-    place, texts = next(iter(fields.items()), ("", ["The request is not valid."]))
-    detail = f"{place}: {texts[0]}" if place else texts[0]
-    return Refusal(ErrorCode.INVALID_REQUEST if has_body else ErrorCode.INVALID_QUERY, detail, fields=fields)
-
-
-def _flatten(detail: Any, place: str) -> dict[str, list[str]]:
-    """Spread DRF's nested messages out: {"steps": {0: {"action": ["…"]}}} becomes {"/steps/0/action": ["…"]}."""
-    found: dict[str, list[str]] = {}
-    pending: list[tuple[Any, str]] = [(detail, place)]
-    while pending:
-        node, at = pending.pop(0)
-        if isinstance(node, Mapping):
-            for name, inner in node.items():
-                here = at if name == "non_field_errors" else f"{at.rstrip('/')}/{name}" if at else str(name)
-                pending.append((inner, here))
-        elif isinstance(node, list) and any(isinstance(item, Mapping | list) for item in node):
-            pending.extend((item, f"{at.rstrip('/')}/{i}") for i, item in enumerate(node) if item)
-        else:
-            texts = [str(text) for text in node] if isinstance(node, list) else [str(node)]
-            found.setdefault("" if at == "/" else at, []).extend(texts)
-    return found
 
 
 def _clip(text: str, limit: int) -> str:

@@ -8,7 +8,8 @@ from rest_framework.test import APIClient
 
 import memory.api.problem_schema
 from erl_site.views import csrf_failure
-from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal, exception_handler, find_refusal
+from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
+from memory.api.exceptions import exception_handler, find_refusal
 from memory.errors import LessonMemoryError
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
