@@ -48,6 +48,11 @@ def compare_arm(
     }
 
 
+def price_gain(spent: float, gained: float) -> float | None:
+    """Return what one more solved task costs: what an arm spends more a task, over its uplift; none without a gain."""
+    return round(spent / gained, 6) if gained > 0 and spent > 0 else None
+
+
 def power_note(n: int) -> str:
     """Say what so many tasks can show at all."""
     if n < 2:

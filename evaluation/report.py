@@ -93,6 +93,7 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
                 for row in suite["arms"]
             ],
             "has_tokens": any("tokens_mean" in row for row in suite["arms"]),
+            "has_costs": any(row.get("cost_usd_per_gained_success") for row in suite["arms"]),
             "figure_tables": [_present_table(table) for table in group_figures(suite.get("figures", []))],
             "latencies": collect_latencies(timing.get(suite["name"], {})),
         }

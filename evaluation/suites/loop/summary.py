@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.figures import compare_arm, estimate_json, power_note, rounded
+from evaluation.figures import compare_arm, estimate_json, power_note, price_gain, rounded
 from evaluation.metrics import pass_at_k, pass_hat_k
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, UnitResult
@@ -81,7 +81,8 @@ def _costs(
         "input_tokens_mean": rounded(_mean(played, "input_tokens")),
         "output_tokens_mean": rounded(_mean(played, "output_tokens")),
         "cost_usd_mean": round(cost, 6),
-        "cost_usd_per_gained_success": round((cost - base) / gained, 6) if gained > 0 and cost > base else None,
+        "tokens_per_gained_success": price_gain(float(np.mean(tokens)), gained),
+        "cost_usd_per_gained_success": price_gain(cost - base, gained),
         "errors": sum(bool(each["error"]) for each in played),
     }
 

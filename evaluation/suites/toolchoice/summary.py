@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.figures import compare_arm, estimate_json, power_note, rounded
+from evaluation.figures import compare_arm, estimate_json, power_note, price_gain, rounded
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, UnitResult
 
@@ -21,12 +21,14 @@ def summarise_units(
     for arm in arms:
         tokens = [n for unit in units.values() for n in unit["arms"][arm.name]["tokens"]]
         lessons = [n for unit in units.values() for n in unit["arms"][arm.name]["lessons"]]
+        row = compare_arm(
+            arm.name, about=arm.about, treated=per_task[arm.name], control=per_task["none"], seed=options.seed
+        )
         rows.append(
-            compare_arm(
-                arm.name, about=arm.about, treated=per_task[arm.name], control=per_task["none"], seed=options.seed
-            )
+            row
             | {
                 "tokens_mean": rounded(np.mean(tokens)),
+                "tokens_per_gained_success": price_gain(float(np.mean(tokens)), row["uplift"]["mean"]),
                 "tokens_p95": rounded(np.percentile(tokens, 95)),
                 "lessons_mean": rounded(np.mean(lessons)),
                 "abstained": rounded(np.mean([n == 0 for n in lessons])),
