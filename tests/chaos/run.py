@@ -39,6 +39,11 @@ class Run:
     profile: str
     seed: int
     history: str
+    ends_at: float  # on the monotonic clock
+
+    def seconds_left(self, seconds: float) -> float:
+        """Return so many seconds, or what is left of the run."""
+        return max(1.0, min(seconds, self.ends_at - time.monotonic()))
 
     def limit(self, fault: Fault) -> int:
         return fault.full_seconds if self.profile == "full" else fault.quick_seconds
@@ -108,7 +113,7 @@ def _run_tests(faults: list[Fault], run: Run) -> list[Result]:
                 cwd=ROOT,
                 env=run.environment(lines=lines, cases=ended),
                 stdout=sys.stderr,
-                timeout=sum(limits.values()),
+                timeout=run.seconds_left(sum(limits.values())),
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -129,7 +134,7 @@ def _run_command(fault: Fault, run: Run) -> Result:
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             text=True,
-            timeout=run.limit(fault),
+            timeout=run.seconds_left(run.limit(fault)),
             check=False,
         )
         said, passed = ended.stdout.strip().splitlines(), ended.returncode == 0
@@ -197,6 +202,9 @@ def main() -> int:
     parser.add_argument("--profile", choices=["quick", "full"], default="quick")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--only", nargs="+", choices=[fault.name for fault in FAULTS])
+    parser.add_argument(
+        "--at-most", type=float, default=86_400, metavar="SECONDS", help="Stop then, and say what was seen."
+    )
     parser.add_argument("--history", default="", help="Folder for what was attempted and acknowledged.")
     options = parser.parse_args()
     if options.history:
@@ -204,7 +212,8 @@ def main() -> int:
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     started = time.monotonic()
     history = str(Path(options.history).resolve()) if options.history else ""
-    run = Run(profile=options.profile, seed=options.seed, history=history)
+    ends_at = started + options.at_most
+    run = Run(profile=options.profile, seed=options.seed, history=history, ends_at=ends_at)
     results = run_faults(chosen, run)
     for result in results:
         print(json.dumps(result))

@@ -4,8 +4,8 @@
 
 Prints one JSON line: requests, answers by status, and for each process its memory in each tenth of the time and the
 slope of the second half in MB a minute; connections of the database and locks held at the start and at the end of that.
-Exits 1 where an answer was 5xx, or, in five minutes or more, memory grows by 1 MB a minute or there are more connections
-or locks.
+Exits 1 where an answer was 5xx, or, in five minutes or more, memory grows by 1 MB a minute or there are more
+connections or locks.
 """
 
 import argparse
