@@ -18,6 +18,7 @@ from tests.factories import make_api_key
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 POINTS = pick(60, 1000)
+MOST_SECONDS = 180  # then the points that were tried are the result
 
 
 def measure_request_seconds(web: ChaosWeb, path: str, token: str) -> float:
@@ -57,7 +58,10 @@ def kill_often(web: ChaosWeb, path: str, new: NewApiKey, *, points: int) -> Iter
     """Yield the key and the result of one point after the other, at random moments of a request and a bit beyond."""
     moments = make_random("F1")
     usual = measure_request_seconds(web, path, new.token)
+    end = time.monotonic() + MOST_SECONDS
     for number in range(points):
+        if time.monotonic() > end:
+            return
         key = f"kill-{number}"
         yield key, kill_while_posting(web, path, new.token, key, after_seconds=moments.uniform(0, 1.6 * usual))
 
@@ -79,7 +83,7 @@ def test_request_whose_worker_is_killed_is_neither_lost_nor_doubled(chaos_web: C
     violations = find_violations(new.api_key.project, {key: result["id"] for key, result in results.items()})
     report(
         "F1",
-        points=POINTS,
+        points=len(results),
         killed_in_flight=len(hit),
         violations=len(violations),
         changed_replays=sum(not result["same_bytes"] for result in results.values()),
@@ -88,7 +92,7 @@ def test_request_whose_worker_is_killed_is_neither_lost_nor_doubled(chaos_web: C
     )
     assert violations == []
     assert all(result["same_bytes"] for result in results.values())
-    assert len(hit) >= POINTS / 6, "the kills came too late to prove anything"
+    assert len(hit) >= len(results) / 6, "the kills came too late to prove anything"
 
 
 def test_check_notices_duplicates_of_a_key_recorded_in_a_second_transaction(chaos_web: ChaosWeb) -> None:
