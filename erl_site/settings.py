@@ -226,6 +226,7 @@ ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evalua
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
+ERL_EMBEDDER_INTEGERS = env.bool("ERL_EMBEDDER_INTEGERS", False)  # minilm in 8 bits: other vectors, sooner
 ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")

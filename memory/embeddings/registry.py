@@ -7,7 +7,7 @@ from django.conf import settings
 
 from memory.embeddings.base import Embedder
 from memory.embeddings.http import HttpEmbedder
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import INTEGERS_MODEL_ID, MiniLM
 
 CHOICES = ("minilm", "http", "none")
 
@@ -21,7 +21,7 @@ def get_embedder() -> Embedder | None:
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
-            return _get_minilm()
+            return _get_minilm(settings.ERL_EMBEDDER_INTEGERS)
         case "http":
             return HttpEmbedder(
                 base_url=settings.ERL_EMBEDDER_BASE_URL,
@@ -44,12 +44,15 @@ def find_embedder(model_id: str) -> Embedder | None:
         return None
     if embedder.model_id == model_id:
         return embedder
-    return _get_minilm() if model_id == MiniLM.model_id else None
+    return next((_get_minilm(kind) for kind, name in _BUNDLED.items() if name == model_id), None)
 
 
-@lru_cache(maxsize=1)
-def _get_minilm() -> MiniLM:
-    return MiniLM()
+_BUNDLED = {False: MiniLM.model_id, True: INTEGERS_MODEL_ID}
+
+
+@lru_cache(maxsize=2)
+def _get_minilm(in_integers: bool) -> MiniLM:
+    return MiniLM(in_integers=in_integers)
 
 
 def forget_embedders() -> None:

@@ -138,8 +138,8 @@ def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chos
 
 
 def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[tuple[Candidate, float]]:
-    chosen = {place.candidate.heuristic_id for place in ranked}
-    return [(one, one.score) for one in found if one.heuristic_id not in chosen][:MAX_CONSIDERED]
+    chosen = {place.candidate.heuristic_id.int for place in ranked}  # the hash of a UUID is computed in Python
+    return [(one, one.score) for one in found if one.heuristic_id.int not in chosen][:MAX_CONSIDERED]
 
 
 def _search(project: Project, question: Question, mode: str, *, limit: int) -> tuple[list[Candidate], str, list[str]]:

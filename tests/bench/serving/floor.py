@@ -54,6 +54,8 @@ class TopTwenty:
             known.adapters.register_dumper(Half, type("HalfDumper", (psycopg.adapt.Dumper,), dumper))
             known.execute("SET hnsw.ef_search = 100")
             known.execute("SET hnsw.iterative_scan = relaxed_order")
+            active = known.execute("SELECT id FROM memory_embeddingmodel WHERE active").fetchone()
+            self._local.model = active[0] if active else ""
             found = known.execute("SELECT 1 FROM memory_searchindex WHERE project_id = %s", [self._project]).fetchone()
             self._local.indexed = found is not None
         return known
@@ -61,9 +63,9 @@ class TopTwenty:
     def search(self, vector: Vectors) -> list[tuple[Any, ...]]:
         connection = self.connection
         if self._local.indexed:
-            statement = INDEXED_STATEMENT.format(project=self._project, model=MiniLM.model_id)
+            statement = INDEXED_STATEMENT.format(project=self._project, model=self._local.model)
             return connection.execute(statement, (Half(vector),), prepare=True, binary=True).fetchall()
-        parameters = (Half(vector), self._project, MiniLM.model_id)
+        parameters = (Half(vector), self._project, self._local.model)
         return connection.execute(STATEMENT, parameters, prepare=True, binary=True).fetchall()
 
 
