@@ -113,6 +113,15 @@ class Reflection(models.Model):
                 condition=~Q(status="running") | Q(lease_until__isnull=False),
                 name="reflection_reflection_running_has_lease",
             ),
+            models.CheckConstraint(
+                condition=Q(status="running") | Q(lease_until__isnull=True),
+                name="reflection_reflection_lease_ends_with_it",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["done", "dead"], finished_at__isnull=False)
+                | (~Q(status__in=["done", "dead"]) & Q(finished_at__isnull=True)),
+                name="reflection_reflection_end_is_known",
+            ),
         ]
         indexes = [
             models.Index(

@@ -143,6 +143,8 @@ def make_evidence(*, heuristic: Heuristic, trajectory: Trajectory, **overrides: 
 
 def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -> Reflection:
     trajectory = trajectory or make_trajectory()
+    if overrides.get("status") in (Reflection.Status.DONE, Reflection.Status.DEAD):
+        overrides.setdefault("finished_at", timezone.now())
     return Reflection.objects.create(project=trajectory.project, trajectory=trajectory, **overrides)
 
 

@@ -173,6 +173,7 @@ def _reflections(project: Project, trajectories: list[Trajectory], heuristic: He
             project=project,
             trajectory=trajectory,
             status="dead",
+            finished_at=timezone.now(),
             attempts=1,
             **dict.fromkeys(("last_error", "last_error_code"), text),
         )

@@ -91,7 +91,8 @@ def test_rule_notices_what_breaks_it(whole: Any, name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # the database itself would refuse most of it
         cursor.execute("ALTER TABLE memory_heuristicrevision DROP CONSTRAINT memory_revision_served_is_approved")
-        cursor.execute("ALTER TABLE reflection_reflection DROP CONSTRAINT reflection_reflection_running_has_lease")
+        for rule in ("running_has_lease", "lease_ends_with_it", "end_is_known"):
+            cursor.execute(f"ALTER TABLE reflection_reflection DROP CONSTRAINT reflection_reflection_{rule}")
         cursor.execute(BREAKS[name])
         cursor.execute("SET LOCAL session_replication_role = origin")
 
