@@ -15,6 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from erl_site import health
+from memory.counting import say_count
 from memory.models import ApiKey
 from memory.services.embed_heuristics import find_heuristics_without_vectors
 from reflection.models import ProviderState, Reflection, WorkerHeartbeat
@@ -154,7 +155,7 @@ def check_workers() -> Iterator[Finding]:
     since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
     alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
     if alive:
-        yield _ok("workers", f"{alive} workers show signs of life.")
+        yield _ok("workers", f"{say_count(alive, 'worker')} gave signs of life lately.")
         return
     waiting = Reflection.objects.live().exists()
     make = _failure if waiting else _warning
@@ -182,7 +183,7 @@ def check_vectors() -> Iterator[Finding]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
         todo = "Workers make them within a minute; manage.py reembed does it at once."
-        yield _warning("vectors", f"{lacking} lessons lack vectors and are found by their words alone.", todo)
+        yield _warning("vectors", f"{say_count(lacking, 'lesson')} without vectors, found by words alone.", todo)
     else:
         yield _ok("vectors", "Every lesson has its vectors.")
 
@@ -194,6 +195,18 @@ def check_serving_role() -> Iterator[Finding]:
     else:
         todo = "Let a superuser create it and give it the grants that docs/reliability.md lists."
         yield _warning("serving role", "The role erl_serving does not exist.", todo)
+
+
+def check_tenant_role() -> Iterator[Finding]:
+    role = settings.ERL_TENANT_ROLE or "erl_tenant"
+    known = _rows("SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s", [role])
+    if known == [(True,)]:
+        used = "runs requests" if settings.ERL_TENANT_ROLE else "could run requests (ERL_TENANT_ROLE)"
+        yield _ok("tenant role", f"The role {role}, which sees one project alone, {used}.")
+    else:
+        make = _failure if settings.ERL_TENANT_ROLE else _warning
+        todo = "Let a superuser create it and grant it to this user, then run SELECT memory_grant_tenant()."
+        yield make("tenant role", f"The role {role} does not exist, or this user may not take it.", todo)
 
 
 def check_disk() -> Iterator[Finding]:
@@ -234,6 +247,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     check_providers,
     check_vectors,
     check_serving_role,
+    check_tenant_role,
 )
 
 
@@ -250,9 +264,9 @@ def diagnose() -> list[Finding]:
     return found
 
 
-def _rows(statement: str) -> list[tuple[Any, ...]]:
+def _rows(statement: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, parameters)
         return list(cursor.fetchall())
 
 

@@ -90,10 +90,19 @@ def test_broker_that_is_away_is_a_warning(settings: Any) -> None:
     assert Status.WARNING in found("broker")
 
 
+@pytest.mark.parametrize(
+    ("role", "status"), [("", Status.OK), ("erl_tenant", Status.OK), ("erl_nobody", Status.FAILURE)]
+)
+def test_role_of_requests_has_to_exist(settings: Any, role: str, status: Status) -> None:
+    settings.ERL_TENANT_ROLE = role
+
+    assert status in found("tenant role")
+
+
 def test_signs_of_life_are_counted() -> None:
     WorkerHeartbeat.objects.create(name="w@1/1")
 
-    assert found("workers") == {Status.OK: "1 workers show signs of life."}
+    assert found("workers") == {Status.OK: "1 worker gave signs of life lately."}
 
 
 def test_command_prints_json_and_exits_1() -> None:

@@ -1,0 +1,200 @@
+"""The role of requests sees and writes rows of one project alone, whatever a query forgets (reliability D12)."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import Error, connection, models, transaction
+from django.urls import include, path
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIClient
+
+from erl_site import urls as site
+from memory.api.base import ApiView
+from memory.models import ApiKey, Project, Trajectory
+from memory.tenancy import confined, is_held
+from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.security.any_rows import SHARED, all_models, fill, project_tables
+
+pytestmark = pytest.mark.django_db
+
+each_table = pytest.mark.parametrize("model", project_tables(), ids=lambda model: model._meta.db_table)
+
+
+class Forgetful(ApiView):
+    """Forgets whose runs it may show."""
+
+    required_scopes = {"GET": ApiKey.Scope.TRAJECTORIES_READ}
+
+    def get(self, request: Request) -> Response:
+        return Response({"tasks": sorted(Trajectory.objects.values_list("task", flat=True))})
+
+
+urlpatterns = [path("forgetful", Forgetful.as_view()), path("", include(site))]
+handler400, handler403, handler404, handler500 = site.handler400, site.handler403, site.handler404, site.handler500
+
+
+@pytest.fixture
+def projects() -> tuple[Project, Project]:
+    """Ours and theirs, with a row in every table each."""
+    user = get_user_model().objects.create_user("somebody")
+    made = make_project(), make_project()
+    for project in made:
+        fill(project, user_id=user.pk)
+    return made
+
+
+def ask(statement: str, *parameters: Any, role: str = "erl_tenant", project: UUID | None = None) -> Any:
+    """Run one statement as the role with a project set, take it back, and return its rows or the number it changed."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        try:
+            cursor.execute("SELECT set_config('erl.project_id', %s, true)", [str(project or "")])
+            cursor.execute(f"SET LOCAL ROLE {role}")
+            cursor.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else cursor.rowcount
+        finally:
+            transaction.set_rollback(True)
+
+
+def count(model: type[models.Model], project: Project | None, *, role: str = "erl_tenant") -> int:
+    ((rows,),) = ask(f"SELECT count(*) FROM {model._meta.db_table}", role=role, project=project.pk if project else None)  # noqa: S608
+    return int(rows)
+
+
+@pytest.mark.parametrize("model", list(all_models()), ids=lambda model: model._meta.db_table)
+def test_every_table_has_the_policy_or_is_nobodys(model: type[models.Model]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = "
+            "'erl_project') FROM pg_class c WHERE c.oid = %s::regclass",
+            [model._meta.db_table],
+        )
+        assert cursor.fetchone() == (model._meta.db_table not in SHARED,)
+
+
+@each_table
+def test_role_sees_the_rows_of_its_project_alone(projects: Any, model: type[models.Model]) -> None:
+    ours, theirs = projects
+
+    assert count(model, None, role="none") >= 2, "there are rows of both"
+    assert count(model, ours) == 1
+    assert count(model, theirs) == 1
+
+
+@each_table
+def test_role_sees_nothing_where_no_project_is_set(projects: Any, model: type[models.Model]) -> None:
+    assert count(model, None) == 0
+
+
+@each_table
+def test_role_changes_and_deletes_nothing_of_others(projects: Any, model: type[models.Model]) -> None:
+    ours, theirs = projects
+    table, key = model._meta.db_table, "project_id"
+    if not any(field.column == key for field in model._meta.concrete_fields):
+        key = "id" if model is Project else "heuristic_id"
+    ((their_key,),) = ask(f"SELECT {key} FROM {table}", project=theirs.pk)  # noqa: S608 - our own names
+    row = ask(f"SELECT to_jsonb(t) FROM {table} t", project=theirs.pk)[0][0]  # noqa: S608
+
+    for statement in (
+        f"UPDATE {table} SET {key} = {key} WHERE {key} = %s",  # noqa: S608
+        f"DELETE FROM {table} WHERE {key} = %s",  # noqa: S608
+    ):
+        assert try_to(statement, their_key, project=ours.pk) in (0, "permission denied")
+    copied = try_to(
+        f"INSERT INTO {table} SELECT (jsonb_populate_record(NULL::{table}, %s::jsonb)).*",
+        row if isinstance(row, str) else json.dumps(row),
+        project=ours.pk,
+    )
+    assert copied in ("permission denied", "row-level security", "exact words")
+
+
+def try_to(statement: str, *parameters: Any, project: UUID) -> Any:
+    try:
+        return ask(statement, *parameters, project=project)
+    except Error as error:
+        said = [words for words in ("row-level security", "permission denied", "exact words") if words in str(error)]
+        return said[0] if said else str(error)
+
+
+@each_table
+def test_without_the_policy_the_check_finds_a_leak(projects: Any, model: type[models.Model]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
+
+    assert count(model, projects[0]) == 2
+
+
+@pytest.mark.parametrize("view", ["heuristic", "text", "source", "evidence", "mistake_card", "outcome"])
+def test_views_of_the_search_have_a_twin_of_one_project(view: str) -> None:
+    with connection.cursor() as cursor:
+        columns = []
+        for schema in ("public", "erl_tenant"):
+            cursor.execute(
+                "SELECT column_name, data_type FROM information_schema.columns "
+                "WHERE table_name = %s AND table_schema = %s ORDER BY 1",
+                [f"servable_{view}", schema],
+            )
+            columns.append(cursor.fetchall())
+
+    assert columns[0] == columns[1]
+
+
+def test_role_reads_no_view_of_all_projects() -> None:
+    with pytest.raises(Error, match="permission denied"):
+        ask("SELECT * FROM public.servable_heuristic", project=make_project().pk)
+
+
+def test_views_show_one_project(projects: Any) -> None:
+    ours, theirs = (make_heuristic(status="approved", project=project) for project in projects)
+
+    found = ask("SELECT heuristic_id FROM erl_tenant.servable_heuristic", project=ours.project_id)
+
+    assert (ours.pk,) in found
+    assert (theirs.pk,) not in found
+
+
+@pytest.mark.urls(__name__)
+@pytest.mark.parametrize(("role", "tasks"), [("", ["Ours", "Theirs"]), ("erl_tenant", ["Ours"])])
+def test_query_that_forgets_its_filter_shows_nothing_of_others(settings: Any, role: str, tasks: list[str]) -> None:
+    settings.ERL_TENANT_ROLE = role
+    ours = make_project()
+    make_trajectory(project=ours, task="Ours")
+    make_trajectory(task="Theirs")
+
+    answer = APIClient(headers=bearer(make_api_key(project=ours).token)).get("/forgetful")
+
+    assert answer.json() == {"tasks": tasks}
+    assert Trajectory.objects.count() == 2, "the rights of the role outlived the request"
+
+
+def test_what_a_savepoint_was_told_is_told_again(settings: Any) -> None:
+    settings.ERL_TENANT_ROLE = "erl_tenant"
+    ours = make_project()
+    make_trajectory()
+
+    with confined(lambda: ours.pk):
+        with transaction.atomic():
+            inner = Trajectory.objects.count()
+            transaction.set_rollback(True)
+        after = Trajectory.objects.count()
+
+    assert (inner, after, Trajectory.objects.count()) == (0, 0, 1)
+    assert not is_held()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_statement_without_a_transaction_runs_as_the_role_and_leaves_nothing(settings: Any) -> None:
+    settings.ERL_TENANT_ROLE = "erl_tenant"
+    ours = make_project()
+    make_trajectory()
+
+    with confined(lambda: ours.pk):
+        seen = Trajectory.objects.count()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user = session_user, current_setting('erl.project_id', true)")
+        left = cursor.fetchone()
+
+    assert (seen, left) == (0, (True, ""))
