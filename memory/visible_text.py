@@ -19,6 +19,11 @@ def is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
 
 
+def is_visible(text: str) -> bool:
+    """Tell whether a text shows a reader anything at all."""
+    return any(not is_hidden(character) and not character.isspace() for character in text)
+
+
 def show_hidden(text: str) -> str:
     """Replace every hidden character by its code point, for example ⟨U+202E⟩."""
     if text.isascii() and text.isprintable():

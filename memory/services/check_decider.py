@@ -85,7 +85,8 @@ def find_owners(by: Actor) -> set[int]:
     Keys of one client count together, as in the records, where they have one name.
 
     Raises:
-        NotAllowed: it is nobody's: a policy, other code of the installation, or a key without an owner.
+        NotAllowed: it is nobody's: a policy, other code of the installation, or a key without an owner whose account
+            is active.
     """
     if by.user_id is not None:
         return {by.user_id}
@@ -94,11 +95,12 @@ def find_owners(by: Actor) -> set[int]:
             "This project asks for two reviewers, and a policy is nobody's eyes. Two people have to approve a lesson, "
             "one a mistake card."
         )
-    key = ApiKey.objects.filter(pk=by.api_key_id).first()
-    if key is None or key.created_by_id is None:
+    key = ApiKey.objects.filter(pk=by.api_key_id, created_by__is_active=True).first()
+    if key is None:
         raise NotAllowed(
-            "This project asks for two reviewers, and nobody owns this API key. Approve in the admin, or ask "
-            "the operator for a key with an owner: manage.py create_api_key --by USERNAME."
+            "This project asks for two reviewers, and nobody owns this API key, or the owner's account is switched "
+            "off. Approve in the admin, or ask the operator for a key with an owner: manage.py create_api_key --by "
+            "USERNAME."
         )
     keys = ApiKey.objects.filter(project=key.project_id, client=key.client, created_by__isnull=False)
     return {owner for owner in keys.values_list("created_by_id", flat=True) if owner is not None}

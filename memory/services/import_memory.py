@@ -22,11 +22,13 @@ from memory.services.propose_heuristic import propose_heuristic
 from memory.services.sight_mistakes import identify_mistake, note_words, read_mistake
 from memory.strict_json import Limits, check_json
 from memory.values import Actor
+from memory.visible_text import is_visible
 
 REFLECTOR = "import"
 SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5
 FIRST_YEAR, LAST_YEAR = 1970, 2199  # what an episode says beyond is no time; the database keeps years Python has not
 MAX_STEPS = 2**31 - 1
+MAX_RULE_CHARACTERS = 8_000
 MAX_SEEN = 1_000_000  # one card; sums of them stay numbers the database can keep
 LIMITS = Limits(nodes=5_000_000, string_bytes=10 * 1024 * 1024)
 _LISTS = ("global_rules", "episode_log", "mistakes", "mistake_cards", "successes")
@@ -104,10 +106,13 @@ class _Maker:
         }
 
     def _take_rule(self, rule: Any, task_id: str) -> Any:
-        """Propose a rule, unless one says the same; rules that are no plain text are kept as they are."""
+        """Propose a rule, unless one says the same; what nobody could review as a lesson is kept as it is.
+
+        That is what is no text, shows nothing, or is longer than the API takes a lesson.
+        """
         words = rule if isinstance(rule, str) else ""
         polarity, said = split_mark(words)
-        if not said:
+        if not is_visible(said) or len(said) > MAX_RULE_CHARACTERS:
             return rule
         text = make_rule(said, polarity=polarity, task_id=task_id)
         same = Heuristic.objects.filter(

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.models import Evidence, Heuristic, HeuristicRevision, Review
-from memory.services.check_decider import check_decider
+from memory.services.check_decider import check_claim, check_decider
 from memory.services.propose_heuristic import count_support, get_current_revision, revise_heuristic
 from memory.services.review_heuristic import approve_heuristic, record_review, set_status
 from memory.values import Actor
@@ -50,6 +50,8 @@ def merge_heuristics(
         if each.status not in _IN_USE:
             raise AlreadyDecided(f"The heuristic {each} is {each.status}, so the two cannot be merged.")
     check_decider(heuristic, by=by)
+    if by.user_id is not None:
+        check_claim(into, user_id=by.user_id)  # its reader would find other words than those on the screen
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     get_current_revision(into, content_sha256=into_sha256)
 

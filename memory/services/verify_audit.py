@@ -49,6 +49,7 @@ WHERE (k.prefix, k.client, to_jsonb(k.scopes), encode(sha256(convert_to(k.secret
        k.revoked_at IS NULL)
     IS DISTINCT FROM (last.said ->> 'prefix', last.said ->> 'client', last.said -> 'scopes', last.said ->> 'secret',
        last.said ->> 'revoked_at' IS NULL)
+    OR (last.said ? 'owner' AND last.said ->> 'owner' IS DISTINCT FROM k.created_by_id::text)
 """
 
 

@@ -115,6 +115,14 @@ def test_export_of_a_project_of_its_own_can_be_imported(project: Project) -> Non
     assert read_score_history(other)[0].mean == 0.25
 
 
+@pytest.mark.parametrize("rule", ["\u200b", "[AVOID] \u2060\u200b", "x" * 8_001, " "])
+def test_rule_that_nobody_could_review_is_kept_and_not_proposed(project: Project, rule: str) -> None:
+    import_memory(project, document={"global_rules": [rule]}, by=ANA)
+
+    assert not Heuristic.objects.exists()
+    assert export_memory(project)["global_rules"] == [rule]
+
+
 def test_secrets_in_a_file_are_taken_out(project: Project) -> None:
     rule = "[WORKS] Use sk-ant-api03-" + "a" * 80
     import_memory(project, document={"global_rules": [rule]}, by=ANA)

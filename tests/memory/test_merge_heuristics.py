@@ -2,11 +2,12 @@
 
 import pytest
 
-from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
+from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
 from memory.models import Heuristic, HeuristicRevision, Review
+from memory.services.claim_heuristic import open_heuristic
 from memory.services.merge_heuristics import merge_heuristics
 from memory.values import Actor
-from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -97,3 +98,13 @@ def test_merge_into_text_that_changed_meanwhile_is_refused() -> None:
     proposal, existing = pair()
     with pytest.raises(ChangedMeanwhile):
         merge_heuristics(proposal, into=existing, by=ANA, into_sha256="0" * 64)
+
+
+def test_merge_into_what_another_reviewer_is_on_is_refused() -> None:
+    proposal, existing = pair(status="proposed")
+    ben, eve = make_member("ben"), make_member("eve")
+    assert existing.current_revision is not None
+    open_heuristic(existing, existing.current_revision, user_id=eve.pk)
+
+    with pytest.raises(ClaimedByOther):
+        merge_heuristics(proposal, into=existing, by=Actor.person(ben))

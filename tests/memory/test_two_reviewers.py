@@ -121,6 +121,24 @@ def test_keys_without_an_owner_are_nobodys_eyes() -> None:
     assert list(Review.objects.values_list("reviewer", flat=True)) == ["user:ana"]
 
 
+def test_key_whose_owner_was_switched_off_is_nobodys_eyes() -> None:
+    project = make_project(four_eyes=True)
+    heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
+    key = Actor.key(make_api_key(project=project, client="ci", owner_id=ben.pk).api_key)
+    approve_heuristic(heuristic, by=Actor.person(ana))
+    type(ben).objects.filter(pk=ben.pk).update(is_active=False)
+    revision = heuristic.revisions.all()
+
+    with pytest.raises(NotAllowed, match="switched off"):
+        approve_heuristic(heuristic, by=key)
+    with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
+        revision.update(
+            approved_sha256=revision.get().content_sha256, approved_by="key:ci", approved_at=timezone.now(), served=True
+        )
+
+    assert not served(heuristic)
+
+
 def test_two_keys_of_one_owner_are_one_reviewer_and_of_two_owners_two() -> None:
     project = make_project(four_eyes=True)
     heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")

@@ -15,7 +15,7 @@ from memory.services.review_heuristic import approve_heuristic, reject_heuristic
 from memory.services.revoke_api_key import revoke_api_key
 from memory.services.verify_audit import Head, verify_audit
 from memory.values import Actor
-from tests.factories import make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import make_api_key, make_heuristic, make_member, make_project, make_trajectory
 from tests.security.threads import run_in_threads
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +67,16 @@ def test_entry_names_the_actor_and_holds_no_text(decided: Any) -> None:
     assert '"actor": "user:ana"' in entry.content
     assert "Trigger" not in everything
     assert "Right." not in everything
+
+
+def test_change_of_a_keys_owner_leaves_an_entry(decided: Any) -> None:
+    owner = make_member("ben")
+    ApiKey.objects.update(created_by=owner)
+    write_entries()
+
+    entry = AuditEntry.objects.filter(kind="key_update").get()
+    assert f'"owner": {owner.pk}' in entry.content
+    assert verify_audit().faults == []
 
 
 def test_use_of_a_key_is_no_change_of_it(decided: Any) -> None:
@@ -126,6 +136,14 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         "the review has no entry",
     ),
     "a service": ("UPDATE memory_heuristicrevision SET served = false WHERE served", "it is not served"),
+    "a key's owner": (
+        (
+            "WITH u AS (INSERT INTO auth_user (username, password, first_name, last_name, email, is_superuser, "
+            "is_staff, is_active, date_joined) VALUES ('eve', '', '', '', '', false, true, true, now()) RETURNING id) "
+            "UPDATE memory_apikey SET created_by_id = u.id FROM u"
+        ),
+        "the key differs",
+    ),
     "a key": ("UPDATE memory_apikey SET scopes = '{review}'", "the key differs"),
 }
 
