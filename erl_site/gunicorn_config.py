@@ -11,6 +11,7 @@ from erl_site.log_config import logging_config
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 worker_class = "erl_site.web_worker.WebWorker"
+limit_request_line = 8190  # as much as gunicorn reads; a GET may carry a task
 
 
 class EventLogger(Logger):  # type: ignore[misc]

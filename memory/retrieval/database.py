@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import psycopg
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
@@ -65,14 +65,29 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
 
 
 def _read_as(role: str, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run a statement as another role, in a transaction whose end gives our own rights back whatever happens."""
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL ROLE {connection.ops.quote_name(role)}")
-        rows = execute_prepared(statement, parameters)
-        with connection.cursor() as cursor:  # the transaction may be a larger one that goes on
-            cursor.execute("SELECT set_config('role', %s, true)", [settings.ERL_TENANT_ROLE if is_held() else "none"])
-        return rows
+    """Run a statement as another role, in one trip to the server, after which our own rights are back.
+
+    What is sent in one pipeline is one transaction of its own, whose end takes the role back whatever happens. Within a
+    larger one the role is given back behind the statement; where that failed, the rollback does it.
+    """
+    here = connections[DEFAULT_DB_ALIAS]
+    here.close_if_health_check_failed()
+    here.ensure_connection()
+    here.validate_no_broken_transaction()
+    with held(), here.wrap_database_errors:
+        raw: psycopg.Connection[Any] = here.connection
+        _register(raw)
+        with psycopg.Cursor(raw) as cursor:
+            with raw.pipeline():
+                _become(raw, role)
+                cursor.execute(statement, parameters, prepare=not settings.ERL_DATABASE_POOLER, binary=True)
+                if here.in_atomic_block:
+                    _become(raw, settings.ERL_TENANT_ROLE if is_held() else "none")
+            return [] if cursor.rownumber is None else cursor.fetchall()
+
+
+def _become(raw: psycopg.Connection[Any], role: str) -> None:
+    raw.execute("SELECT set_config('role', %s, true)", [role], prepare=not settings.ERL_DATABASE_POOLER)
 
 
 def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,138 @@
+"""A release runs while the next one's migrations are applied, and reads and writes what they leave (reliability C5)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.postgres.operations import AddConstraintNotValid, AddIndexConcurrently, RemoveIndexConcurrently
+from django.db import DatabaseError, connection, migrations, models, transaction
+from django.db.migrations import Migration
+from django.db.migrations.loader import MigrationLoader
+from django.db.models.expressions import Value
+
+from memory.models import Project
+from tests.factories import make_project
+from tests.security.any_rows import APPS, SHARED, values_of
+
+# The newest migrations of the release before: whoever runs it meets the tables as they are now. Moved on at a release.
+RELEASED = {"memory": "0024_owned_keys", "reflection": "0007_suggestion_evidence_project", "evaluation": "0001_initial"}
+# Operations that take something away from under a release that still uses it. What has to go goes a release later.
+TAKES_AWAY = (
+    migrations.RemoveField,
+    migrations.RenameField,
+    migrations.DeleteModel,
+    migrations.RenameModel,
+    migrations.AlterModelTable,
+)
+
+
+def our_migrations() -> list[Migration]:
+    """Every migration of ours, in the order of their names."""
+    found = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    return [found[key] for key in sorted(found) if key[0] in APPS]
+
+
+def is_new(migration: Migration) -> bool:
+    """Tell whether the release before does not have it."""
+    return migration.name > RELEASED[migration.app_label]
+
+
+def faults_of(migration: Migration) -> Iterator[str]:
+    """Name what of a migration a running release would not survive, or what would keep it waiting."""
+    made = {each.name.lower() for each in migration.operations if isinstance(each, migrations.CreateModel)}
+    for each in migration.operations:
+        if isinstance(each, TAKES_AWAY):
+            yield f"{type(each).__name__} takes away what the release before uses"
+        table = getattr(each, "model_name", "").lower()
+        if not is_new(migration) or table in made:
+            continue
+        if isinstance(each, migrations.AddField) and not _has_value(each.field):
+            yield f"{table}.{each.name} has neither NULL nor db_default: rows of the release before are refused"
+        if isinstance(each, migrations.AddIndex) and not isinstance(each, AddIndexConcurrently):
+            yield f"{each.index.name} is built while nobody can write: use AddIndexConcurrently"
+        if isinstance(each, AddIndexConcurrently | RemoveIndexConcurrently) and migration.atomic:
+            yield "an index cannot be built concurrently in a transaction: atomic = False"
+        if isinstance(each, migrations.AddConstraint) and not isinstance(each, AddConstraintNotValid):
+            yield f"{each.constraint.name} looks at every row while nobody can write: use AddConstraintNotValid"
+
+
+def _has_value(field: models.Field[Any, Any]) -> bool:
+    return field.null or field.has_db_default() or field.many_to_many
+
+
+@pytest.mark.parametrize("migration", our_migrations(), ids=str)
+def test_migration_lets_the_release_before_go_on(migration: Migration) -> None:
+    assert list(faults_of(migration)) == []
+
+
+@pytest.mark.parametrize("migration", our_migrations(), ids=str)
+def test_migration_can_be_taken_back(migration: Migration) -> None:
+    assert [each for each in migration.operations if not each.reversible] == []
+
+
+INDEX = models.Index(fields=["task_id"], name="some_index")
+BAD: dict[str, Callable[[], Any]] = {
+    "takes away": lambda: migrations.RemoveField("trajectory", "summary"),
+    "neither NULL": lambda: migrations.AddField("trajectory", "mood", models.TextField(default="")),
+    "AddIndexConcurrently": lambda: migrations.AddIndex("trajectory", INDEX),
+    "atomic = False": lambda: AddIndexConcurrently("trajectory", INDEX),
+    "AddConstraintNotValid": lambda: migrations.AddConstraint(
+        "trajectory", models.CheckConstraint(condition=models.Q(score__gte=0), name="some_constraint")
+    ),
+}
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_check_notices_a_migration_that_does_not(said: str) -> None:
+    migration = Migration("9999_bad", "memory")
+    migration.operations = [BAD[said]()]
+
+    assert any(said in fault for fault in faults_of(migration))
+
+
+@pytest.mark.parametrize(
+    "field", [models.TextField(null=True), models.TextField(db_default=Value("")), models.IntegerField(db_default=0)]
+)
+def test_column_that_rows_of_the_release_before_can_have_is_no_fault(field: Any) -> None:
+    migration = Migration("9999_good", "memory")
+    migration.operations = [migrations.AddField("trajectory", "mood", field)]
+
+    assert list(faults_of(migration)) == []
+
+
+def refused_to_the_release_before(project: Project) -> list[str]:
+    """Write, read, change and delete a row of every table with the models of the release before."""
+    state = MigrationLoader(connection).project_state(list(RELEASED.items()))
+    refused = []
+    made: dict[str, Any] = {"memory_project": project.pk}
+    for model in state.apps.get_models():
+        if model._meta.app_label not in APPS or model._meta.db_table in {"memory_project", *SHARED}:
+            continue
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SET LOCAL session_replication_role = replica")  # what it refers to is of no matter here
+                row = model._base_manager.create(**values_of(model, made, project_id=project.pk, user_id=1))
+                rows = model._base_manager.filter(pk=row.pk)
+                assert rows.get() == row
+                row.save(force_update=True)
+                rows.delete()
+        except DatabaseError as error:
+            refused.append(f"{model._meta.db_table}: {error}")
+    return refused
+
+
+@pytest.mark.django_db
+def test_release_before_writes_to_the_tables_of_this_one() -> None:
+    assert refused_to_the_release_before(make_project()) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change",
+    ["ALTER TABLE memory_trajectory ADD COLUMN mood text NOT NULL", "ALTER TABLE memory_trajectory DROP summary"],
+)
+def test_check_notices_a_table_that_the_release_before_cannot_write_to(change: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(change)
+
+    assert [each.split(":")[0] for each in refused_to_the_release_before(make_project())] == ["memory_trajectory"]
