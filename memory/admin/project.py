@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from memory.access import has_role, visible_projects
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.counting import say_count
 from memory.models import ApiKey, Project, ProjectMembership
 from memory.services.quarantine_source import quarantine_source
 from memory.services.revoke_api_key import revoke_api_key
@@ -97,8 +98,9 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
             messages.success(
                 request,
-                f"Quarantined {len(done.heuristic_ids)} lessons of the key {key}; {len(done.carried)} answers had "
-                "carried them. The order under quarantine orders lists the lessons.",
+                f"Quarantined {say_count(len(done.heuristic_ids), 'lesson')} of the key {key}; "
+                f"{say_count(len(done.carried), 'answer')} had carried them. "
+                "The order under quarantine orders lists the lessons.",
             )
 
     def has_quarantine_permission(self, request: HttpRequest) -> bool:

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from memory.access import narrow_to_projects
+from memory.counting import say_count
 from memory.models import Heuristic, Review, ReviewClaim
 
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
@@ -233,7 +234,9 @@ def explain_priority(heuristic: Heuristic) -> str:
     if heuristic.prioritised_at is None or not basis:
         return "not looked at yet"
     parts = [
-        f"fits {basis['matches']} of the last {basis['tasks']} tasks" if basis["tasks"] else "no task to try it on",
+        f"fits {basis['matches']} of the last {say_count(basis['tasks'], 'task')}"
+        if basis["tasks"]
+        else "no task to try it on",
         f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",
     ]
     if heuristic.confidence is not None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from memory.counting import say_count
 from memory.models import Heuristic
 from memory.services.prioritise_heuristics import BATCH, prioritise_heuristics, prioritise_queue
 from memory.services.remember_tasks import find_projects_to_remember, remember_tasks
@@ -25,4 +26,4 @@ class Command(BaseCommand):
             done = sum(prioritise_heuristics(ids[at : at + BATCH]) for at in range(0, len(ids), BATCH))
         while more := prioritise_queue():
             done += more
-        self.stdout.write(f"{done} proposals put into order.")
+        self.stdout.write(f"{say_count(done, 'proposal')} put into order.")

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from memory.counting import say_count
 from memory.management.projects import add_project_argument, get_project
 from memory.models import ApiKey, Project, QuarantineOrder
 from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
@@ -55,7 +56,9 @@ class Command(BaseCommand):
         if options["dry_run"]:
             suspects = tuple(find_suspects(project, **source, since=since))
             answers = len(find_carried(project, heuristic_ids=suspects))
-            self.stdout.write(f"Would look at {len(suspects)} lessons, which {answers} answers carried.")
+            self.stdout.write(
+                f"Would look at {say_count(len(suspects), 'lesson')}, which {say_count(answers, 'answer')} carried."
+            )
             return
         with transaction.atomic():
             if options["revoke"] and api_key:
@@ -121,10 +124,11 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
 
 
 def _as_text(done: Quarantined) -> str:
-    lines = [f"Quarantined {len(done.heuristic_ids)} lessons of {done.order.source}; nothing serves them from now on."]
+    lessons = say_count(len(done.heuristic_ids), "lesson")
+    lines = [f"Quarantined {lessons} of {done.order.source}; nothing serves them from now on."]
     lines += [f"  lesson {id}" for id in done.heuristic_ids]
     lines += [f"  mistake card {id}" for id in done.card_ids]
-    lines.append(f"{len(done.carried)} answers had carried any of them:")
+    lines.append(f"{say_count(len(done.carried), 'answer')} had carried any of them:")
     lines += [
         f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
         f"client {each.client}"

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
+from memory.counting import say_count
 from memory.errors import EmbedderError
 from memory.models import Project, SearchIndex
 from memory.services.tune_search import measure_recall, tune_search
@@ -43,6 +44,7 @@ class Command(BaseCommand):
         if recall is None:
             return f"{text}; recall not measured, no task was logged."
         return (
-            f"{text}; on {recall.tasks} tasks it finds {recall.mean:.3f} of the 20 likest lessons in the mean and "
+            f"{text}; on {say_count(recall.tasks, 'task')} it finds {recall.mean:.3f} of the 20 likest lessons in the "
+            "mean and "
             f"{recall.least:.2f} at least (breadth {index.breadth})."
         )

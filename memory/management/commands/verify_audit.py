@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
+from memory.counting import say_count
 from memory.services.verify_audit import Head, verify_audit
 
 
@@ -36,7 +37,10 @@ class Command(BaseCommand):
             for fault in report.faults:
                 place = f"entry {fault.number}" if fault.number else "no entry"
                 self.stdout.write(f"project {fault.project_id}, {place}: {fault.message}")
-            self.stdout.write(f"{report.entries} entries in {len(report.heads)} chains, {len(report.faults)} faults.")
+            self.stdout.write(
+                f"{say_count(report.entries, 'entry', 'entries')} in {say_count(len(report.heads), 'chain')}, "
+                f"{say_count(len(report.faults), 'fault')}."
+            )
             for head in report.heads:
                 self.stdout.write(f"head {head}")
         if report.faults:
