@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Prefetch
@@ -29,6 +30,7 @@ from memory.models import (
 from memory.retrieval.context import get_label
 from memory.services.count_outcomes import OutcomeCount, count_outcomes
 from memory.services.replay_retrieval import find_wordings, name_subtask, replay_block
+from memory.services.retrieve import MATCHED_TASK_CHARACTERS
 from memory.visible_text import show_hidden
 
 PERIODS_DAYS = (7, 30, 90, 365)
@@ -130,8 +132,43 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
 
 
+class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
+    """Shares are numbers from 0 to 1; a task family is a name, not a text."""
+
+    max_works_share = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Most of what works",
+        help_text="Share of an answer, 0 to 1, that may be lessons of what works. Empty is no limit.",
+    )
+    max_avoid_share = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Most of what to avoid",
+        help_text="Share of an answer, 0 to 1, that may be lessons of what to avoid. Empty is no limit.",
+    )
+
+    class Meta:
+        model = PolarityQuota
+        fields = ("project", "task_id", "max_works_share", "max_avoid_share")
+        widgets = {"task_id": forms.TextInput(attrs={"class": "vTextField"})}
+
+
 @admin.register(PolarityQuota)
 class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
+    form = PolarityQuotaForm
+    fieldsets = [
+        (
+            None,
+            {
+                "description": "What mix a kind of task needs is measured, not guessed: manage.py evaluate tries "
+                "both halves alone and mixed, and manage.py learn_quotas sets here what it found.",
+                "fields": ["project", "task_id", "max_works_share", "max_avoid_share", "set_by", "set_at"],
+            },
+        )
+    ]
     list_display = ["project", "__str__", "max_works_share", "max_avoid_share", "set_by", "set_at"]
     list_filter = ["project"]
     list_select_related = ["project"]
@@ -171,7 +208,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
             injected=item["injected"],
             reason=item["reason"],
             subtask=name_subtask(retrieval, item),
-            matched_task=item.get("matched_task", ""),
+            matched_task=_show_cut(item.get("matched_task", "")),
             scores=[(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
             revision=by_heuristic.get(item["heuristic"]),
             feedback=said.get(item["heuristic"], []),
@@ -189,6 +226,11 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
             for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)
         ],
     }
+
+
+def _show_cut(task: str) -> str:
+    """Show that a task was cut, where it was written down before that was."""
+    return f"{task}…" if len(task) == MATCHED_TASK_CHARACTERS and not task.endswith("…") else task
 
 
 def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:

@@ -9,7 +9,8 @@ from uuid import UUID
 class Filters:
     """Which lessons may be considered at all; an empty tuple does not restrict.
 
-    `tags` must all be on the lesson. `agents` are those whose runs the lesson is drawn from.
+    `tags` must all be on the lesson. `task_ids` are families that a lesson is for, or, where it is for the whole
+    project, was drawn from. `agents` are those whose runs the lesson is drawn from.
     """
 
     task_ids: tuple[str, ...] = ()

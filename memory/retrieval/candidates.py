@@ -33,7 +33,10 @@ SHORT_MEANING_WEIGHT, LONG_MEANING_WEIGHT, SHORT_CHARACTERS = 0.5, 0.2, 150
 
 _FILTERED = """
     JOIN servable_heuristic f ON f.id = v.revision_id
-        AND (cardinality(%(task_ids)s::text[]) = 0 OR f.task_id = ANY(%(task_ids)s::text[]))
+        AND (cardinality(%(task_ids)s::text[]) = 0 OR f.task_id = ANY(%(task_ids)s::text[])
+            OR f.scope = 'project' AND EXISTS (
+                SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
+                WHERE e.heuristic_id = v.heuristic_id AND o.task_id = ANY(%(task_ids)s::text[])))
         AND f.tags @> %(tags)s::text[]
         AND (cardinality(%(polarities)s::text[]) = 0 OR f.polarity = ANY(%(polarities)s::text[]))
         AND (cardinality(%(agents)s::text[]) = 0 OR EXISTS (

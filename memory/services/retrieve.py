@@ -129,7 +129,7 @@ def prepare_answer(
         known = write_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens)
     fitting = [i for i, place in zip(items, ranked, strict=True) if place.fits and i["id"] not in known.ids]
     lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
-    values = {str(place.candidate.heuristic_id): place.value for place in ranked}
+    values = {item["id"]: place.value for item, place in zip(items, ranked, strict=True)}
     context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     retrieval_id = uuid7()
     if random_boundary:
@@ -161,7 +161,7 @@ def prepare_answer(
         "candidate_count": chosen.candidate_count,
         "heuristic_ids": _as_array(item["id"] for item in items),
         "items": Jsonb([_as_record(item, chosen.subtasks) for item in items]),
-        "considered_ids": _as_array(str(candidate.heuristic_id) for candidate, _ in chosen.considered),
+        "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
         "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
         "subtasks": list(chosen.subtasks),
         "record_text": known.text,
@@ -210,5 +210,10 @@ def _as_record(item: dict[str, Any], subtasks: Sequence[str]) -> dict[str, Any]:
     return (
         {"heuristic": item["id"]}
         | {name: item[name] for name in recorded}
-        | {"subtask": part, "matched_task": item["matched_task"][:MATCHED_TASK_CHARACTERS]}
+        | {"subtask": part, "matched_task": shorten(item["matched_task"])}
     )
+
+
+def shorten(task: str) -> str:
+    """Return the beginning of a task, so that one sees where it was cut."""
+    return task if len(task) <= MATCHED_TASK_CHARACTERS else f"{task[: MATCHED_TASK_CHARACTERS - 1].rstrip()}…"

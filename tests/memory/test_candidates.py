@@ -156,6 +156,19 @@ def test_search_filters_by_family_tags_polarity_and_agent() -> None:
         assert [found.heuristic_id for found in search(project, "cancel", filters=filters)] == [wanted.pk]
 
 
+def test_a_lesson_for_the_whole_project_is_of_the_families_it_was_drawn_from() -> None:
+    project = make_project()
+    run = make_trajectory(project=project, task_id="travel")
+    wanted = make_heuristic(trajectory=run, status="approved", scope="project", task_id="")
+    embed_heuristics([wanted.pk])
+    serve(project, "Another lesson about a cancellation")
+    found = {
+        family: [one.heuristic_id for one in search(project, "cancel", filters=Filters(task_ids=(family,)))]
+        for family in ("travel", "shopping")
+    }
+    assert found == {"travel": [wanted.pk], "shopping": []}
+
+
 def test_draw_filters_too() -> None:
     project = make_project()
     wanted = serve(project, "A lesson", tags=["air"])

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import Heuristic, Project, Retrieval
+from memory.models import Heuristic, PolarityQuota, Project, Retrieval
 from memory.retrieval.answer import RetrievalAnswer
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
@@ -66,6 +66,27 @@ def test_page_of_an_answer_whose_lesson_is_gone_says_so(admin_client: Client) ->
     html = page(admin_client, answer)
     assert "Not the same bytes" in html
     assert "This lesson was erased." in html
+
+
+def test_page_shows_where_a_task_was_cut(admin_client: Client) -> None:
+    project = make_project()
+    run = make_trajectory(project=project, task=f"{TASK} " + "and say so to the customer " * 20)
+    lesson = make_heuristic(project=project, trajectory=run, status="approved", trigger="a flight is cancelled")
+    embed_heuristics([lesson.pk])
+    answer = ask(project)
+    recorded = Retrieval.objects.get().items[0]
+    assert recorded["matched_task"].endswith("…")
+    assert len(recorded["matched_task"]) <= 120
+    Retrieval.objects.update(items=[recorded | {"matched_task": "x" * 120}])  # as it was recorded before
+    assert f"Likest earlier task: {'x' * 120}…" in page(admin_client, answer)
+
+
+def test_quota_is_a_share(admin_client: Client) -> None:
+    url = reverse("admin:memory_polarityquota_add")
+    wanted = {"project": str(make_project().pk), "task_id": "search", "max_works_share": "3", "max_avoid_share": ""}
+    assert b"less than or equal to 1" in admin_client.post(url, wanted).content
+    assert admin_client.post(url, wanted | {"max_works_share": "0"}).status_code == 302
+    assert list(PolarityQuota.objects.values_list("max_works_share", "max_avoid_share")) == [(0, None)]
 
 
 def test_page_of_a_degraded_answer_says_what_was_missing(admin_client: Client) -> None:
