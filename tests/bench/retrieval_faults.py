@@ -110,6 +110,7 @@ def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[
         "situation": name,
         "requests": len(answers),
         "errors": sum(status != 200 for status, _, _ in answers),
+        "statuses": dict(Counter(status for status, _, _ in answers)),
         "empty": sum(status == 200 and not body["context"] for status, _, body in answers),
         "said": dict(said.most_common()),
         "p50_ms": round(times[len(times) // 2], 1),
@@ -117,7 +118,7 @@ def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[
     }
     print(
         f"{name:32} n={figures['requests']:<5} errors {figures['errors']:<3} empty {figures['empty']:<4} "
-        f"p50 {figures['p50_ms']:>7} ms  p99 {figures['p99_ms']:>8} ms  said {figures['said']}",
+        f"p50 {figures['p50_ms']:>7} ms  p99 {figures['p99_ms']:>8} ms  said {figures['said']}  {figures['statuses']}",
         flush=True,
     )
     return figures
@@ -236,9 +237,10 @@ def main() -> None:
     parser.add_argument("--lessons", type=int, default=200)
     parser.add_argument("--rate", type=float, default=20.0, help="Requests a second.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each situation lasts.")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="Only situations with one of these words.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
-    settings.ERL_API_KEY_CACHE_SECONDS = 60.0  # without the database a key is known only as long as this
+    settings.ERL_API_KEY_CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
     with scratch_database():
         project = Project.objects.create(slug="faults", name="Faults")
         for number in range(options.lessons):
@@ -259,7 +261,8 @@ def main() -> None:
             ("model switched", lambda: model_switched(options.seconds)),
         ]
         rows = []
-        for name, situation in situations:
+        wanted = [each for each in situations if not options.only or any(word in each[0] for word in options.only)]
+        for name, situation in wanted:
             load.connect()
             with situation():
                 rows.append(report(name, load.run(seconds=options.seconds)))
