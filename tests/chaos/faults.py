@@ -1,4 +1,4 @@
-"""The faults F1 to F25: the tests or the command that cause each, and the seconds it may take."""
+"""The faults F1 to F26: the tests or the command that cause each, and the seconds it may take."""
 
 from dataclasses import dataclass
 
@@ -115,7 +115,11 @@ FAULTS = (
     Fault(
         name="F18",
         what="planted secrets",
-        tests=("tests/memory/test_redaction.py", "tests/memory/test_redaction_storage.py"),
+        tests=(
+            "tests/security/test_secrets_everywhere.py",
+            "tests/memory/test_redaction.py",
+            "tests/memory/test_redaction_storage.py",
+        ),
     ),
     Fault(
         name="F19",
@@ -176,4 +180,5 @@ FAULTS = (
         ),
         quick_seconds=300,
     ),
+    Fault(name="F26", what="random writes past the application", tests=("tests/security/test_random_writes.py",)),
 )

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ EVERY_SECONDS = 5.0
 PAUSE_SECONDS = 0.1  # of each client after a run: the load is to last, not to fill the machine
 JUDGED_MINUTES = 5.0  # in less than that, what is loaded once looks like growth
 MOST_MB_A_MINUTE = 1.0
+MEMORY = ("web", "worker", "worker_child")
+MORE_MB = 20  # that a child of the worker may have more in the end than in the middle
 MORE = 3  # connections or locks more at the end than after the warm-up
 STEPS = [{"thought": "look", "action": {"name": "cancel", "arguments": {}}, "observation": "", "error": "refused"}]
 
@@ -75,17 +78,28 @@ class Client(threading.Thread):
 
 
 def measure(stack: Stack) -> dict[str, float]:
-    """Return the resident memory of each process tree, in MB, and what the database holds."""
-    found: dict[str, float] = {}
-    for name, process in stack.processes.items():
-        family = psutil.Process(process.pid)
-        found[name] = sum(each.memory_info().rss for each in [family, *family.children(recursive=True)]) / 1e6
+    """Return resident memory in MB, and what the database holds.
+
+    Of the worker its main process, and the largest of the children, which are replaced after so many tasks each.
+    """
+    web, worker = (psutil.Process(stack.processes[name].pid) for name in ("web", "worker"))
+    found = {
+        "web": sum(map(_megabytes, [web, *web.children(recursive=True)])),
+        "worker": _megabytes(worker),
+        "worker_child": max(map(_megabytes, worker.children(recursive=True)), default=0.0),
+    }
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
         found["connections"] = cursor.fetchone()[0]
         cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
         found["advisory_locks"] = cursor.fetchone()[0]
     return found
+
+
+def _megabytes(process: psutil.Process) -> float:
+    with suppress(psutil.NoSuchProcess):  # a child that was replaced just now
+        return float(process.memory_info().rss) / 1e6
+    return 0.0
 
 
 def soak(*, minutes: float, clients: int) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def soak(*, minutes: float, clients: int) -> dict[str, Any]:
         "minutes": minutes,
         "requests": sum(statuses.values()),
         "statuses": statuses,
-        "mb_by_tenths": {name: _by_tenths([sample[name] for _, sample in samples]) for name in slopes},
+        "mb_by_tenths": {name: _by_tenths([sample[name] for _, sample in samples]) for name in MEMORY},
         "mb_a_minute": slopes,
         "connections": [warm[0][1]["connections"], warm[-1][1]["connections"]],
         "advisory_locks": [warm[0][1]["advisory_locks"], warm[-1][1]["advisory_locks"]],
@@ -147,6 +161,8 @@ def find_faults(result: dict[str, Any]) -> list[str]:
     if result["minutes"] < JUDGED_MINUTES:
         return found
     found += [f"{name} grows" for name, slope in result["mb_a_minute"].items() if slope >= MOST_MB_A_MINUTE]
+    tenths = result["mb_by_tenths"]["worker_child"]
+    found += ["children of the worker grow"] if max(tenths[5:]) > max(tenths[:5]) + MORE_MB else []
     ends = {name: result[name] for name in ("connections", "advisory_locks")}
     return found + [f"more {name}" for name, (first, last) in ends.items() if last > first + MORE]
 
