@@ -94,4 +94,5 @@ def test_worker_that_dies_at_decisive_moments_does_each_reflection_once() -> Non
             provider_calls=calls,
         )
         assert_each_has_one_effect(REFLECTIONS)
-        assert calls == REFLECTIONS, "the answer is kept before any of these moments but the first"
+        # What others proposed meanwhile is part of the question, so a later attempt may have to ask another one.
+        assert REFLECTIONS <= calls <= REFLECTIONS + deaths
