@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from memory.models import IdempotencyRecord, Trajectory
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
@@ -103,11 +104,17 @@ def test_workers_an_hour_apart_do_each_reflection_once() -> None:
         assert set(DailySpend.objects.values_list("day", flat=True)) == {today}
 
 
-@pytest.fixture
-def wrong_webs(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, WrongWeb]]:
+@pytest.fixture(scope="module")
+def wrong_webs(
+    broker: str, django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, WrongWeb]]:
     """Two web servers on the tests' database, an hour before and after it."""
+    with django_db_blocker.unblock():
+        connection.ensure_connection()
+        url = database_url(connection.settings_dict)
+        connection.close()
     environment = {
-        "DATABASE_URL": database_url(connection.settings_dict),
+        "DATABASE_URL": url,
         "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
         "ERL_IDEMPOTENCY_HOURS": "1",
         "ERL_LOG_LEVEL": "WARNING",

@@ -49,7 +49,7 @@ from tests.scripted_answers import lesson
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-QUICK_POINTS = 4  # of each piece of work; all of them in the full profile
+QUICK_POINTS = 2  # of each piece of work; all of them in the full profile
 BY = Actor(label="user:ana")
 # Made after the commit, and made by whoever tidies up where they are missing or stale
 DERIVED = (
