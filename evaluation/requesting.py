@@ -53,6 +53,7 @@ def run_requested(run_id: UUID) -> None:
             return
         try:
             execute_run(run)
+            log.info("evaluation_finished", run_id=str(run_id), suites=run.suites)
         except SandboxTaken:  # the other one rings when it is finished
             EvaluationRun.objects.filter(pk=run_id).update(status=_Status.QUEUED, failure="", finished_at=None)
             log.info("evaluation_waits", run_id=str(run_id))

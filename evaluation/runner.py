@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import structlog
 from django.utils import timezone
 
 from evaluation.children import run_children
@@ -14,8 +13,6 @@ from evaluation.models import EvaluationRun
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
 from evaluation.versions import find_versions
-
-log = structlog.get_logger(__name__)
 
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)
@@ -80,7 +77,6 @@ def execute_run(run: EvaluationRun, *, watch: Watch = lambda what, done, total: 
         raise
     run.status, run.finished_at = EvaluationRun.Status.FINISHED, timezone.now()
     run.save(update_fields=["status", "finished_at", "results"])
-    log.info("evaluation_finished", run_id=str(run.pk), suites=run.suites)
     return run
 
 

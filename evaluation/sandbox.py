@@ -70,7 +70,7 @@ def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
             raw.execute(statement.format(sql.Identifier(name), sql.Identifier(parameters["dbname"])))
             _relax(raw, name)
     except psycopg.Error as error:
-        log.info("sandbox_not_copied", error=type(error).__name__)
+        log.debug("sandbox_not_copied", error=type(error).__name__)
         return False
     return True
 

@@ -149,6 +149,21 @@ def test_run_whose_worker_died_is_taken_up_again() -> None:
     assert run.results["suites"][0]["tasks"]["webshop"] == ["kept"]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_process_that_ends_is_explained_to_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_workers()
+    run = make_run(make_project(), status="running")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_that_are_missing")  # of the process that evaluates
+
+    run_requested(run.pk)
+
+    run.refresh_from_db()
+    assert run.status == "failed"
+    assert "ended with exit code 1" in run.failure
+    assert "Ask for the evaluation again" in run.failure
+    assert "--resume" not in run.failure
+
+
 def test_a_worker_evaluates_what_was_asked_for(stack: Stack) -> None:
     headers = bearer(make_api_key().token)
     with httpx.Client(base_url=stack.base_url, headers=headers, timeout=30) as client:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from evaluation.comparing import check_limit, compare, hold_against_baseline
 from evaluation.errors import EvaluationError
@@ -60,3 +61,10 @@ def test_limit_is_held_against_the_main_arm(limit: str, passed: bool) -> None:
 def test_limit_that_nothing_has_is_refused(limit: str) -> None:
     with pytest.raises(EvaluationError, match="--fail-under"):
         check_limit(report(SOLVED), limit)
+
+
+def test_wishes_that_cannot_be_met_are_refused_before_the_run() -> None:
+    with pytest.raises(CommandError, match="write metric:value"):
+        call_command("evaluate", "--suite", "replay", "--fail-under", "uplift=0.1")
+    with pytest.raises(CommandError, match="there is no folder"):
+        call_command("evaluate", "--suite", "replay", "--html", "/no/such/folder/report.html")

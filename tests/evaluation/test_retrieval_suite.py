@@ -60,3 +60,13 @@ def test_query_among_the_documents_is_refused(tmp_path: Path) -> None:
 def test_folder_without_answers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="no folder with"):
         RetrievalSuite().units(Options(data=str(tmp_path)))
+
+
+def test_bundled_sets_can_be_asked_as_they_are() -> None:
+    folders = {Path(unit).name: read_folder(Path(unit)) for unit in RetrievalSuite().units(Options())}
+
+    sizes = {name: (len(folder.queries), len(folder.corpus)) for name, folder in folders.items()}
+    assert sizes == {"metatool": (1467, 199), "tau_banking": (49, 698), "tau_retail": (45, 500)}
+    for name, folder in folders.items():
+        refuse_indexed_label(folder, name=name)
+        assert all(relevant.keys() <= folder.corpus.keys() for relevant in folder.relevant.values())

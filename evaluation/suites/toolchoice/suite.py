@@ -31,8 +31,7 @@ from memory.retrieval.answer import RetrievalAnswer
 
 CURVE = (0, 50, 100, 200, 400)
 DEFAULT_ARMS = (
-    "none", "random:{k}", "all", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "hybrid:1", "oracle",
-    "poison-unapproved", "poison-approved",
+    "none", "random:{k}", "all", "hybrid:1", "hybrid:{k}", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
 AT_ONCE = 100
 THREADS = 2  # one asks the database while the other thinks
