@@ -56,7 +56,8 @@ def _searches() -> Iterator[Metric]:
         for family, share in zip((mean, least), shares, strict=True):
             if share is not None:
                 family.add_metric([project], share)
-        age.add_metric([project], (timezone.now() - measured_at).total_seconds())
+        if measured_at is not None:
+            age.add_metric([project], (timezone.now() - measured_at).total_seconds())
     yield from (mean, least, age)
 
 

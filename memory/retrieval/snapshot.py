@@ -204,7 +204,9 @@ class Snapshot:
         begins = np.flatnonzero(first)
         places = np.arange(len(owners)) - np.repeat(begins, np.diff(np.append(begins, len(owners))))
         votes = np.maximum(likeness - NOISE * task_weight, 0.0) ** 2
-        seen = np.bincount(owners, np.where(places < COUNTED_TASKS, votes, 0.0), minlength=lessons)
+        seen: Numbers = np.bincount(owners, np.where(places < COUNTED_TASKS, votes, 0.0), minlength=lessons).astype(
+            float
+        )
         likest, best = [-1] * lessons, [0.0] * lessons
         rows = zip(owners[begins].tolist(), texts[begins].tolist(), likeness[begins].tolist(), strict=True)
         for owner, text, value in rows:

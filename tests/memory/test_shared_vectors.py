@@ -59,7 +59,7 @@ def test_second_process_takes_the_vector_of_the_first(server: redis.Redis, servi
 def test_vector_lies_under_no_words_and_expires(server: redis.Redis, service: EmbeddingService) -> None:
     make_process().embed(service.embedder(), TASK)
     wait_for_keys(server)
-    (key,) = server.keys()
+    (key,) = (bytes(name) for name in server.scan_iter())
     assert 0 < server.ttl(key) <= 60
     assert b"CANARY" not in key + server.get(key)  # type: ignore[operator]
     assert int(key.rpartition(b":")[2]) < PLACES
@@ -116,7 +116,8 @@ def test_threads_do_not_read_each_others_answers(server: redis.Redis, service: E
     tasks = [f"task {number}" for number in range(20)]
     made = {task: first.embed(embedder, task) for task in tasks}
     wait_for_keys(server, len(tasks))
-    second, wrong = make_process(), []
+    second = make_process()
+    wrong: list[str] = []
 
     def ask(mine: list[str]) -> None:
         wrong.extend(
