@@ -26,6 +26,7 @@ _BY_TYPE: dict[str, Any] = {
     "DateTimeField": "2099-01-01T00:00:00Z",
     "DecimalField": 0,
     "FloatField": 0.5,
+    "HalfVectorField": [0.5],
     "JSONField": {},
     "TextField": "x",
     "UUIDField": uuid.UUID(int=1),
@@ -76,7 +77,7 @@ def values_of(model: type[models.Model], made: dict[str, Any], *, project_id: An
             values[field.attname] = None
         elif field.choices:
             values[field.attname] = next(iter(field.choices))[0]
-        elif field.max_length:
+        elif field.max_length and not isinstance(field, models.BinaryField):
             values[field.attname] = SHA256[: field.max_length]
         else:
             values[field.attname] = _BY_TYPE.get(field.get_internal_type(), 1)

@@ -137,7 +137,9 @@ def _objections(model: type[models.Model]) -> Iterator[str]:
             row.clean_fields(exclude=left_out)
             row.validate_constraints()
         except ValidationError as error:
-            yield f"{model._meta.db_table} {error.message_dict}"
+            # `blank` says what forms ask for; what may not be empty has a constraint of its own.
+            said = [f"{name}: {each.code}" for name, found in error.error_dict.items() for each in found]
+            yield from (f"{model._meta.db_table}.{each}" for each in said if not each.endswith(": blank"))
 
 
 def _value(chance: random.Random, field: Any) -> Any:
