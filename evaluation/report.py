@@ -123,7 +123,9 @@ def _show_figure(figure: dict[str, Any]) -> str:
     if figure.get("paired"):
         return show(figure)
     if figure.get("n") and figure["low"] == figure["mean"] == figure["high"]:
-        return f"{figure['mean']:.3f}"
+        return show_cell(figure)
+    if figure.get("n") and figure["high"] >= 100:
+        return f"{figure['mean']:,.0f} [{figure['low']:,.0f}, {figure['high']:,.0f}]"
     return show_success(figure)
 
 
