@@ -6,6 +6,8 @@
 A fault counts for what passes from then on, on connections that are open already too.
 """
 
+import math
+import re
 import selectors
 import socket
 import struct
@@ -19,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 CHUNK = 65536
+ANSWER_SECONDS = 5.0
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -155,7 +158,7 @@ class FaultProxy:
                 if is_answer and self.fault is Fault.LOSE_ANSWERS:
                     self.lost_answers += 1
                     if self.on_lost_answer is not None:
-                        self.on_lost_answer(data)
+                        self.on_lost_answer(_read_on(source, data))
                     _reset(client)
                     return
                 if is_answer and self.fault is Fault.CUT:
@@ -166,6 +169,24 @@ class FaultProxy:
                         return
                 else:
                     key.data.sendall(data)
+
+
+def _read_on(source: socket.socket, data: bytes) -> bytes:
+    """Return the whole of an HTTP answer that has begun; of anything else what came at once."""
+    source.settimeout(ANSWER_SECONDS)
+    with suppress(OSError):
+        while len(data) < _length(data) and (more := source.recv(CHUNK)):
+            data += more
+    return data
+
+
+def _length(data: bytes) -> float:
+    """Return how long an answer will be: unknown until its head is there."""
+    if not data.startswith(b"HTTP/"):
+        return 0
+    head, end, _ = data.partition(b"\r\n\r\n")
+    found = re.search(rb"(?i)content-length: *([0-9]+)", head)
+    return len(head) + len(end) + int(found[1]) if end and found else math.inf
 
 
 def _reset(end: socket.socket) -> None:
