@@ -79,7 +79,7 @@ FAULTS = (
     Fault(
         name="F10",
         what="everything a provider can do wrong",
-        tests=("tests/chaos/test_provider_faults.py", "tests/reflection/providers/test_failures.py"),
+        tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
         full_seconds=1200,
     ),
     Fault(
@@ -96,7 +96,7 @@ FAULTS = (
     Fault(
         name="F13",
         what="clocks an hour ahead and behind, and at the end of summer time",
-        tests=("tests/chaos/test_clocks.py",),
+        tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
     ),
     Fault(name="F14", what="fuzzed requests", tests=("tests/security/test_fuzz.py",), full_seconds=3600),
     Fault(

@@ -1,11 +1,10 @@
 """Web servers and workers whose clocks are wrong, jump an hour or leave summer time: the database's counts (F13)."""
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,21 +17,9 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from memory.models import IdempotencyRecord, Trajectory
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
-from reflection.models import DailySpend, Reflection
-from tests.chaos.jobs import (
-    WorkerStack,
-    assert_each_has_one_effect,
-    find_running,
-    jobs,
-    kill,
-    slowly,
-    wait_for_all,
-    working_process,
-)
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, post
 from tests.factories import make_api_key
-from tests.reflection.waiting import wait_until
 from tests.stack import ROOT, database_url
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -40,21 +27,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 HOUR = 3600.0
 EACH = pick(3, 30)
 LEASE_SECONDS = 2.0
-
-
-def seconds_to_the_end_of_summer_time() -> float:
-    """Return by how much a clock in New York is wrong that is about to be set back an hour."""
-    return (datetime(2026, 11, 1, 5, 59, 55, tzinfo=UTC) - timezone.now()).total_seconds()
-
-
-@dataclass(kw_only=True)
-class WrongWorkers(WorkerStack):
-    """Workers each of whom has a clock of its own, named when it is started."""
-
-    shift: float = 0.0
-
-    def _start(self, name: str, module: str, *arguments: str) -> None:
-        super()._start(name, "tests.chaos.shifted_clock", str(self.shift), module, *arguments)
 
 
 @dataclass(kw_only=True)
@@ -73,35 +45,6 @@ def test_the_clock_of_a_process_is_shifted_in_its_forks_too() -> None:
 
     assert all(3590 < float(each) - timezone.now().timestamp() < 3610 for each in said)
     assert len(said) == 2
-
-
-def test_workers_an_hour_apart_do_each_reflection_once() -> None:
-    environment = {"ERL_REFLECTION_LEASE_SECONDS": str(LEASE_SECONDS), "TZ": "America/New_York"}
-    shifts = {"ahead": HOUR, "behind": -HOUR, "dst": seconds_to_the_end_of_summer_time()}
-    with jobs(environment=environment, behaviour=slowly(1.5 * LEASE_SECONDS)) as made:
-        stack = WrongWorkers(home=made.stack.home, environment=made.stack.environment)
-        try:
-            for name, stack.shift in shifts.items():
-                stack.start_worker(name, concurrency=1)
-            made.enqueue(2 * EACH)
-            lost = wait_until(find_running)
-            kill(working_process(lost), signal.SIGKILL)
-            wait_for_all(seconds=30 + 4 * EACH * LEASE_SECONDS)
-        finally:
-            stack.kill_all()
-
-        claims = sum(Reflection.objects.values_list("attempts", flat=True))
-        owners = {owner.partition("@")[0] for owner in Reflection.objects.values_list("lease_owner", flat=True)}
-        held_seconds = max(
-            (each.finished_at - each.started_at).total_seconds()
-            for each in Reflection.objects.all()  # type: ignore[operator]
-        )
-        report("F13", reflections=2 * EACH, claims=claims, kills=1, longest_seconds=round(held_seconds, 1))
-        assert_each_has_one_effect(2 * EACH)
-        assert claims <= 2 * EACH + 1, "a lease that was not over was taken for over"
-        assert owners <= {*shifts, "manage"}
-        today = Reflection.objects.annotate(day=Now()).values_list("day", flat=True)[0].date()
-        assert set(DailySpend.objects.values_list("day", flat=True)) == {today}
 
 
 @pytest.fixture(scope="module")

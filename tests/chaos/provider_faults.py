@@ -1,4 +1,7 @@
-"""Everything a provider can do wrong, to real workers over HTTP: nothing is lost, doubled or tried too early (F10)."""
+"""Everything a provider can do wrong, to real workers over HTTP: nothing is lost, doubled or tried too early (F10).
+
+For the runner alone: it takes minutes on a busy machine. `python -m tests.chaos.run --only F10`.
+"""
 
 import threading
 from collections import Counter
@@ -126,7 +129,7 @@ def passing(clock: Clock) -> Iterator[None]:
 
     def run() -> None:
         try:
-            while not stop.wait(0.1):
+            while not stop.wait(0.5):
                 clock.tick()
         finally:
             connection.close()
