@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_fault_has_a_line() -> None:
-    assert [fault.name for fault in FAULTS] == [f"F{number}" for number in range(1, 26)]
+    assert [fault.name for fault in FAULTS] == [f"F{number}" for number in range(1, len(FAULTS) + 1)]
+    assert len(FAULTS) >= 25
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
