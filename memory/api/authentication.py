@@ -108,7 +108,7 @@ def key_of(request: Request) -> ApiKey:
 def _load(credential: Credential) -> tuple[ApiKey, timedelta | None]:
     """Return a key and for how much longer it may be used, both by the clock of the database."""
     keys = ApiKey.objects.usable().select_related("project").annotate(left=F("expires_at") - Now())
-    api_key = keys.filter(prefix=credential.prefix).first()
+    api_key: Any = keys.filter(prefix=credential.prefix).first()  # with an annotation that the type does not know
     # Compared also where there is no row, so that the time tells nothing about which prefixes exist.
     expected = api_key.secret_sha256 if api_key else _NO_SECRET
     if not hmac.compare_digest(credential.secret_sha256, expected) or api_key is None:
