@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
-from urllib.parse import urlsplit
 
 import redis
 import structlog
 from django.conf import settings
 from django.db import connection
+
+from memory.broker_server import find_server_url
 
 log = structlog.get_logger(__name__)
 
@@ -66,10 +67,14 @@ def ask_database() -> None:
 
 
 def ask_broker() -> None:
-    """Ping Redis or Valkey. Celery's `redis+socket` addresses are `unix` to its client."""
-    url = settings.CELERY_BROKER_URL
-    if url.startswith("redis+socket://"):
-        url = f"unix://{urlsplit(url).path}"
+    """Ping Redis or Valkey.
+
+    Raises:
+        redis.RedisError: it does not answer, or the broker is reached in another way.
+    """
+    url = find_server_url()
+    if url is None:
+        raise redis.ConnectionError("The broker is no Redis or Valkey that can be pinged.")
     client = redis.Redis.from_url(url, socket_timeout=BROKER_SECONDS, socket_connect_timeout=BROKER_SECONDS)
     try:
         client.ping()

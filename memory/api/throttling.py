@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 import structlog
@@ -19,6 +18,7 @@ from rest_framework.throttling import BaseThrottle
 
 from memory.api.authentication import key_of
 from memory.api.errors import ErrorCode, Refusal
+from memory.broker_server import find_server_url
 
 log = structlog.get_logger(__name__)
 
@@ -96,13 +96,14 @@ class Counters:
             self._client = None
 
     def _connect(self) -> redis.Redis:
-        url = settings.CELERY_BROKER_URL
+        url = find_server_url()
+        if url is None:
+            raise redis.ConnectionError("The broker is no server that counts.")
         with self._lock:
             if self._client is None or self._url != url:
                 self._url = url
-                place = f"unix://{urlsplit(url).path}" if url.startswith("redis+socket://") else url
                 self._client = redis.Redis.from_url(
-                    place, socket_timeout=self._socket_seconds, socket_connect_timeout=self._socket_seconds
+                    url, socket_timeout=self._socket_seconds, socket_connect_timeout=self._socket_seconds
                 )
             return self._client
 

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import redis
@@ -22,6 +21,7 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from memory.broker_server import find_server_url
 from memory.embeddings.base import Vectors
 from memory.retrieval.breaker import Breaker
 
@@ -44,7 +44,7 @@ class SharedVectors:
 
     def find(self, model_id: str, task: str) -> Vectors | None:
         """Return the vector of a task if some process left it there."""
-        if not settings.ERL_QUERY_CACHE_SECONDS or self._breaker.is_resting:
+        if not self._may_ask():
             return None
         key, name = _get_place(model_id, task)
         started = time.monotonic()
@@ -58,7 +58,7 @@ class SharedVectors:
 
     def keep(self, model_id: str, task: str, vector: Vectors) -> None:
         """Leave a vector for the other processes. The server's answer is not waited for: the next question reads it."""
-        if not settings.ERL_QUERY_CACHE_SECONDS or self._breaker.is_resting:
+        if not self._may_ask():
             return
         key, name = _get_place(model_id, task)
         try:
@@ -73,6 +73,9 @@ class SharedVectors:
         """Close nothing, know nothing: every thread connects anew, and a server that failed is asked again."""
         self._local = threading.local()
         self._breaker.reset()
+
+    def _may_ask(self) -> bool:
+        return bool(settings.ERL_QUERY_CACHE_SECONDS and not self._breaker.is_resting and find_server_url())
 
     def _ask(self, *command: Any) -> Any:
         reused = getattr(self._local, "connection", None) is not None
@@ -93,11 +96,12 @@ class SharedVectors:
         return connection.read_response()
 
     def _connect(self) -> Any:
-        url = settings.CELERY_BROKER_URL
+        url = find_server_url()
+        if url is None:
+            raise redis.ConnectionError("The broker is no server that keeps vectors.")
         if getattr(self._local, "connection", None) is None or self._local.url != url:
-            place = f"unix://{urlsplit(url).path}" if url.startswith("redis+socket://") else url
             pool = redis.ConnectionPool.from_url(
-                place,
+                url,
                 socket_timeout=SOCKET_SECONDS,
                 socket_connect_timeout=SOCKET_SECONDS,
                 retry=Retry(NoBackoff(), 0),

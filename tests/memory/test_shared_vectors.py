@@ -146,6 +146,17 @@ def test_nothing_is_shared_where_the_setting_says_so(
     assert server.dbsize() == 0
 
 
+@pytest.mark.parametrize("broker", ["memory://", "amqp://queue.example", "sentinel://watch.example:26379"])
+def test_broker_of_another_kind_shares_nothing_and_breaks_nothing(
+    broker: str, settings: Any, service: EmbeddingService
+) -> None:
+    settings.CELERY_BROKER_URL, settings.ERL_QUERY_CACHE_SECONDS = broker, 60
+    embedder = service.embedder()
+    for _ in range(2):
+        make_process().embed(embedder, TASK)
+    assert len(service.requests) == 2
+
+
 def wait_for_keys(server: redis.Redis, count: int = 1) -> None:
     """Vectors are sent without waiting for the answer."""
     end = time.monotonic() + 5
