@@ -1,6 +1,7 @@
 """Retrieval is never in the way: whatever fails behind it, an agent gets an answer that says what was missing."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,6 +44,16 @@ def ask(client: APIClient, task: str = TASK) -> dict[str, Any]:
     assert response.status_code == 200, response.content
     body: dict[str, Any] = response.json()
     return body
+
+
+def ask_until_whole(client: APIClient, *, seconds: float = 20.0) -> dict[str, Any]:
+    """Ask until nothing is missing: an embedder that was too slow on a busy machine rests for a few seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        body = ask(client, f"{TASK} afterwards")
+        if not body["degraded"] or time.monotonic() > end:
+            return body
+        time.sleep(0.5)
 
 
 @contextmanager
@@ -95,9 +106,9 @@ def test_index_being_rebuilt(client: APIClient) -> None:
         worker.join(30)
     assert failures == []
     assert all(answer["context"] or answer["degraded"] for answer in answers)
-    whole = ask(client, f"{TASK} afterwards")
+    whole = ask_until_whole(client)
     assert whole["context"]
-    assert not whole["degraded"]
+    assert not whole["degraded"], whole["degraded_reason"]
 
 
 def test_table_that_nobody_can_read_for_a_while(client: APIClient) -> None:

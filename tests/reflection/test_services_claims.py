@@ -84,7 +84,7 @@ def test_the_same_worker_would_write_twice_without_the_fence() -> None:
         Reflection.objects.filter(pk=reflection.pk).update(lease_until=Now() - timedelta(seconds=1))
         run(propose(make_lesson()), reflection)
         Proposal.objects.update(ordinal=9)
-        Reflection.objects.update(status=Status.RUNNING, attempts=1, lease_until=Now())
+        Reflection.objects.update(status=Status.RUNNING, attempts=1, lease_until=Now(), finished_at=None)
 
     reflector = ScriptedReflector(plan=ask_then(propose(make_lesson(guideline="Another lesson of the first worker."))))
     run_reflection(
