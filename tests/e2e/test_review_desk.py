@@ -25,6 +25,12 @@ def open_heuristic(desk: Page, live_server: Any, heuristic: Heuristic) -> None:
     desk.goto(f"{live_server.url}/admin/memory/heuristic/{heuristic.pk}/change/")
 
 
+def press(desk: Page, key: str) -> None:
+    """Press a key once the page listens to keys: a page that was asked for by the last key may still be coming."""
+    desk.wait_for_load_state()
+    desk.keyboard.press(key)
+
+
 def test_queue_leads_to_the_proposal_with_its_evidence(desk: Page, live_server: Any, project: Project) -> None:
     make_heuristic(trajectory=make_trajectory(project=project), trigger="a refund is asked for")
 
@@ -167,9 +173,9 @@ def test_keys_reject_with_a_reason_and_open_the_next(desk: Page, live_server: An
     heuristic = make_heuristic(project=project, trigger="the newer one")
     open_heuristic(desk, live_server, heuristic)
 
-    desk.keyboard.press("r")
+    press(desk, "r")
     expect(desk.get_by_role("status")).to_contain_text("Reject: press 1 to 7")
-    desk.keyboard.press("3")
+    press(desk, "3")
 
     expect(desk.locator(".lesson")).to_contain_text("the older one")
     review = Review.objects.get(heuristic=heuristic)
@@ -182,9 +188,9 @@ def test_keys_approve_and_undo(desk: Page, live_server: Any, project: Project) -
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
 
-    desk.keyboard.press("a")
+    press(desk, "a")
     expect(desk.locator(".undo")).to_contain_text("Approve")
-    desk.keyboard.press("u")
+    press(desk, "u")
 
     expect(desk.locator(".messagelist")).to_contain_text("Undone")
     assert not HeuristicRevision.objects.filter(served=True).exists()
@@ -194,12 +200,12 @@ def test_keys_walk_the_queue_and_edit(desk: Page, live_server: Any, project: Pro
     make_heuristic(project=project, trigger="the older one", guideline="Check the fare class first.")
     open_heuristic(desk, live_server, make_heuristic(project=project))
 
-    desk.keyboard.press("j")
+    press(desk, "j")
     expect(desk.locator(".lesson")).to_contain_text("the older one")
-    desk.keyboard.press("e")
+    press(desk, "e")
     expect(desk.get_by_label("Guideline")).to_be_focused()
     desk.keyboard.type("a")  # is text here, not a decision
-    desk.keyboard.press("Control+Enter")
+    press(desk, "Control+Enter")
 
     expect(desk.locator(".edit .diff ins")).to_have_count(1)
     assert not Review.objects.exists()
@@ -208,10 +214,10 @@ def test_keys_walk_the_queue_and_edit(desk: Page, live_server: Any, project: Pro
 def test_key_to_approve_does_not_drop_what_was_typed(desk: Page, live_server: Any, project: Project) -> None:
     open_heuristic(desk, live_server, make_heuristic(project=project, guideline="Check the fare class first."))
 
-    desk.keyboard.press("e")
+    press(desk, "e")
     desk.keyboard.type("Always: ")
-    desk.keyboard.press("Escape")
-    desk.keyboard.press("a")
+    press(desk, "Escape")
+    press(desk, "a")
 
     expect(desk.locator(".edit .diff ins")).to_have_count(1)
     expect(desk.get_by_role("button", name="Save and approve").first).to_be_focused()
@@ -223,11 +229,11 @@ def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_serv
     take_over_heuristic(heuristic, by=Actor.person(make_member("ben")))
     open_heuristic(desk, live_server, heuristic)
 
-    desk.keyboard.press("a")
+    press(desk, "a")
     expect(desk.get_by_role("button", name="Take it over")).to_be_focused()
-    desk.keyboard.press("c")
+    press(desk, "c")
     desk.wait_for_selector(".messagelist")
-    desk.keyboard.press("a")
+    press(desk, "a")
 
     expect(desk.locator(".messagelist")).to_contain_text("Approved")
     assert Review.objects.get().reviewer == "user:ana"
@@ -246,7 +252,7 @@ def test_key_that_finds_nothing_says_so(
 ) -> None:
     open_heuristic(desk, live_server, make_heuristic(project=project, status=status))
 
-    desk.keyboard.press(key)
+    press(desk, key)
 
     expect(desk.locator(".keyboard-says")).to_contain_text(hint)
     assert not Review.objects.exists()
@@ -255,10 +261,10 @@ def test_key_that_finds_nothing_says_so(
 def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) -> None:
     open_heuristic(desk, live_server, make_heuristic(project=project))
 
-    desk.keyboard.press("?")
+    press(desk, "?")
     desk.get_by_label("Use these keys").uncheck()
     desk.get_by_role("button", name="Close").click()
-    desk.keyboard.press("a")
+    press(desk, "a")
     desk.reload()
 
     expect(desk.locator(".has-keys")).to_have_count(0)

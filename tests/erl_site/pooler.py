@@ -36,6 +36,7 @@ class Pooler:
     size: int = 3
     port: int = field(default_factory=free_port)
     servers: list[Server] = field(default_factory=list)
+    clients: list[asyncio.StreamWriter] = field(default_factory=list)
     transactions: int = 0
 
     async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
@@ -43,8 +44,10 @@ class Pooler:
         async with await asyncio.start_server(self._welcome, "127.0.0.1", self.port):
             ready.set()
             await stop.wait()
-        for server in self.servers:
-            server.writer.close()
+        writers = [*(server.writer for server in self.servers), *self.clients]
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
     async def _connect(self) -> Server:
         host, port = self.database["HOST"] or "localhost", int(self.database["PORT"] or 5432)
@@ -60,6 +63,7 @@ class Pooler:
         return Server(reader=reader, writer=writer, greeting=greeting)
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.clients.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 length, code = struct.unpack("!II", await reader.readexactly(8))
@@ -100,6 +104,13 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
     return kind + size + await reader.readexactly(struct.unpack("!I", size)[0] - 4)
 
 
+async def _end_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @contextmanager
 def pooled(database: dict[str, Any]) -> Iterator[Pooler]:
     """Run a pooler in a thread of its own."""
@@ -107,9 +118,7 @@ def pooled(database: dict[str, Any]) -> Iterator[Pooler]:
 
     def run() -> None:
         loop.run_until_complete(pooler.serve(ready, stop))
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(_end_tasks())
         loop.close()
 
     thread = threading.Thread(target=run)
