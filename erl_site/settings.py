@@ -247,7 +247,6 @@ ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 2
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
 ERL_QUERY_CACHE_SECONDS = env.int("ERL_QUERY_CACHE_SECONDS", 3600)  # task vectors in the broker's server; 0: none there
-ERL_QUERY_VECTORS_KEPT = env.int("ERL_QUERY_VECTORS_KEPT", 1000)  # task vectors in each process
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "")  # erl_serving: searches may read approved lessons alone
 

@@ -4,12 +4,11 @@ import hashlib
 from collections import OrderedDict
 from threading import Lock
 
-from django.conf import settings
-
 from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.shared import SharedVectors, shared_vectors
 
+CAPACITY = 1000  # of 1.5 kB each
 MAX_TASK_PARTS = 4  # of 500 characters: more cost 20 ms each and find no more (docs/retrieval.md)
 
 
@@ -19,7 +18,7 @@ class TaskVectorCache:
     Behind it stands what the processes share, which is asked where this one does not know.
     """
 
-    def __init__(self, capacity: int, *, shared: SharedVectors = shared_vectors) -> None:
+    def __init__(self, capacity: int = CAPACITY, *, shared: SharedVectors = shared_vectors) -> None:
         self._capacity = capacity
         self._shared = shared
         self._lock = Lock()
@@ -75,4 +74,4 @@ def _get_key(model_id: str, task: str) -> tuple[str, bytes]:
     return model_id, hashlib.sha256(task.encode("utf-8", "replace")).digest()
 
 
-task_vectors = TaskVectorCache(settings.ERL_QUERY_VECTORS_KEPT)
+task_vectors = TaskVectorCache()

@@ -178,20 +178,20 @@ def test_composite_of_nothing_is_a_zero_vector() -> None:
 
 
 def test_cache_asks_the_embedder_once_for_a_task(service: EmbeddingService) -> None:
-    cache, embedder = TaskVectorCache(100), service.embedder()
+    cache, embedder = TaskVectorCache(), service.embedder()
     assert np.array_equal(cache.embed(embedder, "a"), cache.embed(embedder, "a"))
     assert len(service.requests) == 1
 
 
 def test_cache_forgets_the_least_recently_used_task(service: EmbeddingService) -> None:
-    cache, embedder = TaskVectorCache(2), service.embedder()
+    cache, embedder = TaskVectorCache(capacity=2), service.embedder()
     for task in ("a", "b", "a", "c", "a", "b"):
         cache.embed(embedder, task)
     assert [request["input"] for request in service.requests] == [["a"], ["b"], ["c"], ["b"]]
 
 
 def test_cache_keeps_models_apart(service: EmbeddingService) -> None:
-    cache = TaskVectorCache(100)
+    cache = TaskVectorCache()
     cache.embed(service.embedder(), "a")
     assert cache.embed(BUNDLED, "a").shape == (384,)
 

@@ -44,7 +44,7 @@ def service() -> Iterator[EmbeddingService]:
 
 def make_process() -> TaskVectorCache:
     """What a process that has just started knows."""
-    return TaskVectorCache(100, shared=SharedVectors())
+    return TaskVectorCache(shared=SharedVectors())
 
 
 def test_second_process_takes_the_vector_of_the_first(server: redis.Redis, service: EmbeddingService) -> None:
