@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection
-from django.db.models import F, Func, Q, QuerySet, TextField, Value
-from django.db.models.functions import Concat, Lower
+from django.db.models import F, Q, QuerySet, TextField, Value
 
 from memory.embeddings.base import Vectors
 from memory.models import Heuristic, HeuristicRevision, Project, Trajectory
+from memory.models.heuristic import hash_said, hash_words
 from memory.redaction import redact
 from memory.services.limit_proposals import has_room
 from memory.services.propose_heuristic import add_evidence, propose_heuristic
@@ -137,8 +137,8 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
     same: QuerySet[HeuristicRevision] = (
         HeuristicRevision.objects.for_project(project)
         .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
-        .annotate(words=_words(Concat("trigger", _text(" "), "guideline", output_field=TextField())))
-        .filter(words=_words(_text(said)))
+        .alias(said=hash_said())
+        .filter(said=hash_words(Value(said, output_field=TextField())))
         .select_related("heuristic")
         .order_by("created_at", "pk")
     )
@@ -151,16 +151,6 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
 
 def _is_same_place(revision: HeuristicRevision, text: LessonText) -> bool:
     return revision.scope == HeuristicRevision.Scope.PROJECT or revision.task_id == text.task_id
-
-
-def _text(value: str) -> Value:
-    return Value(value, output_field=TextField())
-
-
-def _words(expression: object) -> Lower:
-    return Lower(
-        Func(expression, Value(r"\W+"), Value(" "), Value("g"), function="regexp_replace", output_field=TextField())
-    )
 
 
 def lock_proposals(project_id: object) -> None:

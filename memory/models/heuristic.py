@@ -6,7 +6,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q, TextField, Value
+from django.db.models.functions import MD5, Concat, Lower, Trim
 from django.utils import timezone
 
 from memory.ids import uuid7
@@ -14,6 +15,17 @@ from memory.models.constraints import not_blank, one_of
 from memory.models.project import Project
 from memory.models.trajectory import Trajectory
 from memory.values import RULE_TAG, LessonText
+
+
+def hash_words(text: Concat | Value) -> MD5:
+    """Return a hash of the words of a text, the same whatever their case, the punctuation and the spaces between."""
+    words = Func(text, Value(r"\W+"), Value(" "), Value("g"), function="regexp_replace", output_field=TextField())
+    return MD5(Lower(Trim(words)))
+
+
+def hash_said() -> MD5:
+    """Return `hash_words` of what a revision says: its trigger and its guideline. There is an index on it."""
+    return hash_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField()))
 
 
 class HeuristicQuerySet(models.QuerySet["Heuristic"]):
@@ -193,6 +205,7 @@ class HeuristicRevision(models.Model):
                 condition=Q(served=True, tags__contains=[RULE_TAG]),
             ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
+            models.Index(F("project"), hash_said(), name="memory_revision_words"),
         ]
 
     def __str__(self) -> str:
