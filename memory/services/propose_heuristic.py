@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from memory.errors import ChangedMeanwhile, NothingChanged
 from memory.models import Evidence, Heuristic, HeuristicRevision, Project, Trajectory
 from memory.redaction import redact
 from memory.services.check_decider import check_decider
-from memory.services.embed_heuristics import embed_heuristics
+from memory.services.embed_heuristics import embed_when_committed
 from memory.services.limit_proposals import take_room
 from memory.values import Actor, Citation, LessonText
 
@@ -116,7 +115,7 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
         ],
         ignore_conflicts=True,
     )
-    transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)  # the run's task is searched too
+    embed_when_committed(heuristic.pk)  # the run's task is searched too
     return count_support(heuristic)
 
 
@@ -176,4 +175,4 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: LessonText, by: Ac
     heuristic.prioritised_at = None  # its place in the queue is worked out anew
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
-    transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)
+    embed_when_committed(heuristic.pk)

@@ -5,15 +5,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
-from functools import partial
 
-from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
 from memory.models import Evidence, Heuristic, Trajectory
 from memory.redaction import redact
-from memory.services.embed_heuristics import embed_heuristics
+from memory.services.embed_heuristics import embed_when_committed
 from memory.services.propose_heuristic import count_support, lock_heuristic, propose_heuristic
 from memory.values import Actor
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
@@ -139,7 +137,7 @@ def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     )
     if there:
         count_support(heuristic)
-        transaction.on_commit(partial(embed_heuristics, [heuristic.pk]), robust=True)
+        embed_when_committed(heuristic.pk)
     return bool(there)
 
 
