@@ -139,7 +139,7 @@ def _reflect(
     ask = RememberedAsk(reflection, heartbeat, ask_model=ask_model, provider=provider)
     reflector = make_reflector(ask=ask)
     _name_author(reflection, reflector, episode)
-    near = find_near_heuristics(reflection.project, episode)
+    near = find_near_heuristics(reflection.project, episode) if reflector.reads_near else ()
     result = reflector.reflect(episode, near=near)
     failpoint("reflection.asked")
     lessons, dropped = _check(result, episode)

@@ -81,6 +81,7 @@ class CookingReflector:
 
     name = "cooking"
     version = "1"
+    reads_near = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         said = ((str(step.action.arguments.get("command", "")) if step.action else "", step) for step in episode.steps)

@@ -37,9 +37,13 @@ class ReflectionResult:
 
 
 class Reflector(Protocol):
-    """Reads one run. `name` and `version` go onto every heuristic it proposes."""
+    """Reads one run. `name` and `version` go onto every heuristic it proposes.
+
+    `near` stays empty where `reads_near` is False: what is close is then not searched for.
+    """
 
     name: str
     version: str
+    reads_near: bool
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult: ...

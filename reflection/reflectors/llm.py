@@ -32,6 +32,7 @@ class LlmReflector:
     """Ask for lessons once, and once more where the answer cannot be used (reliability B9)."""
 
     name = "llm"
+    reads_near = True
 
     def __init__(self, *, ask: Ask) -> None:
         self.version = version_of_all()

@@ -65,6 +65,7 @@ class ScriptedReflector:
     plan: Plan
     name: str = "scripted"
     version: str = "1"
+    reads_near: bool = True
     ask: Ask = lambda step, request: make_completion()
     episodes: list[Episode] = field(default_factory=list)
     near: list[tuple[NearHeuristic, ...]] = field(default_factory=list)

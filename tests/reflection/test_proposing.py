@@ -1,5 +1,6 @@
 """What a lesson comes to where the project knows something like it already."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,7 +49,28 @@ def test_same_words_ignore_case_spaces_and_punctuation() -> None:
 
     [again] = reflect(project, make_lesson("a  refund is asked for:", "Read the FARE class first"))
 
-    assert again.effect == Effect.SUPPORT
+    assert (again.effect, again.similarity) == (Effect.SUPPORT, 1.0)
+
+
+@pytest.mark.parametrize("reads_near", [True, False])
+def test_what_is_near_is_searched_for_those_who_read_it(reads_near: bool) -> None:
+    project = make_project()
+    reflect(project, make_lesson())
+    reflection = make_reflection(trajectory=make_trajectory(project=project))
+    reflector = ScriptedReflector(plan=propose(), reads_near=reads_near)
+
+    run_reflection(reflection.pk, owner="test", make_reflector=reflector)
+
+    assert [bool(near) for near in reflector.near] == [reads_near]
+
+
+def test_new_lesson_is_embedded_once(django_capture_on_commit_callbacks: Any) -> None:
+    reflection = make_reflection()
+
+    with django_capture_on_commit_callbacks() as callbacks:
+        run_reflection(reflection.pk, owner="test", make_reflector=ScriptedReflector(plan=propose(make_lesson())))
+
+    assert [callback.func for callback in callbacks if isinstance(callback, partial)].count(embed_heuristics) == 1
 
 
 def test_same_run_again_adds_no_support() -> None:

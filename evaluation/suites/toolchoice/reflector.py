@@ -12,6 +12,7 @@ class ToolChoiceReflector:
 
     name = "toolchoice"
     version = "1"
+    reads_near = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         accepted, rejected = "", []

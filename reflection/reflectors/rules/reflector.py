@@ -59,6 +59,7 @@ class RulesReflector:
 
     name = "rules"
     version = "2"
+    reads_near = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
         """Propose at most `max_lessons` of what a run shows, the most telling first, and `max_notes` of its notes."""
