@@ -49,7 +49,11 @@ class RememberedAsk:
         if known is not None:
             return self._remember(known)
         self._heartbeat.ensure_held()
-        is_probe = breaker.admit(self._provider)
+        with breaker.admitted(self._provider) as is_probe:
+            completion, reservation = self._ask(step, request, is_probe=is_probe)
+        return self._remember(self._store(step, request, completion, reservation))
+
+    def _ask(self, step: str, request: CompletionRequest, *, is_probe: bool) -> tuple[Completion, budget.Reservation]:
         reservation = budget.reserve(self._job.project, request)
         try:
             with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
@@ -59,10 +63,10 @@ class RememberedAsk:
             if error.code not in MAYBE_CHARGED:
                 budget.release(reservation)
             if is_probe and breaker.is_down(error):  # the reflection that tried for all loses no attempt by it
-                breaker.admit(self._provider)
+                breaker.refuse(self._provider)
             raise without_echo(error, request) from error
         breaker.note_answer(self._provider)
-        return self._remember(self._store(step, request, completion, reservation))
+        return completion, reservation
 
     def _store(
         self, step: str, request: CompletionRequest, completion: Completion, reservation: budget.Reservation

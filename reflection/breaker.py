@@ -4,10 +4,13 @@ The state is a row, so that all workers know it. Reflections that find the circu
 one of them at a time tries whether the provider is back.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import NoReturn
 
 import structlog
-from django.db import connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -43,6 +46,23 @@ RETURNING state
 """
 
 
+@contextmanager
+def admitted(provider: str) -> Iterator[bool]:
+    """Let a call to the provider through; whoever asked nothing after all gives the probe back, for another to try.
+
+    Raises:
+        CircuitOpen: the provider rests, or somebody else tries it just now.
+    """
+    is_probe = admit(provider)
+    try:
+        yield is_probe
+    finally:
+        if is_probe:
+            with suppress(DatabaseError, InterfaceError):
+                untried = ProviderState.objects.filter(pk=provider, state=_State.HALF_OPEN)
+                untried.update(state=_State.OPEN, opened_until=Now(), updated_at=Now())
+
+
 def admit(provider: str) -> bool:
     """Let a call to the provider through; return whether it is the probe of a provider that rested.
 
@@ -60,10 +80,26 @@ def admit(provider: str) -> bool:
             log.info("provider_probed", provider=provider)
             return True
         wait_seconds = 1.0
-    raise CircuitOpen(
-        f"The provider {provider} failed {row.failures} times in a row and is left alone for a while.",
-        wait_seconds=min(wait_seconds, FIRST_REST_SECONDS) if row.state == _State.HALF_OPEN else wait_seconds,
-    )
+    if row.state == _State.HALF_OPEN:
+        wait_seconds = min(wait_seconds, FIRST_REST_SECONDS)
+    raise _refusal(provider, failures=row.failures, wait_seconds=wait_seconds)
+
+
+def refuse(provider: str) -> NoReturn:
+    """Send a probe that failed to those who wait for the provider.
+
+    Raises:
+        CircuitOpen: always, with what is left of the rest.
+    """
+    row = ProviderState.objects.filter(pk=provider).annotate(wait=F("opened_until") - Now()).first()
+    if row is None or row.wait is None:  # somebody who was under way has been answered since
+        raise _refusal(provider, failures=FAILURES, wait_seconds=0.0)
+    raise _refusal(provider, failures=row.failures, wait_seconds=max(0.0, row.wait.total_seconds()))
+
+
+def _refusal(provider: str, *, failures: int, wait_seconds: float) -> CircuitOpen:
+    message = f"The provider {provider} failed {failures} times in a row and is left alone for a while."
+    return CircuitOpen(message, wait_seconds=wait_seconds)
 
 
 def note_answer(provider: str) -> None:

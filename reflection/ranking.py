@@ -52,9 +52,9 @@ class ProviderRanker:
         ends = time.monotonic() + deadline_seconds
         try:
             provider = get_provider()
-            breaker.admit(provider.name)
-            requests = build_requests(task, lessons, batch_size=batch_size, top_k=top_k)
-            completions = self._ask_all(project, provider, requests, ends)
+            with breaker.admitted(provider.name):
+                requests = build_requests(task, lessons, batch_size=batch_size, top_k=top_k)
+                completions = self._ask_all(project, provider, requests, ends)
             return [choice for completion in completions for choice in read_answer(completion)]
         except ProviderNotConfigured as error:
             raise RankingFailed("not configured") from error

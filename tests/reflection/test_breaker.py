@@ -99,6 +99,51 @@ def test_probe_that_is_answered_closes_it() -> None:
     assert breaker.admit("openai") is False
 
 
+def test_probe_that_has_no_budget_lets_another_try(settings: Any) -> None:
+    settings.ERL_DAILY_LLM_CALLS = 0
+    make_reflection(available_at=Now())
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
+    attempt = run_reflection(owner="test", ask_model=never_asked)
+
+    assert attempt.outcome == Outcome.DEFERRED_BUDGET
+    assert breaker.admit("openai") is True
+
+
+def test_probe_that_is_stopped_lets_another_try() -> None:
+    def ask(step: str, request: CompletionRequest) -> Completion:
+        raise SystemExit
+
+    make_reflection(available_at=Now())
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
+    with pytest.raises(SystemExit):
+        run_reflection(owner="test", ask_model=ask)
+
+    assert breaker.admit("openai") is True
+
+
+def test_failed_probe_whose_rest_is_over_takes_no_other() -> None:
+    def ask(step: str, request: CompletionRequest) -> Completion:
+        raise DOWN
+
+    make_reflection(available_at=Now())
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
+    note = breaker.note_failure
+    with pytest.MonkeyPatch.context() as patch:  # the process is frozen between noting the failure and giving up
+        patch.setattr(breaker, "note_failure", lambda *about: (note(*about), pass_time(breaker.LONGEST_REST_SECONDS)))
+        attempt = run_reflection(owner="test", ask_model=ask)
+
+    reflection = Reflection.objects.get()
+    assert (attempt.outcome, reflection.attempts, reflection.last_error_code) == (Outcome.RETRY, 0, "circuit_open")
+    assert breaker.admit("openai") is True
+
+
+def never_asked(step: str, request: CompletionRequest) -> Completion:
+    raise AssertionError("the provider was asked without a budget")
+
+
 def test_ten_minutes_without_the_provider_cost_few_calls_and_no_reflection() -> None:
     calls = 0
 
