@@ -46,7 +46,7 @@ INTEGERS_MODEL_ID = f"all-minilm-l6-v2-int8-integers@{_get_version()}"
 class MiniLM:
     """Loads at the first text, once in a process; any number of threads may embed at once.
 
-    `in_integers` lets it compute in 8 bits, in two thirds of the time. That rounds vectors (cosine 0.994 to those of
+    `in_integers` lets it compute in 8 bits, in about half of the time. That rounds vectors (cosine 0.994 to those of
     floats), so it has an id of its own: what is compared was made alike.
     """
 

@@ -1,5 +1,6 @@
 """Embedders: the bundled model, a service over HTTP, long texts, the cache."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,12 @@ def test_every_product_with_weights_becomes_one_of_integers() -> None:
     assert products == 36
     assert changed.count(b"DynamicQuantizeLinear") == 24  # what three products of a layer share is rounded once
     assert compute_in_integers(changed) == (changed, 0)
+
+
+def test_integers_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+
+    with pytest.raises(EmbedderError, match="uv sync --group integers") as refused:
+        MiniLM(in_integers=True).embed([FLIGHT])
+
+    assert not refused.value.transient
