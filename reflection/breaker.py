@@ -94,7 +94,8 @@ def refuse(provider: str) -> NoReturn:
     row = ProviderState.objects.filter(pk=provider).annotate(wait=F("opened_until") - Now()).first()
     if row is None or row.wait is None:  # somebody who was under way has been answered since
         raise _refusal(provider, failures=FAILURES, wait_seconds=0.0)
-    raise _refusal(provider, failures=row.failures, wait_seconds=max(0.0, row.wait.total_seconds()))
+    left_seconds = max(0.0, min(row.wait.total_seconds(), row.rest_seconds))
+    raise _refusal(provider, failures=row.failures, wait_seconds=left_seconds)
 
 
 def _refusal(provider: str, *, failures: int, wait_seconds: float) -> CircuitOpen:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
+from memory.models import Project
 from reflection import breaker
 from reflection.errors import CircuitOpen
 from reflection.models import ProviderState, Reflection
@@ -99,9 +100,9 @@ def test_probe_that_is_answered_closes_it() -> None:
     assert breaker.admit("openai") is False
 
 
-def test_probe_that_has_no_budget_lets_another_try(settings: Any) -> None:
-    settings.ERL_DAILY_LLM_CALLS = 0
-    make_reflection(available_at=Now())
+def test_probe_that_has_no_budget_lets_another_try() -> None:
+    reflection = make_reflection(available_at=Now())
+    Project.objects.filter(pk=reflection.project_id).update(daily_call_budget=0)
     fail_often()
     pass_time(breaker.FIRST_REST_SECONDS)
     attempt = run_reflection(owner="test", ask_model=never_asked)
