@@ -27,6 +27,12 @@ class InvalidMemoryFile(LessonMemoryError):
     code = "invalid_request"
 
 
+class UnreadableFile(LessonMemoryError):
+    """A file of recorded runs as a whole, or one run of it, is in no form we can read."""
+
+    code = "invalid_request"
+
+
 class DuplicateExternalId(LessonMemoryError):
     """A trajectory with this external id exists in the project and says something else."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from rest_framework.exceptions import ValidationError
 
 from memory.api.serializers.trajectory import TrajectoryInputSerializer
-from memory.errors import LessonMemoryError
+from memory.errors import LessonMemoryError, UnreadableFile
 from memory.strict_json import InvalidJson, Limits, parse_json
 from memory.trajectory_steps import normalise_steps
 from memory.values import Action, Episode, Step
@@ -20,12 +20,6 @@ LIMITS = Limits(depth=64, nodes=2_000_000, string_bytes=1024 * 1024)
 
 _KNOWN = frozenset(TrajectoryInputSerializer().fields) - {"reflect"}
 _LIST_MEMBERS = ("trajectories", "episodes", "runs", "results")
-
-
-class UnreadableFile(LessonMemoryError):
-    """The file as a whole is in no form we can read."""
-
-    code = "unreadable_file"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

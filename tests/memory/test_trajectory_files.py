@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from memory.trajectory_files import UnreadableFile, as_episode, count_entries, read_entries
+from memory.errors import UnreadableFile
+from memory.trajectory_files import as_episode, count_entries, read_entries
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
 
 RUN = {"id": "r1", "task": "Find a lamp", "steps": [{"action": "search[lamp]", "observation": "one lamp"}]}
