@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -58,6 +59,18 @@ def discard_dead_homes() -> None:
         with suppress(OSError), (home / "alive.lock").open("r+") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
             discard_home(home.resolve())
+
+
+@contextmanager
+def throw_away_servers() -> Iterator[None]:
+    """End the servers after a script, which has no pytest to do it."""
+    try:
+        yield
+    finally:
+        from django.db import connection  # of the settings that were read after this module
+
+        connection.close()
+        discard_home(HOME)
 
 
 def pytest_configure(config: pytest.Config) -> None:

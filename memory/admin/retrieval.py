@@ -132,23 +132,21 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
 
 
+def _share_field(lessons: str) -> forms.FloatField:
+    return forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label=f"Most of {lessons}",
+        help_text=f"Share of an answer, 0 to 1, that may be lessons of {lessons}. Empty is no limit.",
+    )
+
+
 class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
     """Shares are numbers from 0 to 1; a task family is a name, not a text."""
 
-    max_works_share = forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=1,
-        label="Most of what works",
-        help_text="Share of an answer, 0 to 1, that may be lessons of what works. Empty is no limit.",
-    )
-    max_avoid_share = forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=1,
-        label="Most of what to avoid",
-        help_text="Share of an answer, 0 to 1, that may be lessons of what to avoid. Empty is no limit.",
-    )
+    max_works_share = _share_field("what works")
+    max_avoid_share = _share_field("what to avoid")
 
     class Meta:
         model = PolarityQuota

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.servers import HOME, discard_home  # names the throw-away servers before Django reads its settings
+from tests.servers import HOME, throw_away_servers  # names the throw-away servers before Django reads its settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 
@@ -32,7 +32,6 @@ django.setup()
 import psycopg  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
 from memory.models import Project  # noqa: E402
@@ -161,11 +160,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=256)
     options = parser.parse_args()
-    try:
+    with throw_away_servers():
         result = run(times=options.times, megabytes=options.megabytes)
-    finally:
-        connection.close()
-        discard_home(Path(HOME))
     print(json.dumps(result))
     unexpected = result["statuses"].keys() - {"201", "409", "503"}
     bad = ("lost", "duplicated", "unexpected", "failed", "faults_of_rows")

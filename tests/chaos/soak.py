@@ -16,10 +16,9 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from tests.servers import HOME, discard_home  # names the throw-away servers before Django reads its settings
+from tests.servers import HOME, throw_away_servers  # names the throw-away servers before Django reads its settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 
@@ -172,11 +171,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--clients", type=int, default=2)
     options = parser.parse_args()
-    try:
+    with throw_away_servers():
         result = soak(minutes=options.minutes, clients=options.clients)
-    finally:
-        connection.close()
-        discard_home(Path(HOME))
     print(json.dumps(result))
     return 1 if find_faults(result) else 0
 

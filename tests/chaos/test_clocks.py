@@ -8,19 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
-from pytest_django.plugin import DjangoDbBlocker
 
 from memory.models import IdempotencyRecord, Trajectory
 from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, post
 from tests.factories import make_api_key
-from tests.stack import ROOT, database_url
+from tests.stack import ROOT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -49,19 +46,10 @@ def test_the_clock_of_a_process_is_shifted_in_its_forks_too() -> None:
 
 @pytest.fixture(scope="module")
 def wrong_webs(
-    broker: str, django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+    broker: str, served_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, WrongWeb]]:
     """Two web servers on the tests' database, an hour before and after it."""
-    with django_db_blocker.unblock():
-        connection.ensure_connection()
-        url = database_url(connection.settings_dict)
-        connection.close()
-    environment = {
-        "DATABASE_URL": url,
-        "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
-        "ERL_IDEMPOTENCY_HOURS": "1",
-        "ERL_LOG_LEVEL": "WARNING",
-    }
+    environment = served_environment | {"ERL_IDEMPOTENCY_HOURS": "1"}
     webs = {
         name: WrongWeb(home=tmp_path_factory.mktemp(name), environment=environment, shift=shift)
         for name, shift in (("ahead", 1.5 * HOUR), ("behind", -1.5 * HOUR))

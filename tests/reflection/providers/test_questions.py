@@ -97,26 +97,23 @@ def test_model_that_missed_the_schema_is_asked_without_it_once(server: ScriptedP
     assert ["response_format" in sent.body for sent in server.requests] == [True, False, True]
 
 
-def test_claude_model_without_schemas_is_asked_without(server: ScriptedProvider, make: Make) -> None:
-    refusal = fails(400, message="output_config.format: this model does not support structured outputs.")
-    server.script(refusal, answer("{}"), answer("{}"))
-    provider = make("anthropic")
+@pytest.mark.parametrize(
+    ("name", "message", "parameter"),
+    [
+        ("anthropic", "output_config.format: this model does not support structured outputs.", "output_config"),
+        ("openai", "Unsupported value: 'temperature' does not support 0 with this model.", "temperature"),
+    ],
+)
+def test_model_that_refuses_a_parameter_is_asked_without_it(
+    name: str, message: str, parameter: str, server: ScriptedProvider, make: Make
+) -> None:
+    server.script(fails(400, message=message), answer("{}"), answer("{}"))
+    provider = make(name)
 
     provider.complete(REQUEST)
     provider.complete(REQUEST)
 
-    assert ["output_config" in sent.body for sent in server.requests] == [True, False, False]
-
-
-def test_model_without_temperature_is_asked_without(server: ScriptedProvider, make: Make) -> None:
-    refusal = fails(400, message="Unsupported value: 'temperature' does not support 0 with this model.")
-    server.script(refusal, answer("{}"), answer("{}"))
-    provider = make("openai")
-
-    provider.complete(REQUEST)
-    provider.complete(REQUEST)
-
-    assert ["temperature" in sent.body for sent in server.requests] == [True, False, False]
+    assert [parameter in sent.body for sent in server.requests] == [True, False, False]
 
 
 def test_server_with_the_newer_length_limit_is_asked_with_that(server: ScriptedProvider, make: Make) -> None:
