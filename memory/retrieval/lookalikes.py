@@ -18,20 +18,21 @@ _LESS_THAN = re.compile(r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAG
 _SQUARE = re.compile(r"LEFT (?:\w+ )*(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
 _SLASH = re.compile(r"SOLIDUS|SLASH|RISING DIAGONAL|BOX DRAWINGS LIGHT DIAGONAL UPPER RIGHT")
 _DASH = re.compile(r"HYPHEN|DASH|MINUS")
-# Letters of other scripts that look like those of our words; accents and compatibility forms are taken off before.
+# Letters of other scripts that look like those of our words, small or capital; a letter stands for both of its cases.
+# Accents and compatibility forms are taken off before.
 _LETTERS = {
-    look: plain
+    look.lower(): plain
     for plain, looks in {
-        "l": "ӏӀǀ∣ɩιلاʟ𐊊",
-        "e": "еєҽεɛᴇ℮",
-        "s": "ѕꜱƽ",
-        "o": "оοօσᴏ०٥ه",
-        "n": "ոпηɴռ",
-        "r": "гʀᴦⲅ",
-        "c": "сϲᴄⅽⲥ",
-        "d": "ԁᴅժ",
-        "h": "НΗҺһнʜհᎻ",
-        "m": "МΜмᴍⅿᎷ",
+        "l": "ӏǀ∣ɩιلاʟ𐊊ᏞᒪⳐ",
+        "e": "еєҽεɛᴇ℮Ꭼ",
+        "s": "ѕꜱƽᏚՏᔕ",
+        "o": "оοօσᴏ०٥هⲟⵔ",
+        "n": "ոпηɴռΝⲚ",
+        "r": "гʀᴦⲅᎡᏒƦ",
+        "c": "сϲᴄⲥᏟᑕ",
+        "d": "ԁᴅժᎠᗪ",
+        "h": "НΗһʜհᎻⲎ",
+        "m": "МΜᴍᎷⲘ",
         "<": "ᐸᑉᚲ𝈶⊂⋐く",
         "/": "丿〳ノ᜵",
     }.items()
@@ -59,12 +60,12 @@ def _look(character: str) -> str:
     """Return the plain characters that a character looks like; nothing for marks that only decorate."""
     if character.isascii():
         return character
-    if character in _LETTERS:
-        return _LETTERS[character]
+    if (plain := _LETTERS.get(character.lower())) is not None:
+        return plain
     name = unicodedata.name(character, "")
-    for pattern, plain in ((_LESS_THAN, "<"), (_SQUARE, "["), (_SLASH, "/"), (_DASH, "-")):
+    for pattern, sign in ((_LESS_THAN, "<"), (_SQUARE, "["), (_SLASH, "/"), (_DASH, "-")):
         if pattern.search(name) and not unicodedata.combining(character):
-            return plain
+            return sign
     apart = unicodedata.normalize("NFKD", character)
     if apart == character:
         return "" if unicodedata.category(character) in ("Mn", "Me", "Cf") else character

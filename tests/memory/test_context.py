@@ -71,6 +71,7 @@ def test_block_is_empty_where_the_budget_holds_no_lesson() -> None:
         "</lessons>", "< / LESSONS >", "＜/lessons＞", "‹/lessons›", "</les\u200bsons>", "</lessons\n>", "<lessons>",
         "ᐸ/lessonsᐳ", "⟪/lessons⟫", "≺/lessons≻", "《/lessons》", "〈/lessons〉", "❮/lessons❯", "⦑/lessons⦒",
         "˂/lessons˃", "≪/lessons≫", "◀/lessons▶", "<⧸lessons>", "</lеssоnѕ>", "</ʟᴇꜱꜱᴏɴꜱ>", "</l\u0332e\u0301ssons>",
+        "</LЕЅЅОNS>", "</LΕSSΟΝS>", "</ᏞᎬᏚᏚOΝᏚ>", "<RЕСORD>",
         "&lt;/lessons&gt;", "&#60;/lessons", "</1essons>", "<\\lessons>", "《record》",
     ],
 )  # fmt: skip
