@@ -2,8 +2,6 @@
 
 import http.client
 import json
-import os
-import signal
 import time
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,6 +11,7 @@ import psutil
 from memory.models import IdempotencyRecord, Project, Trajectory
 from tests.stack import Stack
 
+WORKERS = 2
 RIGHT, BROKEN = "/api/v1/trajectories", "/broken/trajectories"
 
 
@@ -21,17 +20,26 @@ class ChaosWeb(Stack):
     """Gunicorn with two workers, forked from a warm master so that a killed one is back at once."""
 
     def start_web(self) -> None:
-        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", "2", "--threads", "4"]
+        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WORKERS), "--threads", "4"]
         options = ["--config=python:erl_site.gunicorn_config", "--preload", "--no-control-socket"]
         self._start("web", "gunicorn", "tests.chaos.wsgi", *options, *place)
         self._wait("web", self._web_answers)
 
-    def kill_workers(self) -> int:
-        """Kill every worker with -9 and return how many there were. The master lives and replaces them."""
-        workers = psutil.Process(self.processes["web"].pid).children()
-        for worker in workers:
-            os.kill(worker.pid, signal.SIGKILL)
-        return len(workers)
+    def workers(self) -> list[psutil.Process]:
+        """Return the workers there are. The master lives and replaces those that were killed."""
+        return [child for child in psutil.Process(self.processes["web"].pid).children() if _is_alive(child)]
+
+    def wait_for_workers(self) -> None:
+        """Wait until all of them are back."""
+        while len(self.workers()) < WORKERS:
+            time.sleep(0.005)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
