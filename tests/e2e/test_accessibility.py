@@ -37,6 +37,11 @@ TOO_WIDE = """() => document.documentElement.scrollWidth > innerWidth
   ? [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1
       && !e.closest('.scroll, .results, .visually-hidden')).slice(0, 4).map(e => e.outerHTML.slice(0, 160))
   : []"""
+# Lists scroll in a frame of their own; on a laptop they need not.
+SCROLLS = """() => document.querySelector('.results')
+  ? [document.documentElement, ...document.querySelectorAll('.results')].filter(e => e.scrollWidth > e.clientWidth)
+    .map(e => `${e.scrollWidth} px in ${e.clientWidth} px`)
+  : []"""
 # What a person who goes by the keyboard sees of where they are.
 FOCUS = """() => { const e = document.activeElement; if (!e || e === document.body) return '';
   const s = getComputedStyle(e); const outline = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1;
@@ -62,6 +67,7 @@ def examine(page: Page, url: str) -> list[str]:
     page.goto(url)
     page.evaluate(AXE)
     found = [f"light {each}" for each in violations(page, ALL)]
+    found += [f"scrolls {each}" for each in page.evaluate(SCROLLS)]
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     found += [f"dark {each}" for each in violations(page, CONTRAST)]
     page.set_viewport_size({"width": 390, "height": 844})
