@@ -8,6 +8,7 @@ class Fault:
     """A fault, the tests that cause it and the seconds they may take in each profile.
 
     Attributes:
+        quick_tests: those of the quick profile, where the others are no more than the suite shows anyway.
         alone: its figures are times, so nothing else of the run goes on meanwhile.
         quick_command, full_command: module and arguments of a fault that no test can cause.
     """
@@ -15,6 +16,7 @@ class Fault:
     name: str
     what: str
     tests: tuple[str, ...] = ()
+    quick_tests: tuple[str, ...] = ()
     quick_command: tuple[str, ...] = ()
     full_command: tuple[str, ...] = ()
     quick_seconds: int = 180
@@ -24,6 +26,7 @@ class Fault:
 
 _STATEMENTS = "tests/chaos/test_idempotency_statements.py"
 _DATABASE = "tests/chaos/test_database_faults.py"
+_TENANCY = "tests/api/test_tenancy.py"
 _WORKERS = "tests/chaos/test_worker_kills.py"
 
 FAULTS = (
@@ -59,6 +62,11 @@ FAULTS = (
         name="F7",
         what="the broker refused, killed, flushed, half-open, slow, reset, stopped, frozen",
         tests=("tests/chaos/test_broker_faults.py", "tests/chaos/test_broker_loss.py"),
+        quick_tests=(
+            "tests/chaos/test_broker_faults.py",
+            "tests/chaos/test_broker_loss.py::test_forgotten_messages_are_sent_again",
+            "tests/chaos/test_broker_loss.py::test_queue_is_drained_with_neither_broker_nor_worker",
+        ),
         quick_seconds=300,
         alone=True,
     ),
@@ -80,6 +88,7 @@ FAULTS = (
         name="F10",
         what="everything a provider can do wrong",
         tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
+        quick_tests=("tests/chaos/provider_faults.py",),
         full_seconds=1200,
     ),
     Fault(
@@ -102,7 +111,14 @@ FAULTS = (
     Fault(
         name="F15",
         what="every operation with foreign keys and ids",
-        tests=("tests/api/test_tenancy.py",),
+        tests=(_TENANCY,),
+        quick_tests=(
+            f"{_TENANCY}::test_operation_on_what_belongs_to_another_project_answers_404_and_changes_nothing",
+            f"{_TENANCY}::test_operation_under_its_idempotency_key_shows_nothing_to_another_project",
+            f"{_TENANCY}::test_list_shows_nothing_of_another_project",
+            f"{_TENANCY}::test_filter_by_a_foreign_trajectory_shows_nothing",
+            f"{_TENANCY}::test_feedback_that_names_a_foreign_row_answers_404",
+        ),
         quick_seconds=300,
     ),
     Fault(name="F16", what="poisoned runs", tests=("tests/security/test_poisoning.py",), full_seconds=1800),
@@ -120,6 +136,7 @@ FAULTS = (
             "tests/memory/test_redaction.py",
             "tests/memory/test_redaction_storage.py",
         ),
+        quick_tests=("tests/security/test_secrets_everywhere.py", "tests/memory/test_redaction_storage.py"),
     ),
     Fault(
         name="F19",
@@ -140,6 +157,10 @@ FAULTS = (
         name="F21",
         what="erased canaries, restored backups",
         tests=("tests/security/test_erasure.py", "tests/security/test_backup_drill.py"),
+        quick_tests=(
+            "tests/security/test_erasure.py::test_erased_canaries_are_nowhere",
+            "tests/security/test_erasure.py::test_exported_ledger_erases_again_what_a_backup_brought_back",
+        ),
     ),
     Fault(
         name="F22",
@@ -149,12 +170,13 @@ FAULTS = (
             "tests/chaos/test_retrieval_faults.py::test_embedder_killed",
             "tests/memory/test_reembed.py",
         ),
+        quick_tests=("tests/chaos/test_retrieval_faults.py::test_model_switched_while_agents_ask",),
     ),
     Fault(name="F23", what="any order of steps", tests=("tests/security/test_state_machine.py",), full_seconds=3600),
     Fault(
         name="F24",
         what="mixed load for a while, and whether anything grows",
-        quick_command=("tests.chaos.soak", "--minutes", "1"),
+        quick_command=("tests.chaos.soak", "--minutes", "0.5"),
         full_command=("tests.chaos.soak", "--minutes", "20"),
         full_seconds=1500,
     ),

@@ -3,8 +3,9 @@
 Prints one JSON line for each fault with what its test counted, and one with what the run came to; pytest's own words go
 to standard error. Exits 1 where a fault test failed, took longer than its limit, or did not run to its end.
 
-PostgreSQL waits for the disk in all of them. In the full profile those whose figures are times come first and have the
-machine to themselves; the others run in two processes beside each other, with the soak (F24) beside both.
+PostgreSQL waits for the disk in all of them. They run in two processes beside each other, with the soak (F24) and the
+full disk (F9) beside both. In the full profile those whose figures are times come first and have the machine to
+themselves.
 """
 
 import argparse
@@ -48,6 +49,9 @@ class Run:
     def limit(self, fault: Fault) -> int:
         return fault.full_seconds if self.profile == "full" else fault.quick_seconds
 
+    def tests(self, fault: Fault) -> tuple[str, ...]:
+        return fault.tests if self.profile == "full" else fault.quick_tests or fault.tests
+
     def environment(self, *, lines: Path, cases: Path) -> dict[str, str]:
         return os.environ | {
             "CHAOS_PROFILE": self.profile,
@@ -81,7 +85,7 @@ def run_faults(faults: list[Fault], run: Run) -> list[Result]:
         results += _run_tests([each for each in by_tests if each.alone], run)
         by_tests = [each for each in by_tests if not each.alone]
     with ThreadPoolExecutor(max_workers=LANES + len(by_command)) as pool:
-        lanes = _share_out(by_tests, run, lanes=LANES if run.profile == "full" else 1)
+        lanes = _share_out(by_tests, run, lanes=LANES)
         commands = [pool.submit(_run_command, each, run) for each in by_command]
         tests = [pool.submit(_run_tests, lane, run) for lane in lanes]
         results += [result for each in tests for result in each.result()]
@@ -106,7 +110,7 @@ def _run_tests(faults: list[Fault], run: Run) -> list[Result]:
         lines, ended = Path(folder) / "report.jsonl", Path(folder) / "cases.jsonl"
         plugins = ["-p", "tests.chaos.watch", "-p", "no:cacheprovider", "-p", "no:randomly"]
         limits = {fault.name: run.limit(fault) for fault in faults}
-        tests = dict.fromkeys(test for fault in faults for test in fault.tests)
+        tests = dict.fromkeys(test for fault in faults for test in run.tests(fault))
         try:
             subprocess.run(
                 [sys.executable, "-m", "pytest", "-q", "-n0", *plugins, f"--timeout={max(limits.values())}", *tests],
@@ -119,7 +123,7 @@ def _run_tests(faults: list[Fault], run: Run) -> list[Result]:
         except subprocess.TimeoutExpired:
             print(f"{', '.join(limits)} took longer than they may and were stopped.", file=sys.stderr)
         reported, cases = _read_lines(lines), _read_cases(ended)
-    return [_summarise(fault, cases, reported) for fault in faults]
+    return [_summarise(fault, run.tests(fault), cases, reported) for fault in faults]
 
 
 def _run_command(fault: Fault, run: Run) -> Result:
@@ -165,10 +169,10 @@ def _read_cases(path: Path) -> list[Case]:
     ]
 
 
-def _summarise(fault: Fault, cases: list[Case], reported: list[Result]) -> Result:
+def _summarise(fault: Fault, tests: Iterable[str], cases: list[Case], reported: list[Result]) -> Result:
     """Return what a fault came to. Where one of its tests did not run to an end, it did not pass."""
-    mine = [case for case in cases if any(case.belongs_to(test) for test in fault.tests)]
-    unseen = [test for test in fault.tests if not any(case.belongs_to(test) for case in mine)]
+    mine = [case for case in cases if any(case.belongs_to(test) for test in tests)]
+    unseen = [test for test in tests if not any(case.belongs_to(test) for case in mine)]
     result = {
         "fault": fault.name,
         "what": fault.what,

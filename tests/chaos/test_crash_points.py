@@ -4,7 +4,7 @@ Which operations there are is read from the OpenAPI document, so a new one is co
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory.embeddings.registry import forget_embedders
 from memory.errors import AlreadyDecided
 from memory.invariants import find_violations
 from memory.models import (
@@ -60,6 +61,7 @@ DERIVED = (
     "searchindex",
     "workerheartbeat",
     "heuristicembedding",
+    "mistakeembedding",
     "embeddingmodel",
 )
 State = dict[str, tuple[int, str]]
@@ -230,9 +232,18 @@ def crash_everywhere(work: Work, *, at_all: bool = False) -> tuple[int, list[str
     return reached, wrong
 
 
+@pytest.fixture(autouse=True)
+def _no_embedder(settings: Any) -> Iterator[None]:
+    """Do without vectors, whatever embedder an earlier test has left loaded."""
+    settings.ERL_EMBEDDER = "none"
+    forget_embedders()
+    yield
+    forget_embedders()
+
+
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, settings: Any) -> None:
-    settings.ERL_EMBEDDER, settings.ERL_RATE_LIMITS = "none", []
+    settings.ERL_RATE_LIMITS = []
 
     points, wrong = crash_everywhere(work)
 
@@ -247,7 +258,7 @@ def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, s
 
 def test_reflection_that_ends_at_any_point_is_done_once_in_the_end(settings: Any) -> None:
     settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_LLM_MODEL = "llm", "openai", "m"
-    settings.ERL_EMBEDDER, settings.ERL_REFLECTION_MAX_ATTEMPTS = "none", 10
+    settings.ERL_REFLECTION_MAX_ATTEMPTS = 10
     points, reached, wrong = 0, 0, []
     _reflect(_queue())  # what is made once for all is there from here on
     with crash_at(None) as trace:

@@ -40,5 +40,7 @@ def test_fault_whose_test_did_not_run_has_not_passed() -> None:
     fault = Fault(name="F2", what="", tests=("tests/a.py", "tests/b.py::test_b"))
     ran = Case(path="tests/a.py", name="test_a", seconds=1.0, passed=True)
 
-    assert not _summarise(fault, [ran], [])["passed"]
-    assert _summarise(fault, [ran, Case(path="tests/b.py", name="test_b", seconds=1.0, passed=True)], [])["passed"]
+    assert not _summarise(fault, fault.tests, [ran], [])["passed"]
+    assert _summarise(fault, fault.tests, [ran, Case(path="tests/b.py", name="test_b", seconds=1.0, passed=True)], [])[
+        "passed"
+    ]
