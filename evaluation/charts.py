@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 WIDTH, LABELS, ROW = 720, 190, 26
-CURVE_HEIGHT, COST_HEIGHT, MARGIN = 260, 320, 48
+CURVE_HEIGHT, COST_HEIGHT, MARGIN, LABEL_ROW = 260, 320, 48, 19
 _DOSE = re.compile(r"^hybrid:(\d+)$")
 
 
@@ -120,7 +120,7 @@ def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     dots: list[dict[str, Any]] = []
     for row in sorted(shown, key=lambda each: -each["uplift"]["mean"]):
         place = y(row["uplift"]["mean"])
-        label_y = max(place, dots[-1]["label_y"] + 15) if dots else place
+        label_y = max(place, dots[-1]["label_y"] + LABEL_ROW) if dots else place
         dots.append(
             {
                 "x": x(row["tokens_mean"]),

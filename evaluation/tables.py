@@ -31,7 +31,7 @@ def write_headline(suite: dict[str, Any]) -> str:
     elif uplift["low"] == uplift["high"]:
         verdict = "Memory changed nothing here"
     else:
-        verdict = "So many tasks do not show whether memory helps here"
+        verdict = "These tasks do not show whether memory helps here"
     return (
         f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f} % of {suite['n']:,} new tasks, no lessons "
         f"{100 * bare['success']['mean']:.1f} %. That is {uplift['mean']:+.1f} points, 95 % between "

@@ -42,7 +42,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
         "figures": figures,
         "curve": _curve(units, success, main, options),
         "learned": {name: unit["learned"] for name, unit in units.items()},
-        "checks": _checks(tries, rows, main),
+        "checks": _checks(units, main),
         "notes": _notes(units, tries),
         "power": power_note(len(tasks)),
         "per_task": {name: [rounded(value) for value in values] for name, values in success.items()},
@@ -131,14 +131,17 @@ def _curve(
     ]
 
 
-def _checks(tries: dict[str, Tries], rows: list[dict[str, Any]], main: str) -> list[dict[str, Any]]:
-    by_name = {row["arm"]: row for row in rows}
-    checks = []
-    if "poison-unapproved" in by_name and main in by_name:
-        same = by_name["poison-unapproved"]["tokens_mean"] == by_name[main]["tokens_mean"]
-        says = f"With wrong lessons proposed and not approved, the blocks are {'' if same else 'NOT '}those of {main}."
-        checks.append({"name": "unapproved lessons change nothing", "passed": same, "says": says})
-    return checks
+def _checks(units: dict[str, UnitResult], main: str) -> list[dict[str, Any]]:
+    arms = next(iter(units.values()))["arms"]
+    if "poison-unapproved" not in arms or main not in arms:
+        return []
+    # Each arm has a project of its own, so that the labels of the same lessons differ, but not their length.
+    same = all(unit["arms"]["poison-unapproved"]["tokens"] == unit["arms"][main]["tokens"] for unit in units.values())
+    says = (
+        f"With wrong lessons proposed and not approved, the blocks are {'' if same else 'NOT '}as long, task by task, "
+        f"as those of {main}."
+    )
+    return [{"name": "unapproved lessons change nothing", "passed": same, "says": says}]
 
 
 def _notes(units: dict[str, UnitResult], tries: dict[str, Tries]) -> list[str]:
