@@ -6,11 +6,11 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
 from memory.access import has_role, visible_projects
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.counting import say_count
+from memory.database_clock import database_now
 from memory.models import ApiKey, Project, ProjectMembership
 from memory.services.quarantine_source import quarantine_source
 from memory.services.revoke_api_key import revoke_api_key
@@ -83,7 +83,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     @admin.action(description="Quarantine what the selected keys taught in 24 hours", permissions=["quarantine"])
     def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        self._quarantine(request, queryset, since=timezone.now() - timedelta(hours=24))
+        self._quarantine(request, queryset, since=database_now() - timedelta(hours=24))
 
     @admin.action(description="Quarantine everything the selected keys ever taught", permissions=["quarantine"])
     def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

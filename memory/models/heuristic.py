@@ -7,7 +7,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import F, Func, Q, TextField, Value
-from django.db.models.functions import MD5, Concat, Lower, Trim
+from django.db.models.functions import MD5, Concat, Lower, Now, Trim
 from django.utils import timezone
 
 from memory.ids import uuid7
@@ -89,7 +89,7 @@ class Heuristic(models.Model):
     usefulness_version = models.TextField(
         blank=True, default="", editable=False, help_text="The rule it was counted by; empty where it never was."
     )
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = HeuristicQuerySet.as_manager()
@@ -176,7 +176,7 @@ class HeuristicRevision(models.Model):
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
     created_by = models.TextField(editable=False, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
 
     objects = HeuristicRevisionQuerySet.as_manager()
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from io import StringIO
 
 import pytest
+import time_machine
 from django.apps import apps
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
@@ -52,6 +53,22 @@ def learn(project: Project, key: NewApiKey | None = None, **text: str) -> Heuris
 
 def served(project: Project) -> set[str]:
     return {item["id"] for item in retrieve(project, task="Cancel a reservation", by=AGENT).items}
+
+
+@pytest.mark.parametrize("hours_off", [-1, 1], ids=["behind", "ahead"])
+def test_clock_of_who_recorded_or_orders_does_not_matter(hours_off: int) -> None:
+    project = make_project()
+    key = make_api_key(project=project, client="mallory")
+    wrong_clock = timezone.now() + timedelta(hours=hours_off)
+    with time_machine.travel(wrong_clock, tick=True):
+        lesson = learn(project, key)
+    Heuristic.objects.filter(pk=lesson.pk).update(client="another")  # what counts is when the run was recorded
+    call_command("quarantine", key=key.api_key.prefix, since="30m", dry_run=True, stdout=(said := StringIO()))
+    with time_machine.travel(wrong_clock, tick=True):
+        call_command("quarantine", key=key.api_key.prefix, since="30m", stdout=StringIO())
+
+    assert said.getvalue().startswith("Would look at 1 lesson,")
+    assert served(project) == set()
 
 
 def test_what_a_key_taught_is_served_no_more_and_the_rest_is() -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from memory.counting import say_count
+from memory.database_clock import database_now
 from memory.management.projects import add_project_argument, get_project
 from memory.models import ApiKey, Project, QuarantineOrder
 from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
@@ -85,7 +86,7 @@ def read_time(text: str) -> datetime:
     """
     units = {"m": "minutes", "h": "hours", "d": "days"}
     if text[:-1].isdigit() and text[-1:] in units:
-        return timezone.now() - timedelta(**{units[text[-1]]: int(text[:-1])})
+        return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
     try:
         moment = parse_datetime(text)
     except ValueError:
