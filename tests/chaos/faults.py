@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault, the tests that cause it and the seconds they may take in each profile.
+    """A fault, the tests that cause it and the seconds they may take in each profile, by which they are shared out.
 
     Attributes:
         quick_tests: those of the quick profile, where the others are no more than the suite shows anyway.
@@ -35,6 +35,7 @@ FAULTS = (
         what="web workers killed in the middle of a POST",
         tests=("tests/chaos/test_idempotency_kills.py",),
         alone=True,
+        quick_seconds=240,
     ),
     Fault(
         name="F2",
@@ -44,7 +45,7 @@ FAULTS = (
             "tests/chaos/test_crash_points.py",
             "tests/chaos/test_decisive_moments.py",
         ),
-        quick_seconds=300,
+        quick_seconds=360,
     ),
     Fault(name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",)),
     Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",)),
@@ -52,6 +53,7 @@ FAULTS = (
         name="F5",
         what="workers and their children killed",
         tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
+        quick_seconds=240,
     ),
     Fault(
         name="F6",
@@ -67,7 +69,7 @@ FAULTS = (
             "tests/chaos/test_broker_loss.py::test_forgotten_messages_are_sent_again",
             "tests/chaos/test_broker_loss.py::test_queue_is_drained_with_neither_broker_nor_worker",
         ),
-        quick_seconds=300,
+        quick_seconds=270,
         alone=True,
     ),
     Fault(
@@ -100,12 +102,13 @@ FAULTS = (
         name="F12",
         what="web servers and workers replaced under load",
         tests=("tests/chaos/test_rolling_restarts.py",),
-        quick_seconds=300,
+        quick_seconds=240,
     ),
     Fault(
         name="F13",
         what="clocks an hour ahead and behind, and at the end of summer time",
         tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
+        quick_seconds=240,
     ),
     Fault(name="F14", what="fuzzed requests", tests=("tests/security/test_fuzz.py",), full_seconds=3600),
     Fault(
@@ -119,7 +122,7 @@ FAULTS = (
             f"{_TENANCY}::test_filter_by_a_foreign_trajectory_shows_nothing",
             f"{_TENANCY}::test_feedback_that_names_a_foreign_row_answers_404",
         ),
-        quick_seconds=300,
+        quick_seconds=420,
     ),
     Fault(name="F16", what="poisoned runs", tests=("tests/security/test_poisoning.py",), full_seconds=1800),
     Fault(
@@ -152,6 +155,7 @@ FAULTS = (
         what="300 texts that try to run in a reviewer's browser",
         tests=("tests/e2e/test_xss.py",),
         full_seconds=1200,
+        quick_seconds=240,
     ),
     Fault(
         name="F21",
@@ -161,6 +165,7 @@ FAULTS = (
             "tests/security/test_erasure.py::test_erased_canaries_are_nowhere",
             "tests/security/test_erasure.py::test_exported_ledger_erases_again_what_a_backup_brought_back",
         ),
+        quick_seconds=120,
     ),
     Fault(
         name="F22",
@@ -171,6 +176,7 @@ FAULTS = (
             "tests/memory/test_reembed.py",
         ),
         quick_tests=("tests/chaos/test_retrieval_faults.py::test_model_switched_while_agents_ask",),
+        quick_seconds=120,
     ),
     Fault(name="F23", what="any order of steps", tests=("tests/security/test_state_machine.py",), full_seconds=3600),
     Fault(
@@ -200,7 +206,16 @@ FAULTS = (
             "tests/security/test_negative_controls.py",
             f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
         ),
-        quick_seconds=300,
+        quick_tests=(
+            "tests/security/test_negative_controls.py",
+            "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
+            "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
+            "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
+            "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
+            "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
+            f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
+        ),
+        quick_seconds=360,
     ),
     Fault(name="F26", what="random writes past the application", tests=("tests/security/test_random_writes.py",)),
 )

@@ -21,7 +21,7 @@ def test_tests_and_commands_of_a_fault_exist(fault: Fault) -> None:
     assert fault.tests or fault.quick_command
     for command in (fault.quick_command, fault.full_command):
         assert not command or (ROOT / f"{command[0].replace('.', '/')}.py").exists()
-    for test in fault.tests:
+    for test in (*fault.tests, *fault.quick_tests):
         path, _, name = test.partition("::")
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
         assert not name or name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, test
