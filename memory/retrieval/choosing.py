@@ -17,7 +17,7 @@ from memory.retrieval.places import Ranked
 from memory.retrieval.quota import find_limits
 from memory.retrieval.ranking import rank, rank_as_drawn
 from memory.retrieval.rerank import RerankingFailed, find_reranker, rerank
-from memory.retrieval.subtasks import numbers_its_steps, split_task
+from memory.retrieval.subtasks import lists_its_parts, split_task
 from memory.retrieval.task_vector import active_model, embed_task
 
 log = structlog.get_logger(__name__)
@@ -124,7 +124,7 @@ def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chos
         mode=answered,
         limits=find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE),
         parts=parts,
-        covers_parts=numbers_its_steps(question.task),
+        covers_parts=lists_its_parts(question.task),
         reranked=reranked,
     )
     return Chosen(

@@ -30,11 +30,11 @@ def split_task(task: str) -> tuple[str, ...]:
     return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
 
 
-def numbers_its_steps(task: str) -> bool:
-    """Tell whether a task lists its parts itself. Only those are worth a place each: the sentences of a story are not,
-    and giving each of them a lesson cost 0.016 nDCG@10 on tau banking.
+def lists_its_parts(task: str) -> bool:
+    """Tell whether the parts of a task are those it lists itself. Only they are worth a place each: the pieces of a
+    story are not, whatever it lists, and giving each of them a lesson costs 0.02 nDCG@10 on tau banking.
     """
-    return len(_LISTED.findall(task)) > 1
+    return len(task) <= LONG_CHARACTERS and len(_LISTED.findall(task)) > 1
 
 
 def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:

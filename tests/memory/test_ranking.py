@@ -9,7 +9,7 @@ import pytest
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.quota import Limits
 from memory.retrieval.ranking import FLOORS, rank, rank_as_drawn
-from memory.retrieval.subtasks import MAX_PARTS, split_task
+from memory.retrieval.subtasks import LONG_CHARACTERS, MAX_PARTS, lists_its_parts, split_task
 
 
 def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
@@ -222,6 +222,15 @@ def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
 )
 def test_a_task_is_split_in_its_own_words(task: str, parts: tuple[str, ...]) -> None:
     assert split_task(task) == parts
+
+
+@pytest.mark.parametrize("lead", ["{}. ", "- "])
+def test_a_list_of_parts_counts_in_a_short_task_alone(lead: str) -> None:
+    parts = "\n".join(f"{lead.format(number)}Ask for the fee of card {number}" for number in range(1, 4))
+
+    assert lists_its_parts(parts)
+    assert not lists_its_parts(f"You are a customer of the bank.{' ' * LONG_CHARACTERS}\n{parts}")
+    assert not lists_its_parts("Ask for the fee of card 1. Then ask for that of card 2.")
 
 
 def test_a_long_story_has_few_parts_that_hold_all_of_it() -> None:
