@@ -34,6 +34,11 @@ class IdempotencyRecord(models.Model):
     class Meta:
         constraints = [
             not_blank("key", "memory_idempotency_key_not_blank"),
+            models.CheckConstraint(
+                # A replay reads them; JSON's null is not the database's.
+                condition=models.Q(headers__contains={}),
+                name="memory_idempotency_headers_are_an_object",
+            ),
             models.UniqueConstraint(fields=["project", "client", "key"], name="memory_idempotency_key_once"),
         ]
         indexes = [

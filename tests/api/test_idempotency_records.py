@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.db.models.functions import Now
 from django.test import override_settings
 from rest_framework.test import APIClient
@@ -104,3 +104,11 @@ def test_expired_records_are_deleted_in_batches() -> None:
 
     assert delete_expired_idempotency_records(batch_size=3) == 7
     assert list(IdempotencyRecord.objects.all()) == [kept]
+
+
+@pytest.mark.parametrize("headers", ["null", "[]", '"Location"', "1"])
+def test_database_refuses_headers_that_no_replay_could_give(headers: str) -> None:
+    record = make_idempotency_record()
+
+    with pytest.raises(IntegrityError, match="memory_idempotency_headers_are_an_object"), connection.cursor() as cursor:
+        cursor.execute("UPDATE memory_idempotencyrecord SET headers = %s::jsonb WHERE id = %s", [headers, record.pk])
