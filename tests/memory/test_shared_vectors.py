@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from erl_site.embedded import valkey
+from memory.embeddings import shared
 from memory.embeddings.cache import TaskVectorCache
 from memory.embeddings.shared import PLACES, SharedVectors
 from tests.memory.embedding_service import EmbeddingService
@@ -42,11 +43,19 @@ def service() -> Iterator[EmbeddingService]:
     service.stop()
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the server as long as a busy machine needs, not as short as a request may."""
+    monkeypatch.setattr(shared, "SOCKET_SECONDS", 5.0)
+    monkeypatch.setattr(shared, "SLOW_SECONDS", 5.0)
+
+
 def make_process() -> TaskVectorCache:
     """What a process that has just started knows."""
     return TaskVectorCache(shared=SharedVectors())
 
 
+@pytest.mark.usefixtures("patience")
 def test_second_process_takes_the_vector_of_the_first(server: redis.Redis, service: EmbeddingService) -> None:
     embedder = service.embedder()
     made = make_process().embed(embedder, TASK)
@@ -85,6 +94,7 @@ def test_what_lies_in_its_place_of_another_task_is_not_taken(
     assert make_process().find(embedder.model_id, TASK) is None
 
 
+@pytest.mark.usefixtures("patience")
 def test_server_that_starts_again_is_found_again(server: redis.Redis, service: EmbeddingService) -> None:
     process, embedder = make_process(), service.embedder()
     process.embed(embedder, "one")
@@ -111,6 +121,7 @@ def test_silent_server_costs_three_short_waits(settings: Any, service: Embedding
         assert process._shared._breaker.is_resting
 
 
+@pytest.mark.usefixtures("patience")
 def test_threads_do_not_read_each_others_answers(server: redis.Redis, service: EmbeddingService) -> None:
     embedder, first = service.embedder(), make_process()
     tasks = [f"task {number}" for number in range(20)]
