@@ -106,7 +106,11 @@ def _copy(model: type[models.Model], changed: str) -> str:
     """Write the statement that copies a row under a key of its own, with one column changed."""
     assert model._meta.pk is not None
     table, key = model._meta.db_table, model._meta.pk.column
-    new_keys = {"uuid": "gen_random_uuid()", "bigint": f"nextval(pg_get_serial_sequence('{table}', 'id'))"}
+    new_keys = {
+        "uuid": "gen_random_uuid()",
+        "text": "gen_random_uuid()::text",
+        "bigint": f"nextval(pg_get_serial_sequence('{table}', 'id'))",
+    }
     parts = {field.column: f't."{field.column}"' for field in model._meta.concrete_fields}
     parts |= {changed: f"%s::{_type(table, changed)}"}
     if key == "id":
