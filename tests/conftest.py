@@ -1,15 +1,27 @@
 """Fixtures for all tests."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.signals import setting_changed
 from django.db import connection
+from django.dispatch import receiver
 from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import valkey
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
+
+
+@receiver(setting_changed)
+def _read_embedder_anew(*, setting: str, **change: Any) -> None:
+    """Let no test keep the embedder that the settings of another asked for."""
+    if setting.startswith("ERL_EMBEDDER"):
+        from memory.embeddings.registry import get_embedder  # once the apps are there
+
+        get_embedder.cache_clear()
 
 
 @pytest.fixture(scope="session")
