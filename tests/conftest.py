@@ -65,3 +65,12 @@ def _queue_to_itself(request: pytest.FixtureRequest) -> None:
     commits = "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction"))
     if commits and "stack" not in request.fixturenames:
         kill_workers()
+
+
+@pytest.fixture
+def no_worker(db: None) -> None:
+    """End the worker of `stack`, and take back the signs of life that it gives beside other tests."""
+    from reflection.models import WorkerHeartbeat  # once the apps are there
+
+    kill_workers()
+    WorkerHeartbeat.objects.all().delete()

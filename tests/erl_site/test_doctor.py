@@ -18,16 +18,8 @@ from reflection.breaker import FAILURES, note_failure
 from reflection.models import WorkerHeartbeat
 from reflection.providers.base import ProviderError
 from tests.factories import make_api_key, make_reflection
-from tests.stack import kill_workers
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _no_worker(db: None) -> None:
-    """End the worker that other tests share, and take back its signs of life."""
-    kill_workers()
-    WorkerHeartbeat.objects.all().delete()
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_worker")]
 
 
 def found(name: str) -> dict[Status, str]:

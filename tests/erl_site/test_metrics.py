@@ -12,9 +12,8 @@ from reflection.breaker import FAILURES, note_failure
 from reflection.models import WorkerHeartbeat
 from reflection.providers.base import ProviderError
 from tests.factories import make_heuristic, make_reflection
-from tests.stack import kill_workers
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_worker")]
 
 
 def scrape() -> dict[tuple[str, ...], float]:
@@ -28,8 +27,6 @@ def test_figures_are_what_the_rows_say(django_assert_max_num_queries: Any) -> No
     make_reflection()
     make_reflection(status="dead")
     make_heuristic(status="approved")
-    kill_workers()
-    WorkerHeartbeat.objects.all().delete()
     WorkerHeartbeat.objects.create(name="w@1/1")
     for _ in range(FAILURES):
         note_failure("openai", ProviderError("down", transient=True, code="timeout"))
