@@ -115,9 +115,7 @@ def test_probe_that_is_stopped_lets_another_try() -> None:
     def ask(step: str, request: CompletionRequest) -> Completion:
         raise SystemExit
 
-    make_reflection(available_at=Now())
-    fail_often()
-    pass_time(breaker.FIRST_REST_SECONDS)
+    wait_for_a_probe()
     with pytest.raises(SystemExit):
         run_reflection(owner="test", ask_model=ask)
 
@@ -128,9 +126,7 @@ def test_failed_probe_whose_rest_is_over_takes_no_other() -> None:
     def ask(step: str, request: CompletionRequest) -> Completion:
         raise DOWN
 
-    make_reflection(available_at=Now())
-    fail_often()
-    pass_time(breaker.FIRST_REST_SECONDS)
+    wait_for_a_probe()
     note = breaker.note_failure
     with pytest.MonkeyPatch.context() as patch:  # the process is frozen between noting the failure and giving up
         patch.setattr(breaker, "note_failure", lambda *about: (note(*about), pass_time(breaker.LONGEST_REST_SECONDS)))
@@ -139,6 +135,13 @@ def test_failed_probe_whose_rest_is_over_takes_no_other() -> None:
     reflection = Reflection.objects.get()
     assert (attempt.outcome, reflection.attempts, reflection.last_error_code) == (Outcome.RETRY, 0, "circuit_open")
     assert breaker.admit("openai") is True
+
+
+def wait_for_a_probe() -> None:
+    """Let the provider fail and rest, so that the reflection that waits is the one to try it."""
+    make_reflection(available_at=Now())
+    fail_often()
+    pass_time(breaker.FIRST_REST_SECONDS)
 
 
 def never_asked(step: str, request: CompletionRequest) -> Completion:
