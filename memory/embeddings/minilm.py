@@ -1,6 +1,7 @@
 """all-MiniLM-L6-v2 on this machine's processor, without the network: int8 weights of a package, our tokenizer."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -127,6 +128,7 @@ def read_pinned(path: Path, sha256: str) -> bytes:
 
 
 def _load_files(*, in_integers: bool) -> _Loaded:
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at the import; without it the runtime reports to its maker
     import onnxruntime  # 100 ms and 30 MB: only for those who embed here
     from tokenizers import Tokenizer
 

@@ -1,5 +1,7 @@
 """Embedders: the bundled model, a service over HTTP, long texts, the cache."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +72,21 @@ def test_minilm_refuses_files_that_are_not_the_pinned_ones(tmp_path: Path) -> No
 def test_minilm_says_which_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(EmbedderError, match=r"model\.onnx cannot be read"):
         minilm.read_pinned(tmp_path / "model.onnx", minilm.MODEL_SHA256)
+
+
+def test_runtime_of_minilm_starts_no_thread_that_reports_to_its_maker() -> None:
+    embed = "from memory.embeddings.minilm import MiniLM; MiniLM().warm_up()"
+    count = "import os; print(len(os.listdir('/proc/self/task')))"
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"{embed}; {count}"],
+        env=environment | {"OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        check=True,
+    )
+
+    assert done.stdout == b"1\n"
 
 
 def test_http_embedder_puts_answers_in_the_order_of_the_texts(service: EmbeddingService) -> None:
