@@ -188,6 +188,8 @@ def add_shared_parts(result: Json, generator: Any, request: Any, public: bool) -
                 if "$ref" not in answer:
                     answer["description"] = answer["description"] or "Success."
                     answer.setdefault("headers", {})["X-Request-ID"] = {"$ref": "#/components/headers/XRequestID"}
+    either = components["schemas"]["HeuristicsOrLessons"]
+    either["anyOf"] = either.pop("oneOf")  # an empty list of lessons is an empty page too
     components["responses"] = {f"Error{status}": _error_response(status) for status in ERRORS}
     result["paths"] |= _health_paths()
     for schema in components["schemas"].values():
