@@ -45,8 +45,23 @@ def stack_processes(broker: str, django_db_setup: None, django_db_blocker: Djang
         stack.kill_all()
 
 
+@pytest.fixture(scope="module")
+def _worker_until_here(stack_processes: Stack, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """End the worker of `stack` with the module that used it, and take back its signs of life.
+
+    It shares the tests' database: beside the tests of other modules it would write rows that they count.
+    """
+    from reflection.models import WorkerHeartbeat  # once the apps are there
+
+    yield
+    if "worker" in stack_processes.processes:
+        stack_processes.kill("worker")
+    with django_db_blocker.unblock():
+        WorkerHeartbeat.objects.all().delete()
+
+
 @pytest.fixture
-def stack(stack_processes: Stack, transactional_db: None) -> Stack:
+def stack(stack_processes: Stack, _worker_until_here: None, transactional_db: None) -> Stack:
     """Gunicorn and a Celery worker as processes of their own, on the tests' database.
 
     A test that stopped or killed one of them needs no clean-up: what is missing is started again for the next.
@@ -65,12 +80,3 @@ def _queue_to_itself(request: pytest.FixtureRequest) -> None:
     commits = "transactional_db" in request.fixturenames or (marker and marker.kwargs.get("transaction"))
     if commits and "stack" not in request.fixturenames:
         kill_workers()
-
-
-@pytest.fixture
-def no_worker(db: None) -> None:
-    """End the worker of `stack`, and take back the signs of life that it gives beside other tests."""
-    from reflection.models import WorkerHeartbeat  # once the apps are there
-
-    kill_workers()
-    WorkerHeartbeat.objects.all().delete()

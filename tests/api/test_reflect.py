@@ -12,7 +12,6 @@ from memory.models import Trajectory
 from reflection.models import Proposal, Reflection
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
-from tests.stack import kill_workers
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/reflect"
@@ -99,7 +98,6 @@ def test_reflect_with_idempotency_key_answers_the_same_bytes(api_client, project
 
 
 def test_reflect_that_waits_answers_200_once_it_is_finished(transactional_db):
-    kill_workers()
     key = make_api_key(project=make_project())
     trajectory = make_trajectory(project=key.api_key.project)
 

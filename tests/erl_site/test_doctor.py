@@ -19,7 +19,7 @@ from reflection.models import WorkerHeartbeat
 from reflection.providers.base import ProviderError
 from tests.factories import make_api_key, make_reflection
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_worker")]
+pytestmark = pytest.mark.django_db
 
 
 def found(name: str) -> dict[Status, str]:

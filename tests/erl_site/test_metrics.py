@@ -13,7 +13,7 @@ from reflection.models import WorkerHeartbeat
 from reflection.providers.base import ProviderError
 from tests.factories import make_heuristic, make_reflection
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_worker")]
+pytestmark = pytest.mark.django_db
 
 
 def scrape() -> dict[tuple[str, ...], float]:

@@ -122,7 +122,10 @@ def test_silent_server_costs_three_short_waits(settings: Any, service: Embedding
 
 
 @pytest.mark.usefixtures("patience")
-def test_threads_do_not_read_each_others_answers(server: redis.Redis, service: EmbeddingService) -> None:
+def test_threads_do_not_read_each_others_answers(
+    server: redis.Redis, service: EmbeddingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "PLACES", 2**63)  # so many that no two tasks meet in one
     embedder, first = service.embedder(), make_process()
     tasks = [f"task {number}" for number in range(20)]
     made = {task: first.embed(embedder, task) for task in tasks}
