@@ -1,6 +1,8 @@
 """Gunicorn as this product runs it: `gunicorn --config python:erl_site.gunicorn_config`."""
 
+import gc
 import os
+import sys
 from typing import Any
 
 from gunicorn.glogging import Logger
@@ -24,15 +26,30 @@ class EventLogger(Logger):  # type: ignore[misc]
 logger_class = EventLogger
 
 
+def pre_fork(server: Any, worker: Any) -> None:
+    """Do for all processes what only needs doing once, where the application is loaded before they are forked."""
+    if server.cfg.preload_app:
+        _warm_up()
+        gc.freeze()  # what is there stays there: looking for cycles in it would copy its pages into every process
+
+
 def post_worker_init(worker: Any) -> None:
-    """Let no request wait for the broker, for which a thread rings for the workers, nor for a frozen database."""
+    """Let no request wait for what can be made before, nor for the broker, nor for a frozen database."""
     from django.conf import settings
 
     from erl_site.database_watch import watch_database
     from reflection.doorbell import doorbell
 
+    _warm_up()
     doorbell.ring_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
+
+
+def _warm_up() -> None:
+    if "erl_site.wsgi" in sys.modules:  # and not another application, which has other needs
+        from erl_site.warming import warm_up
+
+        warm_up()
 
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
@@ -105,10 +105,15 @@ def key_of(request: Request) -> ApiKey:
     return api_key
 
 
+def find_usable_keys(prefix: str) -> QuerySet[Any]:
+    """Return the key of a prefix with its project and `left`, for how much longer it may be used, None without end."""
+    usable = ApiKey.objects.usable().select_related("project")
+    return usable.annotate(left=F("expires_at") - Now()).filter(prefix=prefix)
+
+
 def _load(credential: Credential) -> tuple[ApiKey, timedelta | None]:
     """Return a key and for how much longer it may be used, both by the clock of the database."""
-    keys = ApiKey.objects.usable().select_related("project").annotate(left=F("expires_at") - Now())
-    api_key: Any = keys.filter(prefix=credential.prefix).first()  # with an annotation that the type does not know
+    api_key: Any = find_usable_keys(credential.prefix).first()  # with an annotation that the type does not know
     # Compared also where there is no row, so that the time tells nothing about which prefixes exist.
     expected = api_key.secret_sha256 if api_key else _NO_SECRET
     if not hmac.compare_digest(credential.secret_sha256, expected) or api_key is None:

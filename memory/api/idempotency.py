@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -184,16 +184,15 @@ def _lock(attempt: IdempotentRequest) -> None:
             )
 
 
+def find_records(project_id: UUID, *, client: str, key: str) -> QuerySet[Any]:
+    """Return the record of a client's key, with `is_expired` by the clock of the database."""
+    expired = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
+    return IdempotencyRecord.objects.filter(project_id=project_id, client=client, key=key).annotate(is_expired=expired)
+
+
 def _find_record(attempt: IdempotentRequest) -> IdempotencyRecord | None:
     """Return the record of a key that still counts; one past its time is deleted, and its key is new again."""
-    expired = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
-    record = (
-        IdempotencyRecord.objects.filter(
-            project_id=attempt.api_key.project_id, client=attempt.api_key.client, key=attempt.key
-        )
-        .annotate(is_expired=expired)
-        .first()
-    )
+    record = find_records(attempt.api_key.project_id, client=attempt.api_key.client, key=attempt.key).first()
     if record is not None and record.is_expired:
         record.delete()
         return None

@@ -2,6 +2,7 @@
 
 import os
 from functools import lru_cache
+from pathlib import Path
 
 from django.conf import settings
 
@@ -56,9 +57,26 @@ def _get_minilm(in_integers: bool) -> MiniLM:
 
 
 def forget_embedders() -> None:
-    """Read the settings anew at the next text. A model loaded before a fork is not to be relied on in the child."""
+    """Read the settings anew at the next text."""
     get_embedder.cache_clear()
     _get_minilm.cache_clear()
 
 
-os.register_at_fork(after_in_child=forget_embedders)
+_threads_at_fork = 0
+
+
+def _count_threads() -> None:
+    global _threads_at_fork
+    try:
+        _threads_at_fork = len([*Path("/proc/self/task").iterdir()])
+    except OSError:  # no Linux
+        _threads_at_fork = 0
+
+
+def _forget_after_fork() -> None:
+    """Rely on the parent's model only where it had one thread: another may have held a lock that nobody opens here."""
+    if _threads_at_fork != 1:
+        forget_embedders()
+
+
+os.register_at_fork(before=_count_threads, after_in_child=_forget_after_fork)

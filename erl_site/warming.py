@@ -1,0 +1,96 @@
+"""What the first request of a process would otherwise wait for, done before there is one.
+
+Addresses, serializers, patterns and statements are made at their first use, which takes longer than a request, and the
+embedding model takes half a second. None of it needs the database or the network, so that a master process may do it
+once for all processes it forks.
+"""
+
+import time
+from functools import cache
+from io import BytesIO
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Model
+from django.db.models.sql import InsertQuery
+from django.urls import reverse
+from django.utils import timezone
+
+from erl_site.wsgi import application
+from memory.api.authentication import find_usable_keys
+from memory.api.idempotency import find_records
+from memory.api.serializers.retrieval import RetrieveQuery
+from memory.api.serializers.reuse import read_body, represent
+from memory.api.serializers.trajectory import TrajectoryInputSerializer, TrajectorySerializer
+from memory.embeddings.minilm import MiniLM
+from memory.embeddings.registry import get_embedder
+from memory.errors import EmbedderError
+from memory.models import IdempotencyRecord, Project, Trajectory
+from memory.redaction import redact
+from memory.trajectory_steps import normalise_steps
+
+log = structlog.get_logger(__name__)
+
+_NOBODY = UUID(int=0)
+_RUN = {
+    "task": "Say that nothing is to be done before 10:00 on 1 May, and to nobody.",
+    "task_id": "nothing",
+    "steps": [{"action": "wait", "observation": "nothing happened"}],
+    "tags": ["none"],
+    "metadata": {"number": 1},
+}
+
+
+@cache  # once in a process, and what the parent did is done
+def warm_up() -> None:
+    """Make what requests share. No request is recorded, and no statement is sent."""
+    started = time.perf_counter()
+    _pass_middlewares()
+    _record_nothing()
+    RetrieveQuery.from_body({"task": _RUN["task"]})
+    _load_embedder()
+    log.info("warmed_up", seconds=round(time.perf_counter() - started, 2))
+
+
+def _pass_middlewares() -> None:
+    hosts = [host.lstrip(".") for host in settings.ALLOWED_HOSTS if host != "*"]
+    environ = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": "/health",
+        "SERVER_NAME": hosts[0] if hosts else "localhost",
+        "SERVER_PORT": "80",
+        "wsgi.input": BytesIO(),
+        "wsgi.url_scheme": "http",
+    }
+    application.get_response(WSGIRequest(environ)).close()
+
+
+def _record_nothing() -> None:
+    reverse("api:trajectory", args=[_NOBODY])
+    values = read_body(TrajectoryInputSerializer, _RUN)
+    said = redact({name: values[name] for name in _RUN}).value
+    made = {"steps": normalise_steps(said["steps"]), "created_at": timezone.now()}
+    run = Trajectory(project=Project(), **said | made)
+    represent(TrajectorySerializer, run)
+    for rows in (find_usable_keys(""), find_records(_NOBODY, client="", key="")):
+        str(rows.order_by("pk").query)
+    for row in (run, IdempotencyRecord(expires_at=timezone.now())):
+        _write_insert(row)
+
+
+def _write_insert(row: Model) -> None:
+    query = InsertQuery(type(row))
+    query.insert_values(row._meta.concrete_fields, [row])
+    query.get_compiler(DEFAULT_DB_ALIAS).as_sql()
+
+
+def _load_embedder() -> None:
+    try:
+        embedder = get_embedder()
+        if isinstance(embedder, MiniLM):
+            embedder.warm_up()
+    except EmbedderError as error:
+        log.warning("embedder_not_loaded", error=type(error).__name__)
