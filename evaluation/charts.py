@@ -8,8 +8,12 @@ CURVE_HEIGHT, COST_HEIGHT, MARGIN, LABEL_ROW = 260, 320, 48, 19
 _DOSE = re.compile(r"^hybrid:(\d+)$")
 
 
-def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """Lay out one bar a row with its interval, around a line at zero; empty without rows."""
+def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> dict[str, Any]:
+    """Lay out one bar a row with its interval, around a line at zero; empty without rows.
+
+    Args:
+        sign: "+" for differences, "" for what is none.
+    """
     if len(rows) < 2:
         return {}
     edges = [row[metric][edge] for row in rows for edge in ("low", "high", "mean")]
@@ -27,9 +31,9 @@ def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
         bars.append(
             {
                 "label": row["arm"],
-                "text": f"{estimate['mean']:+.3f}",
-                "title": f"{row['arm']}: {estimate['mean']:+.3f}, 95 % between {estimate['low']:+.3f} and "
-                f"{estimate['high']:+.3f}, n = {estimate['n']}",
+                "text": format(estimate["mean"], f"{sign}.3f"),
+                "title": f"{row['arm']}: {estimate['mean']:{sign}.3f}, 95 % between {estimate['low']:{sign}.3f} and "
+                f"{estimate['high']:{sign}.3f}, n = {estimate['n']}",
                 "x": start,
                 "width": max(round(end - start, 1), 1),
                 "y": place * ROW + 6,
@@ -39,7 +43,15 @@ def draw_bars(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
                 "harm": estimate["mean"] < 0,
             }
         )
-    return {"bars": bars, "zero": x(0), "width": WIDTH, "height": len(rows) * ROW + 24, "bottom": len(rows) * ROW + 4}
+    return {
+        "bars": bars,
+        "label": "Uplift of each arm against none" if sign else f"{metric} of each arm",
+        "origin": "none = 0" if sign else "0",
+        "zero": x(0),
+        "width": WIDTH,
+        "height": len(rows) * ROW + 24,
+        "bottom": len(rows) * ROW + 4,
+    }
 
 
 def draw_curve(

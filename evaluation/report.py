@@ -94,15 +94,25 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
             ],
             "has_tokens": any("tokens_mean" in row for row in suite["arms"]),
             "has_costs": any(row.get("cost_usd_per_gained_success") for row in suite["arms"]),
-            "figure_tables": [_present_table(table) for table in group_figures(suite.get("figures", []))],
+            "figure_tables": [
+                _present_table(table, main=suite.get("main_figure", ""))
+                for table in group_figures(suite.get("figures", []))
+            ],
             "latencies": collect_latencies(timing.get(suite["name"], {})),
         }
         for suite in results.get("suites", [])
     ]
 
 
-def _present_table(table: dict[str, Any]) -> dict[str, Any]:
+def _present_table(table: dict[str, Any], *, main: str) -> dict[str, Any]:
+    """Return a table with its cells as text, and bars of the main figure if it is one of the columns."""
+    compared = []
+    if main in table["columns"]:
+        at = table["columns"].index(main)
+        compared = [{"arm": row["arm"], main: row["cells"][at]} for row in table["rows"] if row["cells"][at].get("n")]
     return table | {
+        "main": main,
+        "bars": draw_bars(compared, main, sign=""),
         "rows": [
             row | {"cells": [{"mean": show_cell(cell), "interval": _show_interval(cell)} for cell in row["cells"]]}
             for row in table["rows"]

@@ -137,10 +137,19 @@ class RetrievalSuite(Suite):
             "checks": [],
             "curve": [],
             "notes": notes,
-            "power": " ".join(f"{name}: {power_note(len(asked))}" for name, asked in tasks.items()),
+            "main_figure": MAIN,
+            "power": _note_power({name: len(asked) for name, asked in tasks.items()}),
             "tasks": tasks,
             "per_task": per_task,
         }
+
+
+def _note_power(counts: Mapping[str, int]) -> str:
+    """Say what differences show, once for the data sets that have as many queries."""
+    same: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        same.setdefault(count, []).append(name)
+    return " ".join(f"{', '.join(names)}: {power_note(count)}" for count, names in same.items())
 
 
 def read_folder(folder: Path) -> Folder:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evaluation.errors import EvaluationError, LabelIndexed
+from evaluation.report import present
 from evaluation.suites.base import Options
 from evaluation.suites.retrieval import RetrievalSuite, read_folder, refuse_indexed_label
 
@@ -29,15 +30,19 @@ def write_folder(folder: Path, *, documents: list[dict[str, Any]] = DOCUMENTS) -
 @pytest.mark.django_db(transaction=True)
 def test_a_folder_of_ones_own_is_searched_through_the_product(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
-    options = Options(suites=("retrieval",), data=str(folder), arms=("hybrid:20",))
+    options = Options(suites=("retrieval",), data=str(folder), arms=("random:20", "hybrid:20"))
     suite = RetrievalSuite()
     [unit] = suite.units(options)
 
     result = suite.run_unit(unit, options, lambda what, done, total: None)
 
-    figures = {row["name"]: row["mean"] for row in suite.summarise({unit: result}, options)["figures"]}
+    told = suite.summarise({unit: result}, options)
+    figures = {row["name"]: row["mean"] for row in told["figures"] if row["arm"] == "tiny/hybrid:20"}
     assert figures["recall@1"] == figures["MRR"] == 1
     assert figures["precision@5"] == pytest.approx(0.2)
+    [tiny] = [table for table in present({"suites": [told]})[0]["figure_tables"] if table["bars"]]
+    assert tiny["main"] == "nDCG@10"
+    assert [(bar["label"], bar["text"]) for bar in tiny["bars"]["bars"]][1] == ("hybrid:20", "1.000")
 
 
 def test_label_in_the_searched_text_is_refused(tmp_path: Path) -> None:
