@@ -54,6 +54,7 @@ FAULTS = (
         what="workers and their children killed",
         tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
         quick_seconds=240,
+        full_seconds=1800,
     ),
     Fault(
         name="F6",
