@@ -16,6 +16,7 @@ from memory.services.delete_expired_idempotency_records import delete_expired_id
 from memory.services.embed_heuristics import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.services.fold_changes import fold_changes
 from memory.services.keep_cards import keep_cards
+from memory.services.name_lessons import name_lessons
 from memory.services.prioritise_heuristics import prioritise_queue
 from reflection.budget import resume_projects
 from reflection.doorbell import Doorbell, doorbell
@@ -67,6 +68,7 @@ def keep_house() -> None:
     failpoint("sweep.housekeeping")
     if without_vectors := find_heuristics_without_vectors():
         embed_heuristics(without_vectors)
+    name_lessons()
     keep_cards()
     prioritise_queue()
     for project_id in TermChange.objects.values_list("project_id", flat=True).distinct():

@@ -39,6 +39,7 @@ _SCORE_NAMES = {
     "meaning": "meaning",
     "words": "words",
     "source_task": "likest task",
+    "names": "names",
     "similarity": "similarity",
     "informativeness": "informativeness",
     "rerank": "cross-encoder",

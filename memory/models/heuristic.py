@@ -171,6 +171,7 @@ class HeuristicRevision(models.Model):
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
     content_sha256 = models.CharField(max_length=64, editable=False, default="")
     search = SearchVectorField(null=True, editable=False)
+    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/names.py
     served = models.BooleanField(default=False, editable=False)
     approved_sha256 = models.CharField(max_length=64, editable=False, default="")
     approved_by = models.TextField(editable=False, default="")
@@ -206,6 +207,13 @@ class HeuristicRevision(models.Model):
             ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
             models.Index(F("project"), hash_said(), name="memory_revision_words"),
+            GinIndex(
+                fields=["project", "names"],
+                opclasses=["uuid_ops", "gin_trgm_ops"],
+                name="memory_revision_names",
+                condition=Q(served=True, names__gt=""),
+            ),
+            models.Index(fields=["id"], name="memory_revision_nameless", condition=Q(names__isnull=True)),
         ]
 
     def __str__(self) -> str:

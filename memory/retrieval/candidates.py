@@ -7,6 +7,7 @@ it was learnt from vote with the squares of what they have above noise.
 The statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,8 +17,10 @@ from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
 from memory.retrieval.indexed import AMONG_POOL, IndexPlan, index_plans
 from memory.retrieval.known import Known, digest
+from memory.retrieval.naming import Naming, choose_added, find_named
 from memory.retrieval.scoring import (
     COUNTED_TASKS,
+    NAMES,
     NOISE,
     STANDS_FOR_TASKS,
     STANDS_FOR_TASKS_FIRST,
@@ -59,13 +62,13 @@ WITH query AS MATERIALIZED (
     FROM memory_embeddingmodel m
     WHERE CASE WHEN %(searched)s::text IS NULL THEN m.active ELSE m.id = %(searched)s END
 ){pool}, nearest AS (
-    SELECT v.revision_id
+    (SELECT v.revision_id
     FROM {among}
     WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
     GROUP BY v.revision_id
     ORDER BY min(%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
                + (1 - %(weight)s) * coalesce(v.terms <#> (SELECT terms FROM query), 0)), v.revision_id
-    LIMIT %(limit)s
+    LIMIT %(limit)s){named}
 ), texts AS MATERIALIZED (
     SELECT v.revision_id, v.kind, v.trajectory_id,
            -(v.vector <#> (SELECT vector FROM query)) AS meaning,
@@ -96,7 +99,7 @@ WITH query AS MATERIALIZED (
     FROM votes
 )
 SELECT {columns}, s.own, s.meaning, s.words, s.tasks[1], s.score, s.lead,
-       coalesce(t.task, left(r.source_task, 300)), v.vector
+       coalesce(t.task, left(r.source_task, 300)), v.vector, s.revision_id
 FROM scored s
 JOIN servable_heuristic r ON r.id = s.revision_id
 LEFT JOIN servable_source t ON t.trajectory_id = s.trajectory_id
@@ -105,6 +108,12 @@ LEFT JOIN servable_text v
 ORDER BY s.score DESC, r.heuristic_id
 """
 
+# Lessons that name what the task names, where there are any.
+_OR_NAMED = """
+    UNION
+    SELECT v.revision_id FROM servable_text v {filtered}
+    WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
+      AND v.revision_id = ANY(%(named)s::uuid[])"""
 _SCORING = {
     "votes": VOTES,
     "counted": COUNTED_TASKS,
@@ -112,11 +121,9 @@ _SCORING = {
     "stands_first": STANDS_FOR_TASKS_FIRST,
     "columns": _COLUMNS,
 }
-_SEARCH_ALL = _SEARCH.format(pool="", among="servable_text v", **_SCORING)
-_SEARCH_FILTERED = _SEARCH.format(pool="", among=f"servable_text v {_FILTERED}", **_SCORING)
 
 _DRAW = f"""
-SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, 0, r.source_task, NULL
+SELECT {_COLUMNS}, NULL, NULL, NULL, NULL, 0, 0, r.source_task, NULL, NULL
 FROM servable_heuristic r
 WHERE r.id IN (
     SELECT v.revision_id
@@ -149,7 +156,7 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
 
     `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the likest task it
     was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is the
-    lesson's own, as PostgreSQL sends it.
+    lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too.
     """
 
     heuristic_id: UUID
@@ -175,6 +182,7 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     lead: float
     matched_task: str
     vector: bytes | None
+    naming: Naming | None = None
 
 
 def get_meaning_weight(task: str) -> float:
@@ -204,24 +212,29 @@ def find_candidates(
         how: "exact" compares everything in the database, "indexed" uses the project's index if it has one, both
             without anything this process remembers; "auto" takes the cheapest way.
     """
-    search = _Search(
-        project_id=project_id,
-        text=text,
-        vector=vector,
-        model_id=model_id,
-        filters=filters,
-        meaning_weight=meaning_weight,
-        limit=limit,
-    )
+
+    def ask() -> _Search:
+        return _Search(
+            project_id=project_id,
+            text=text,
+            vector=vector,
+            model_id=model_id,
+            filters=filters,
+            meaning_weight=meaning_weight,
+            limit=limit,
+            named=find_named(project_id, text) if meaning_weight < 1 else {},  # meaning alone knows no names
+        )
+
     if searched_model_id is not None or filters.agents:  # runs are recorded without any change of what is served
-        return _search_database(search, searched_model_id)
+        return _search_database(ask(), searched_model_id)
     if how != "auto":
-        return _search_database(search, None, how=how)
+        return _search_database(ask(), None, how=how)
     name = digest(text)
     state, words = _read_state(project_id, text, name)
     key = (project_id, state, name, model_id if vector else "", filters, meaning_weight, limit)
     if (known := _known_candidates.find(key)) is not None:
         return list(known)
+    search = ask()
     found = _search_memory(search, state, words)
     if found is None:
         found = _search_database(search, None)
@@ -232,12 +245,12 @@ def find_candidates(
 def draw_candidates(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
     parameters = _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit}
-    return [_read(row) for row in execute_prepared(_DRAW, parameters)]
+    return [_read(row, {}) for row in execute_prepared(_DRAW, parameters)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Search:
-    """What find_candidates was asked."""
+    """What find_candidates was asked, and what names of the task are in lessons, by revision."""
 
     project_id: UUID
     text: str
@@ -246,6 +259,12 @@ class _Search:
     filters: Filters
     meaning_weight: float
     limit: int
+    named: Mapping[UUID, Naming]
+
+    @property
+    def added(self) -> list[UUID]:
+        """The revisions that names bring into question."""
+        return choose_added(self.named)
 
 
 def _read_state(project_id: UUID, text: str, name: bytes) -> tuple[State, Words | None]:
@@ -284,15 +303,22 @@ def _search_memory(search: _Search, state: State, words: Words | None) -> list[C
         words=words,
         meaning_weight=search.meaning_weight,
         limit=search.limit,
+        added=search.added,
     )
     rows = _read_rows(snapshot, state, found)
     candidates = [
-        _read((*row[:-1], one.own, one.meaning, one.words, one.task, one.score, one.lead, row[-1], one.vector))
+        _read(
+            (
+                *row[:-1],
+                *(one.own, one.meaning, one.words, one.task, one.score, one.lead, row[-1], one.vector),
+                one.revision_id,
+            ),
+            search.named,
+        )
         for one, row in zip(found, rows, strict=True)
         if row is not None  # a lesson that was withdrawn a moment ago has none any more
     ]
-    candidates.sort(key=lambda candidate: (-candidate.score, candidate.heuristic_id))
-    return candidates
+    return _sort(candidates)
 
 
 def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> list[tuple[Any, ...] | None]:
@@ -312,9 +338,14 @@ def _read_rows(snapshot: Snapshot, state: State, found: list[Found]) -> list[tup
 
 
 @lru_cache(maxsize=256)
-def _write_indexed(plan: IndexPlan, *, filtered: bool) -> str:
-    pool = plan.write_pool(_FILTERED if filtered else "")
-    return _SEARCH.format(pool=pool, among=AMONG_POOL, **_SCORING)
+def _write_search(plan: IndexPlan | None, *, filtered: bool, named: bool) -> str:
+    filters = _FILTERED if filtered else ""
+    return _SEARCH.format(
+        pool=plan.write_pool(filters) if plan is not None else "",
+        among=AMONG_POOL if plan is not None else f"servable_text v {filters}",
+        named=_OR_NAMED.format(filtered=filters) if named else "",
+        **_SCORING,
+    )
 
 
 def _search_database(search: _Search, searched_model_id: str | None, *, how: How = "auto") -> list[Candidate]:
@@ -333,14 +364,14 @@ def _search_database(search: _Search, searched_model_id: str | None, *, how: How
         "task_noise": NOISE * get_task_weight(search.meaning_weight),
         "limit": search.limit,
     }
-    filtered = search.filters != Filters()
+    filtered, added = search.filters != Filters(), search.added
     if filtered:
         parameters |= _filter_parameters(search.filters)
-    if plan is not None:
-        rows = read_prepared(_write_indexed(plan, filtered=filtered), parameters)
-    else:
-        rows = read_prepared(_SEARCH_FILTERED if filtered else _SEARCH_ALL, parameters)
-    return [_read(row) for row in rows]
+    if added:
+        parameters["named"] = added
+    rows = read_prepared(_write_search(plan, filtered=filtered, named=bool(added)), parameters)
+    candidates = [_read(row, search.named) for row in rows]
+    return _sort(candidates) if search.named else candidates
 
 
 def _filter_parameters(filters: Filters) -> dict[str, Any]:
@@ -352,5 +383,14 @@ def _filter_parameters(filters: Filters) -> dict[str, Any]:
     }
 
 
-def _read(row: tuple[Any, ...]) -> Candidate:
-    return Candidate._make(row)
+def _read(row: tuple[Any, ...], named: Mapping[UUID, Naming]) -> Candidate:
+    """Read a row whose last column is the revision, and count what it names."""
+    candidate = Candidate(*row[:-1])
+    if not named or (naming := named.get(row[-1])) is None:
+        return candidate
+    worth = NAMES * naming.share
+    return candidate._replace(score=candidate.score + worth, lead=candidate.lead + worth, naming=naming)
+
+
+def _sort(candidates: list[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.heuristic_id))

@@ -204,6 +204,7 @@ def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
         "meaning": candidate.meaning,
         "words": candidate.words,
         "source_task": candidate.task,
+        "names": candidate.naming.share if candidate.naming is not None else None,
     }
     why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
     return Ranked(

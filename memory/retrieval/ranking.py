@@ -9,6 +9,7 @@ import numpy as np
 
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector, read_vectors
+from memory.retrieval.names import find_names
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import NO_LIMITS, Limits
 from memory.retrieval.subtasks import find_subtask
@@ -20,6 +21,7 @@ USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
+NAMES_LIKENESS = 0.3  # of a lesson that names all that the task names, whatever else it says
 MOST_AT_ONCE = 30  # lessons: a larger product makes BLAS start threads, where it may, which costs 30 times more
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
@@ -119,6 +121,8 @@ def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> st
     """Say in one sentence why a lesson is here."""
     more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
     part = " of a part" if subtask else ""
+    if (naming := candidate.naming) is not None and (spelled := _spell(candidate, naming.key)):
+        return f"It names {spelled}, {'as the task does' if naming.exact else 'nearly as the task does'}{more}."
     if candidate.task is not None and candidate.task >= (candidate.own or 0):
         this = "a part of this one" if subtask else "this one"
         return f"It was learnt from, or has helped with, a task like {this}{more}."
@@ -131,9 +135,18 @@ def _texts(candidate: Candidate) -> tuple[str, ...]:
     return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
 
 
+def _spell(candidate: Candidate, key: str) -> str:
+    """Return a name as the lesson spells it."""
+    said = "\n".join((candidate.trigger, candidate.guideline, candidate.avoid, *candidate.tags))
+    return next((name.spelled for name in find_names(said) if name.key == key), "")
+
+
 def _likeness(candidate: Candidate) -> float:
     own, task = candidate.own or 0.0, candidate.task or 0.0
-    return own if own > task else task
+    likeness = own if own > task else task
+    if candidate.naming is not None:
+        likeness = max(likeness, NAMES_LIKENESS * candidate.naming.share)
+    return likeness
 
 
 def _boost(candidate: Candidate, *, same_family: bool, other_family: bool) -> float:
@@ -209,6 +222,8 @@ def _as_scores(candidate: Candidate, score: float, reranked: Mapping[UUID, float
         scores["words"] = round(candidate.words, 4)
     if candidate.task is not None:
         scores["source_task"] = round(candidate.task, 4)
+    if candidate.naming is not None:
+        scores["names"] = round(candidate.naming.share, 4)
     if reranked and (rerank := reranked.get(candidate.heuristic_id)) is not None:
         scores["rerank"] = round(rerank, 4)
     if candidate.usefulness != 0.5:

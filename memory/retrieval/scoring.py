@@ -17,6 +17,8 @@ TASK_MEANING = 1.2  # meaning counts for more between two tasks than between a t
 # An old task very like the new one decides who is first; it does not fill the places behind it.
 STANDS_FOR_TASKS_FIRST, STANDS_FOR_TASKS = 1.0, 3.0
 
+NAMES = 3.0  # what a lesson gains by naming all that a task names
+
 
 class Score(NamedTuple):
     """`lead` decides the first place, `score` all others."""

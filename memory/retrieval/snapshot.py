@@ -1,5 +1,6 @@
 """What a project serves, in this process's memory: how like a task each lesson is without a scan in the database."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -111,8 +112,20 @@ class Snapshot:
         arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets, self.starts, self.is_lesson)
         return sum(array.nbytes for array in arrays) + 120 * len(self.trajectories)
 
-    def search(self, *, vector: Vectors | None, words: Words, meaning_weight: float, limit: int) -> list[Found]:
-        """Return the `limit` lessons likest to a task, best first: what the statement of candidates.py finds."""
+    def search(
+        self,
+        *,
+        vector: Vectors | None,
+        words: Words,
+        meaning_weight: float,
+        limit: int,
+        added: Sequence[UUID] = (),
+    ) -> list[Found]:
+        """Return the `limit` lessons likest to a task, best first: what the statement of candidates.py finds.
+
+        Args:
+            added: revisions that are looked at in any case, if they are here.
+        """
         if not self.revisions:
             return []
         meanings = np.zeros(len(self.is_lesson), np.float32)
@@ -126,9 +139,16 @@ class Snapshot:
             chosen = np.concatenate([above, level[: limit - len(above)]])
         else:
             chosen = np.arange(len(best))
+        if added:
+            chosen = np.union1d(chosen, self._find_places(added))
         found = self._score(chosen, meanings, shared, meaning_weight, with_vector=vector is not None)
         found.sort(key=lambda one: -one.score)
         return found
+
+    def _find_places(self, revisions: Sequence[UUID]) -> Integers:
+        places = [(bisect_left(self.revisions, revision), revision) for revision in revisions]
+        here = [place for place, one in places if place < len(self.revisions) and self.revisions[place] == one]
+        return np.array(here, np.int64)
 
     def _compare_words(self, words: Words) -> Vectors:
         shared = np.zeros(len(self.is_lesson), np.float32)
