@@ -1,7 +1,7 @@
 """Choose lessons for a task in one of the modes, with what is there: whatever fails, the next best thing answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -11,7 +11,14 @@ from memory.errors import EmbedderError
 from memory.models import Project, Retrieval
 from memory.retrieval import llm_ranking
 from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
+from memory.retrieval.candidates import (
+    KNOWN_TASKS,
+    Candidate,
+    draw_candidates,
+    find_candidates,
+    get_meaning_weight,
+)
+from memory.retrieval.known import Known
 from memory.retrieval.llm_ranking import LessonRanker, RankingFailed, find_ranker, rank_with_model
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import find_limits
@@ -26,17 +33,21 @@ _Mode = Retrieval.Mode
 AUTO = "auto"
 CANDIDATES = 50
 MAX_CONSIDERED = 30  # of what was passed over, kept with the answer
+_known_choices: Known[tuple[list[Candidate], "Chosen"]] = Known(KNOWN_TASKS)  # with what the numbers in the key name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
-    """Lessons in order, the best of those passed over with their scores, and how they were chosen."""
+    """Lessons in order, the best of those passed over with their scores, and how they were chosen.
+
+    Whoever asks the same is given the same object, as long as the candidates are the same.
+    """
 
     ranked: list[Ranked] = field(default_factory=list)
     considered: list[tuple[Candidate, float]] = field(default_factory=list)
     candidate_count: int = 0
     mode: str = _Mode.NONE
-    missing: list[str] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
     subtasks: tuple[str, ...] = ()
 
 
@@ -95,15 +106,14 @@ def _choose_by_model(project: Project, question: Question) -> Chosen:
         considered=_pass_over(found, ranked),
         candidate_count=len(found),
         mode=_Mode.ERL,
-        missing=missing,
+        missing=tuple(missing),
         subtasks=tuple(dict.fromkeys(place.subtask for place in ranked if place.subtask)),
     )
 
 
 def _fall_back(project: Project, question: Question, reason: str) -> Chosen:
     chosen = _choose_by_likeness(project, question, _Mode.HYBRID)
-    chosen.missing.insert(0, f"language model ({reason})")
-    return chosen
+    return replace(chosen, missing=(f"language model ({reason})", *chosen.missing))
 
 
 def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chosen:
@@ -116,25 +126,34 @@ def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chos
         except RerankingFailed as error:
             log.warning("reranking_failed", reason=str(error))
             missing.append(f"reranker ({error})")
+    limits = find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE)
+    # Candidates that are the same objects were found in the same state of the project.
+    key = (tuple(map(id, found)), question.task, question.task_id, question.top_k, answered, limits)
+    plain = reranked is None and not missing
+    if plain and (known := _known_choices.find(key)) is not None:
+        return known[1]
     parts = split_task(question.task)
     ranked = rank(
         found,
         task_id=question.task_id,
         top_k=question.top_k,
         mode=answered,
-        limits=find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE),
+        limits=limits,
         parts=parts,
         covers_parts=lists_its_parts(question.task),
         reranked=reranked,
     )
-    return Chosen(
+    chosen = Chosen(
         ranked=ranked,
         considered=_pass_over(found, ranked),
         candidate_count=len(found),
         mode=answered,
-        missing=missing,
+        missing=tuple(missing),
         subtasks=parts,
     )
+    if plain:
+        _known_choices.keep(key, (found, chosen))
+    return chosen
 
 
 def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[tuple[Candidate, float]]:

@@ -1,5 +1,6 @@
 """Answer a task with lessons, and write down what was answered."""
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -7,16 +8,17 @@ from typing import Any, Required, TypedDict, Unpack
 
 from django.conf import settings
 from django.utils import timezone
-from psycopg.types.json import Jsonb
 
 from memory.ids import uuid7
 from memory.models import Project, Retrieval
 from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.boundary import add_boundary
-from memory.retrieval.choosing import Question, choose_lessons, get_default_mode
-from memory.retrieval.context import build_context
+from memory.retrieval.candidates import KNOWN_TASKS
+from memory.retrieval.choosing import Chosen, Question, choose_lessons, get_default_mode
+from memory.retrieval.context import Context, build_context
 from memory.retrieval.database import execute_prepared
+from memory.retrieval.known import Known
 from memory.retrieval.places import Ranked
 from memory.retrieval.record import NO_RECORD, get_cost, join_blocks
 from memory.retrieval.record_rows import write_record
@@ -26,6 +28,8 @@ _Mode = Retrieval.Mode
 NO_FILTERS = Filters()
 NO_DATABASE = "database"
 MATCHED_TASK_CHARACTERS = 120  # of it are kept with the answer
+MOST_KEPT_CHARACTERS = 100_000  # of an answer, so that it is given again without being written again
+_known_writings: Known[tuple[Chosen, "_Written"]] = Known(KNOWN_TASKS)  # with what the number in the key names
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
@@ -122,25 +126,21 @@ def prepare_answer(
     top_k = settings.ERL_RETRIEVE_TOP_K if top_k is None else top_k
     question = Question(task=task, task_id=task_id, top_k=top_k, filters=filters, seed=seed)
     chosen = choose_lessons(project, question, mode=requested)
-    ranked, mode, degraded = chosen.ranked, chosen.mode, ", ".join(chosen.missing)
-    items = [_as_item(place) for place in ranked]
+    mode, degraded = chosen.mode, ", ".join(chosen.missing)
     known = NO_RECORD
     if record and mode != _Mode.NONE:
         known = write_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens)
-    fitting = [i for i, place in zip(items, ranked, strict=True) if place.fits and i["id"] not in known.ids]
     lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
-    values = {item["id"]: place.value for item, place in zip(items, ranked, strict=True)}
-    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
+    written = _write(chosen, known, lesson_tokens)
+    context = written.context
     retrieval_id = uuid7()
     if random_boundary:
         context = add_boundary(context, retrieval_id=retrieval_id)
-    for item in items:
-        item["injected"] = item["id"] in context.ids
     answer = RetrievalAnswer(
         retrieval_id=retrieval_id,
         mode=mode,
         degraded=degraded,
-        items=items,
+        items=written.items,
         context=context.text,
         context_sha256=context.sha256,
         tokens=context.tokens,
@@ -159,10 +159,7 @@ def prepare_answer(
         "top_k": top_k,
         "budget_tokens": lesson_tokens + get_cost(known),
         "candidate_count": chosen.candidate_count,
-        "heuristic_ids": _as_array(item["id"] for item in items),
-        "items": Jsonb([_as_record(item, chosen.subtasks) for item in items]),
-        "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
-        "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
+        **written.columns,
         "subtasks": list(chosen.subtasks),
         "record_text": known.text,
         "context_sha256": context.sha256,
@@ -175,6 +172,39 @@ def prepare_answer(
         "created_at": timezone.now(),
     }
     return Prepared(answer=answer, row=row)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
+    """What an answer says of the lessons chosen, for the client and for the record. Answers share it: only read it."""
+
+    items: list[dict[str, Any]]
+    context: Context
+    columns: dict[str, str]
+
+
+def _write(chosen: Chosen, known: Context, lesson_tokens: int) -> _Written:
+    """Write the lessons chosen, once for all who are given the same ones with the same record of earlier runs."""
+    key = (id(chosen), known, lesson_tokens)
+    if (before := _known_writings.find(key)) is not None:
+        return before[1]
+    items = [_as_item(place) for place in chosen.ranked]
+    places = [*zip(items, chosen.ranked, strict=True)]
+    fitting = [item for item, place in places if place.fits and item["id"] not in known.ids]
+    values = {item["id"]: place.value for item, place in places}
+    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
+    for item in items:
+        item["injected"] = item["id"] in context.ids
+    columns = {
+        "heuristic_ids": _as_array(item["id"] for item in items),
+        "items": json.dumps([_as_record(item, chosen.subtasks) for item in items]),
+        "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
+        "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
+    }
+    written = _Written(items=items, context=context, columns=columns)
+    if len(context.text) + len(columns["items"]) <= MOST_KEPT_CHARACTERS:
+        _known_writings.keep(key, (chosen, written))
+    return written
 
 
 def _as_array(values: Iterable[str]) -> str:

@@ -131,6 +131,28 @@ def test_retrieve_gives_the_same_bytes_for_equal_state() -> None:
     assert first.context == second.context != ""
 
 
+def test_retrieve_writes_down_an_answer_that_is_given_again_as_it_was() -> None:
+    project = make_project()
+    serve(project)
+    retrieve(project, task="Cancel my flight", by=BY)
+    retrieve(project, task="Cancel my flight", by=BY)
+
+    columns = ("items", "heuristic_ids", "considered_ids", "considered_scores", "context_sha256", "tokens")
+    first, again = Retrieval.objects.filter(project=project).values(*columns)
+    assert first == again
+    assert first["items"]
+
+
+def test_retrieve_gives_a_known_answer_no_longer_where_the_budget_is_smaller() -> None:
+    project = make_project()
+    serve(project)
+    whole = retrieve(project, task="Cancel my flight", by=BY)
+    nothing = retrieve(project, task="Cancel my flight", budget_tokens=10, by=BY)
+
+    assert [item["injected"] for item in whole.items[:1]] == [True]
+    assert [item["injected"] for item in nothing.items] == [False] * len(whole.items)
+
+
 def test_retrieve_command_prints_the_block(capsys: pytest.CaptureFixture[str]) -> None:
     project = make_project()
     serve(project)
