@@ -213,6 +213,12 @@ class HeuristicRevision(models.Model):
                 name="memory_revision_names",
                 condition=Q(served=True, names__gt=""),
             ),
+            GinIndex(
+                F("project"),
+                Func(F("names"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())),
+                name="memory_revision_named",
+                condition=Q(served=True, names__gt=""),
+            ),
             models.Index(fields=["id"], name="memory_revision_nameless", condition=Q(names__isnull=True)),
         ]
 

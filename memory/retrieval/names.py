@@ -37,6 +37,11 @@ class Name(NamedTuple):
     key: str
     spelled: str
 
+    @property
+    def is_word(self) -> bool:
+        """Tell whether it is a word in capitals (SSD, USB) and so short that it is as good as any other word."""
+        return len(self.key) < SHORTEST_NEAR and self.spelled.isalpha() and self.spelled.isupper()
+
 
 @lru_cache(maxsize=1000)
 def find_names(text: str) -> tuple[Name, ...]:
@@ -59,12 +64,12 @@ def find_names(text: str) -> tuple[Name, ...]:
 
 
 def is_near(key: str, other: str) -> bool:
-    """Tell whether two names differ by a slip: a letter or two, never the first one, never a digit.
+    """Tell whether two names differ by a slip: a letter or two, never the first two, never a digit.
 
     A name of another number is another thing.
     """
     shortest = min(len(key), len(other))
-    if shortest < SHORTEST_NEAR or key[0] != other[0] or get_digits(key) != get_digits(other):
+    if shortest < SHORTEST_NEAR or key[:2] != other[:2] or get_digits(key) != get_digits(other):
         return False
     most = 1 if shortest < LONG else 2
     return abs(len(key) - len(other)) <= most and _count_slips(key, other) <= most

@@ -25,7 +25,7 @@ class Naming(NamedTuple):
 
 def find_named(project_id: UUID, text: str) -> Mapping[UUID, Naming]:
     """Return the served revisions of a project that name something of a task; no statement where it names nothing."""
-    names = find_names(text)[:MAX_NAMES]
+    names = [name for name in find_names(text) if not name.is_word][:MAX_NAMES]
     if not names:
         return {}
     keys = [name.key for name in names]

@@ -1,13 +1,14 @@
 """Whether a task finds the lesson that names the same tool, id or error code, however the task spells it.
 
-    uv run python -m tests.bench.retrieval_names DATA [--modes hybrid lexical] [--json FILE]
+    uv run python -m tests.bench.retrieval_names DATA [--modes hybrid lexical] [--worth 0 3] [--json FILE]
 
 DATA is the folder of the public sets of docs/retrieval.md. Lessons that name something: the tools of MetaTool and of
 tau (airline, retail) with what is said of them there, POSIX error codes with the system's own words, and orders and
 payment methods of tau retail's past tasks. Beside them stand the procedures of tau banking, which name hardly anything.
 A task says that a run stopped at the name, in one of six spellings, alone or before an unrelated request of MetaTool.
 nDCG@10 with the one lesson that names it as the answer, so that 1 is the first place; through `POST /api/v1/retrieve`,
-with intervals by bootstrap. The half marked held-out was not looked at while the weights were chosen.
+with intervals by bootstrap. --worth says what names count for in a score; 0 is the search without them. The half marked
+held-out was not looked at while that was chosen.
 """
 
 import argparse
@@ -18,21 +19,26 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.bench import retrieval_quality as quality  # makes a throw-away server, sets Django up
+
+import numpy as np  # isort: skip
 from django.db import connection
 from django.test import Client
 from tqdm import tqdm
 
 from memory.models import Project
+from memory.retrieval import candidates, naming
+from memory.retrieval.scoring import NAMES
 from memory.services.create_api_key import create_api_key
-from tests.bench import retrieval_quality as quality  # makes a throw-away server, sets Django up
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
-NAMES_OF_A_KIND = 80
+NAMES_OF_A_KIND = 60
+MOST_IDS, BACKGROUND = 200, 300
 
 
 def split(name: str) -> list[str]:
@@ -89,7 +95,7 @@ def read_named(data: Path) -> Iterator[tuple[str, str, str]]:
     for task in past:
         for found in re.findall(r"#(W\d{6,})|\b((?:credit_card|paypal|gift_card)_\d+)", task["text"])[:1]:
             name = found[0] or found[1]
-            if name not in seen:
+            if name not in seen and len(seen) < MOST_IDS:
                 seen.add(name)
                 yield "id", name, re.sub(r"#W\d+|\b\w+_\d+", "it", task["text"])[:300]
 
@@ -101,7 +107,7 @@ def make_lessons(data: Path) -> list[dict[str, str]]:
         {"_id": f"{kind}:{name}", "title": f"{name} is used or fails", "text": said, "kind": kind, "name": name}
         for name, (kind, said) in named.items()
     ]
-    background = quality.read_lines(data / "tau_banking_retrieval" / "corpus.jsonl")
+    background = quality.read_lines(data / "tau_banking_retrieval" / "corpus.jsonl")[:BACKGROUND]
     return lessons + [{"_id": one["_id"], "title": one.get("title", ""), "text": one["text"]} for one in background]
 
 
@@ -159,10 +165,18 @@ def measure(client: Client, ids: dict[str, str], tasks: list[dict[str, str]], mo
         }
 
 
+def set_worth(worth: float) -> None:
+    """Let names count for so much in scores, or not be looked for at all."""
+    candidates._known_candidates.clear()
+    candidates.NAMES = worth  # type: ignore[misc]
+    candidates.find_named = naming.find_named if worth else lambda *asked: {}  # type: ignore[assignment]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
+    parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []
@@ -177,11 +191,12 @@ def main() -> None:
             cursor.execute("ANALYZE")
         tasks = list(make_tasks(lessons, options.data))
         print(f"{len(lessons)} lessons, {len(tasks)} tasks")
-        for mode in options.modes:
+        for mode, worth in product(options.modes, options.worth):
+            set_worth(worth)
             for row in measure(client, ids, tasks, mode):
-                rows.append(row)
+                rows.append(row | {"worth": worth})
                 print(
-                    f"{mode:10} {row['tasks']:32} n={row['n']:<5} nDCG@10 {row['ndcg_at_10']:.3f} "
+                    f"{mode:8} {worth:4} {row['tasks']:32} n={row['n']:<5} nDCG@10 {row['ndcg_at_10']:.3f} "
                     f"({row['low']:.3f}–{row['high']:.3f})  first {row['first']:.3f}",
                     flush=True,
                 )

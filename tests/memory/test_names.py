@@ -191,6 +191,7 @@ def test_plain_english_costs_no_statement_and_many_names_are_cut(monkeypatch: py
     monkeypatch.setattr(naming, "read_prepared", lambda statement, parameters: asked.append(parameters) or [])
 
     find_named(uuid4(), "Please cancel my flight")
+    find_named(uuid4(), "An SSD with USB and RGB")
     find_named(uuid4(), " ".join(f"tool_{number}" for number in range(50)))
 
     assert [parameters["keys"] for parameters in asked] == [[f"tool{number}" for number in range(8)]]
