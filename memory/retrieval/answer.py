@@ -25,14 +25,16 @@ class RetrievalAnswer:
 
     `items` are ready for JSON: id, revision, content_sha256, trigger, guideline, avoid, not_when, rationale,
     polarity, task_id, tags, support, scores (by component), reason (one sentence), subtask (the part of the task it
-    serves), matched_task, injected (whether it is in the context: it fits the task and the budget). `degraded` says
-    what was not available and is empty when all was. `tokens` counts the context.
+    serves), matched_task, injected (whether it is in the context: it fits the task and the budget); `items_json` is
+    their JSON, for who only passes them on. `degraded` says what was not available and is empty when all was. `tokens`
+    counts the context.
     """
 
     retrieval_id: UUID
     mode: str
     degraded: str = ""
     items: list[dict[str, Any]] = field(default_factory=list)
+    items_json: str = "[]"
     context: str = ""
     context_sha256: str = ""
     tokens: int = 0

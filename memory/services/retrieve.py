@@ -141,6 +141,7 @@ def prepare_answer(
         mode=mode,
         degraded=degraded,
         items=written.items,
+        items_json=written.items_json,
         context=context.text,
         context_sha256=context.sha256,
         tokens=context.tokens,
@@ -179,6 +180,7 @@ class _Written:
     """What an answer says of the lessons chosen, for the client and for the record. Answers share it: only read it."""
 
     items: list[dict[str, Any]]
+    items_json: str
     context: Context
     columns: dict[str, str]
 
@@ -201,8 +203,9 @@ def _write(chosen: Chosen, known: Context, lesson_tokens: int) -> _Written:
         "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
         "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
     }
-    written = _Written(items=items, context=context, columns=columns)
-    if len(context.text) + len(columns["items"]) <= MOST_KEPT_CHARACTERS:
+    items_json = json.dumps(items, ensure_ascii=False, separators=(",", ":"))
+    written = _Written(items=items, items_json=items_json, context=context, columns=columns)
+    if len(context.text) + len(columns["items"]) + len(items_json) <= MOST_KEPT_CHARACTERS:
         _known_writings.keep(key, (chosen, written))
     return written
 

@@ -1,5 +1,6 @@
 """Lessons for a task. These views are thin: they sit in front of everything an agent does."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -76,11 +77,11 @@ class RetrieveView(ApiView):
         request=RetrieveQuery,
         responses=RetrieveAnswer,
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request) -> HttpResponse:
         if self.prepared is None:
-            return Response(answer_body(answer_query(self, RetrieveQuery.from_body(request.data))))
+            return write_answer(answer_query(self, RetrieveQuery.from_body(request.data)))
         answer = record_answer(self.prepared)  # with the key and the stored bytes, in one transaction
-        response = Response(answer_body(answer))
+        response = write_answer(answer)
         response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
         return response
 
@@ -267,16 +268,31 @@ def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
     )
 
 
-def answer_body(answer: RetrievalAnswer) -> Mapping[str, Any]:
-    """Write an answer as the client reads it."""
+def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
+    """Return an answer as the client reads it."""
+    return {**_before_items(answer), "items": answer.items, **_after_items(answer)}
+
+
+def write_answer(answer: RetrievalAnswer) -> HttpResponse:
+    """Write an answer as the client reads it; its items are JSON already."""
+    before, after = _as_json(_before_items(answer)), _as_json(_after_items(answer))
+    body = f'{before[:-1]},"items":{answer.items_json},{after[1:]}'
+    return HttpResponse(body.encode(), content_type="application/json")
+
+
+def _as_json(members: Mapping[str, Any]) -> str:
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+
+
+def _before_items(answer: RetrievalAnswer) -> dict[str, Any]:
     return {
-        "retrieval_id": answer.retrieval_id if answer.recorded else None,
+        "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
         "mode": answer.mode,
         "degraded": bool(answer.degraded),
         "degraded_reason": answer.degraded,
         "subtasks": answer.subtasks,
-        "items": answer.items,
-        "context": answer.context,
-        "context_sha256": answer.context_sha256,
-        "tokens": answer.tokens,
     }
+
+
+def _after_items(answer: RetrievalAnswer) -> dict[str, Any]:
+    return {"context": answer.context, "context_sha256": answer.context_sha256, "tokens": answer.tokens}
