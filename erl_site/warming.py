@@ -44,15 +44,19 @@ _RUN = {
 }
 
 
-@cache  # once in a process, and what the parent did is done
 def warm_up() -> None:
-    """Make what requests share. No request is recorded, and no statement is sent."""
+    """Make what requests share, unless it is there. No request is recorded, and no statement is sent."""
     started = time.perf_counter()
+    _make_shared()
+    _load_embedder()  # which a child may not have from its parent
+    log.info("warmed_up", seconds=round(time.perf_counter() - started, 2))
+
+
+@cache  # what the parent did is done
+def _make_shared() -> None:
     _pass_middlewares()
     _record_nothing()
     RetrieveQuery.from_body({"task": _RUN["task"]})
-    _load_embedder()
-    log.info("warmed_up", seconds=round(time.perf_counter() - started, 2))
 
 
 def _pass_middlewares() -> None:

@@ -79,8 +79,9 @@ class MiniLM:
         return vectors
 
     def warm_up(self) -> None:
-        """Load the model now, so that the first request does not wait for it."""
-        self.embed(["warm up"])
+        """Load the model now, unless it is there, so that the first request does not wait for it."""
+        if self._loaded is None:
+            self.embed(["warm up"])
 
     def _load(self) -> _Loaded:
         if self._loaded is None:

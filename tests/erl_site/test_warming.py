@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from erl_site.warming import warm_up
+from erl_site.warming import _make_shared
 
 FORK = """
 import os
@@ -27,7 +27,7 @@ OTHER_THREAD = "import threading; threading.Thread(target=threading.Event().wait
 @pytest.mark.django_db
 def test_warming_up_sends_no_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        warm_up.__wrapped__()
+        _make_shared.__wrapped__()
 
 
 @pytest.mark.parametrize(("before", "kept"), [("", b"1"), (OTHER_THREAD, b"0")])
