@@ -49,6 +49,26 @@ from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402
 
 
+def start_servers() -> None:
+    """Start the database and the broker, with the tables of this version."""
+    memory = ("shared_buffers=2GB", "max_wal_size=8GB", "shared_memory_type=mmap", "jit=off")
+    postgres.ensure(HOME / "postgres", durable=True, settings=memory)
+    valkey.ensure(HOME / "valkey")
+    call_command("migrate", verbosity=0)
+
+
+def stop_servers(*, keep: bool) -> None:
+    """Stop them; throw away what they hold unless it is to be kept."""
+    connections.close_all()
+    if keep:
+        postgres.stop(HOME / "postgres")
+        valkey.stop(HOME / "valkey")
+    else:
+        postgres.discard(HOME / "postgres")
+        valkey.discard(HOME / "valkey")
+        shutil.rmtree(HOME, ignore_errors=True)
+
+
 def fill(count: int) -> tuple[Project, SearchIndex | None, float]:
     """Return the largest project of a size, its index if it is worth one, and the seconds it took to see to it."""
     project = seed_shares(count=count)
@@ -105,10 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     results = []
     try:
-        memory = ("shared_buffers=2GB", "max_wal_size=8GB", "shared_memory_type=mmap", "jit=off")
-        postgres.ensure(HOME / "postgres", durable=True, settings=memory)
-        valkey.ensure(HOME / "valkey")
-        call_command("migrate", verbosity=0)
+        start_servers()
         for count in sorted(options.heuristics):
             if options.fill:
                 fill(count)
@@ -116,14 +133,7 @@ def main() -> None:
             results.append(measure_size(count, options))
             print_report(results[-1])
     finally:
-        connections.close_all()
-        if options.home:
-            postgres.stop(HOME / "postgres")
-            valkey.stop(HOME / "valkey")
-        else:
-            postgres.discard(HOME / "postgres")
-            valkey.discard(HOME / "valkey")
-            shutil.rmtree(HOME, ignore_errors=True)
+        stop_servers(keep=options.home is not None)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
     if options.plot:

@@ -65,6 +65,14 @@ class Bench:
         for name in _MODULES:
             self._start(name)
 
+    def start_product(self, *, processes: int, threads: int, options: Sequence[str] = ()) -> None:
+        """Start the product alone, with other settings than it has."""
+        self._start("product", processes=processes, threads=threads, options=options)
+
+    def ask(self, call: Call, *, clients: int) -> dict[str, Any]:
+        """Let clients ask as fast as they are answered, for all of the seconds."""
+        return self._measure(call, clients=clients, rate=0.0)
+
     def stop(self) -> None:
         for process, _ in self._servers.values():
             process.terminate()
@@ -87,11 +95,11 @@ class Bench:
                 for call in calls:
                     part = self._measure(call, clients=clients, rate=each_second)
                     parts.setdefault((call.name, mode), []).append(part)
-        memory = {name: read_memory_mb(self._workers(name)) for name in self._servers}
+        memory = {name: read_memory_mb(self.workers(name)) for name in self._servers}
         return {
             "load_average": os.getloadavg(),
-            "floor": _merge(floors) | {"embedding_p50_ms": _quantile(_all(floors, "embedding_ms"), 0.5)},
-            "rows": [{"call": call, "mode": mode, **_merge(found)} for (call, mode), found in parts.items()],
+            "floor": merge(floors) | {"embedding_p50_ms": _quantile(_all(floors, "embedding_ms"), 0.5)},
+            "rows": [{"call": call, "mode": mode, **merge(found)} for (call, mode), found in parts.items()],
             "worker_rss_mb": {name: round(sizes[0]) for name, sizes in memory.items()},
             "worker_pss_mb": {name: round(sizes[1]) for name, sizes in memory.items()},
         }
@@ -154,17 +162,20 @@ class Bench:
     def _database_url(self) -> str:
         return postgres.ensure(self.home / "postgres")
 
-    def _workers(self, name: str) -> list[int]:
+    def workers(self, name: str) -> list[int]:
+        """Return the processes of a server without its master."""
         return children(self._servers[name][0].pid)[1:]
 
-    def _start(self, name: str) -> None:
+    def _start(
+        self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
+    ) -> None:
         port = free_port()
-        options = ["--config=python:erl_site.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
-        size = ["--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        place = ["--config=python:erl_site.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        size = ["--workers", str(processes), "--threads", str(threads)]
         environment = {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", _MODULES[name], *options, *size],
+                [sys.executable, "-m", "gunicorn", _MODULES[name], *place, *size, *options],
                 cwd=ROOT,
                 env=os.environ | environment,
                 stdout=log,
@@ -188,7 +199,7 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Put the rounds together: latencies as one sample, CPU as the mean by request."""
     latencies = _all(parts, "latencies_ms")
     refused = sum(len(part.get("refused_ms", ())) for part in parts)

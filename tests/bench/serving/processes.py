@@ -28,6 +28,11 @@ def read_memory_mb(pids: Iterable[int]) -> tuple[float, float]:
     return resident, proportional
 
 
+def read_shared_memory_mb(pids: Iterable[int]) -> float:
+    """Return the memory of processes together: what they share is counted once (the sum of their PSS)."""
+    return sum(read_memory_mb([pid])[1] for pid in pids)
+
+
 def children(pid: int) -> list[int]:
     """Return a process and all below it."""
     with suppress(psutil.NoSuchProcess):
