@@ -158,6 +158,15 @@ def test_id_with_another_number_is_another_thing() -> None:
 
 
 @pytest.mark.django_db
+def test_slip_beside_the_same_number_is_found() -> None:
+    project = make_project()
+    wanted = serve(project, "order_line_99182 is locked")
+    serve(project, "order_line_99183 is locked")
+
+    assert found_by(project, "order_lnie_99182 is locked") == {wanted.pk}
+
+
+@pytest.mark.django_db
 def test_only_what_the_project_serves_is_found() -> None:
     project = make_project()
     serve(make_project(), "ERR_CONN_RESET of another project")
