@@ -3,7 +3,8 @@
 An index belongs to one project and one model, so that no filter stands between it and its rows, and a project of few
 texts never goes through the neighbourhoods of others. Two halves are brought together: the nearest vectors, and the
 texts with the task's rarest words, as many words as occur in `MATCHES` texts together. A statement that took any text
-with any word would read most of the project.
+with any word would read most of the project. Where even the rarest words are in more texts than that, as they are among
+a million, the texts with two of them are taken.
 """
 
 import re
@@ -16,6 +17,9 @@ from uuid import UUID
 from memory.retrieval.database import read_prepared
 
 MATCHES = 1000  # texts that the rare words of a task may occur in together
+ENOUGH = 3  # rare words; where a task has fewer, texts with two of its other words are looked for
+PAIRED = 10  # words of a task that are paired: the rarest of those that are too frequent by themselves
+PAIR_MATCHES = 2000  # texts that the pairs are expected to occur in, were words independent of each other
 KNOWN_SECONDS = 10.0  # how long a process may not know of a new index; without one the search compares everything
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9 ._@:/+-]+")
 
@@ -26,23 +30,42 @@ GROUP BY project_id, embedding_model_id, m.dimensions
 """
 
 # The project and the model stand in the text: a parameter would not be known to be those of the index.
-_POOL = """, rare AS MATERIALIZED (
-    SELECT array_agg(term) AS terms FROM (
-        SELECT w.term, sum(c.texts) OVER (ORDER BY c.texts, w.term) AS matches
-        FROM memory_terms(%(project)s, %(text)s) w
-        JOIN memory_termcount c ON c.project_id = %(project)s AND c.term = w.term AND c.texts > 0) counted
-    WHERE matches <= {matches}
+_POOL = """, counted AS MATERIALIZED (
+    SELECT w.term, c.texts, sum(c.texts) OVER (ORDER BY c.texts, w.term) AS matches
+    FROM memory_terms(%(project)s, %(text)s) w
+    JOIN memory_termcount c ON c.project_id = %(project)s AND c.term = w.term AND c.texts > 0
+), rare AS MATERIALIZED (
+    SELECT array_agg(term) AS terms, count(*) AS words FROM counted WHERE matches <= {matches}
+), frequent AS MATERIALIZED (
+    SELECT term, texts FROM counted
+    WHERE matches > {matches} AND (SELECT words FROM rare) < {enough}
+    ORDER BY texts, term LIMIT {paired}
+), pairs AS MATERIALIZED (
+    SELECT terms FROM (
+        SELECT ARRAY[one.term, other.term] AS terms,
+               sum(one.texts::float * other.texts / s.texts)
+                   OVER (ORDER BY one.texts::float * other.texts, one.term, other.term) AS matches
+        FROM frequent one
+        JOIN frequent other ON (one.texts, one.term) < (other.texts, other.term)
+        JOIN memory_searchstatistics s ON s.project_id = %(project)s) expected
+    WHERE matches <= {pair_matches}
 ), pool AS MATERIALIZED (
     (SELECT v.revision_id FROM servable_text v {filtered}
      WHERE v.project_id = '{project}' AND v.embedding_model_id = '{model}'
      ORDER BY v.vector::halfvec({dimensions}) <#> %(vector)b::halfvec({dimensions}) LIMIT {breadth})
     UNION
     (SELECT revision_id FROM (
-        SELECT v.revision_id, v.terms FROM servable_text v {filtered}
+        (SELECT v.revision_id, v.terms FROM servable_text v {filtered}
         WHERE v.term_ids && (SELECT terms FROM rare)
           AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
-        LIMIT {most_matches}) matching
-     ORDER BY terms <#> (SELECT terms FROM query) LIMIT {breadth})
+        LIMIT {most_matches})
+        UNION ALL
+        (SELECT shared.* FROM pairs CROSS JOIN LATERAL (
+            SELECT v.revision_id, v.terms FROM servable_text v {filtered}
+            WHERE v.term_ids @> pairs.terms AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
+            LIMIT {pair_matches}) shared
+        LIMIT {most_pair_matches})) matching
+     GROUP BY revision_id ORDER BY min(terms <#> (SELECT terms FROM query)) LIMIT {breadth})
 )"""
 AMONG_POOL = "pool JOIN servable_text v USING (revision_id)"
 
@@ -65,7 +88,11 @@ class IndexPlan:
             dimensions=self.dimensions,
             breadth=self.breadth,
             matches=MATCHES,
+            enough=ENOUGH,
+            paired=PAIRED,
+            pair_matches=PAIR_MATCHES,
             most_matches=2 * MATCHES,  # counts may lag behind
+            most_pair_matches=2 * PAIR_MATCHES,
         )
 
 

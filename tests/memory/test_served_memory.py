@@ -253,3 +253,30 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
     index.refresh_from_db()
     assert index.breadth == 400
     tune_search(project, threshold=1000)
+
+
+@pytest.mark.parametrize(("words", "found"), [("water balcony", True), ("balcony", False)])
+def test_texts_with_two_words_are_found_where_no_word_is_rare(
+    project: Project, monkeypatch: pytest.MonkeyPatch, words: str, found: bool
+) -> None:
+    monkeypatch.setattr("memory.retrieval.indexed.MATCHES", 0)
+    count_terms(project.pk)
+    index = tune_search(project, threshold=5)
+    assert index is not None
+    SearchIndex.objects.filter(pk=index.pk).update(breadth=1)
+    index_plans.forget()
+    embedder = get_embedder()
+    assert embedder is not None
+
+    candidates = find_candidates(
+        project.pk,
+        text=words,
+        vector=QueryVector(embedder.embed([TASKS[0]])[0]),  # of another task, so that meaning finds another lesson
+        model_id=embedder.model_id,
+        filters=Filters(),
+        meaning_weight=0.5,
+        limit=4,
+        how="indexed",
+    )
+
+    assert ("A plant is wanted" in triggers(candidates)) is found
