@@ -31,6 +31,22 @@ def broker() -> str:
 
 
 @pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The tests' database, which nobody is connected to any more when it is dropped.
+
+    A process that a test left or killed may be for a while, as far as PostgreSQL knows.
+    """
+    yield
+    with django_db_blocker.unblock():
+        connection.close()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+
+@pytest.fixture(scope="session")
 def stack_processes(broker: str, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Stack]:
     """Web server and worker on the tests' database, started once. Tests take `stack`."""
     with django_db_blocker.unblock():
