@@ -70,31 +70,31 @@ CREATE VIEW servable_name AS
 CREATE VIEW erl_tenant.servable_name AS
     SELECT * FROM servable_name WHERE project_id = (SELECT memory_seen_project());
 
--- Which lessons have each of the names; where none has a name, those with one of like trigrams and the same digits. A
--- row has the name itself, or all names of the lesson where they are to be compared. Nothing is read beyond `most`.
+-- Which lessons have each of the names, by the index of names. Where none has one, for two of them at most, those with
+-- one of like trigrams that begins with the same two letters and has the same digits. A row has the name itself, or all
+-- names of the lesson where they are to be compared. Nothing is read beyond `most`, or ten times that to be compared.
 CREATE FUNCTION memory_named(asked uuid, keys text[], most integer)
 RETURNS TABLE (place integer, revision_id uuid, names text) LANGUAGE plpgsql STABLE
 SET pg_trgm.strict_word_similarity_threshold = 0.4 AS $$
 DECLARE
     key text;
     run text;
+    left_near integer := 2;
 BEGIN
     place := 0;
     FOREACH key IN ARRAY keys LOOP
         place := place + 1;
         RETURN QUERY SELECT place, n.revision_id, key FROM servable_name n
-            WHERE n.project_id = asked AND n.names LIKE '% ' || key || ' %' LIMIT most;
-        CONTINUE WHEN FOUND OR length(key) < 6;
+            WHERE n.project_id = asked AND string_to_array(n.names, ' ') @> ARRAY[key] LIMIT most;
+        CONTINUE WHEN FOUND OR length(key) < 6 OR left_near = 0;
+        left_near := left_near - 1;
         run := (SELECT part[1] FROM regexp_matches(key, '[0-9]+', 'g') AS part ORDER BY length(part[1]) DESC LIMIT 1);
-        IF run IS NULL THEN
-            RETURN QUERY SELECT place, near.revision_id, near.names FROM (
-                SELECT n.revision_id, n.names FROM servable_name n
-                WHERE n.project_id = asked AND n.names %>> key LIMIT 10 * most) AS near
-                ORDER BY strict_word_similarity(key, near.names) DESC, near.revision_id LIMIT most;
-        ELSE
-            RETURN QUERY SELECT place, n.revision_id, n.names FROM servable_name n
-                WHERE n.project_id = asked AND n.names LIKE '%' || run || '%' AND n.names %>> key LIMIT most;
-        END IF;
+        RETURN QUERY SELECT place, near.revision_id, near.names FROM (
+            SELECT n.revision_id, n.names FROM servable_name n
+            WHERE n.project_id = asked AND n.names %>> key AND n.names LIKE '% ' || left(key, 2) || '%'
+                AND n.names LIKE '%' || coalesce(run, left(key, 2)) || '%'
+            LIMIT 10 * most) AS near
+            ORDER BY strict_word_similarity(key, near.names) DESC, near.revision_id LIMIT most;
     END LOOP;
 END $$;
 

@@ -14,7 +14,6 @@ from django.test import override_settings
 from memory.embeddings.registry import get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.models import Heuristic, HeuristicRevision, Project, ServedChange
-from memory.retrieval import naming
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.candidates import Candidate, How, find_candidates
 from memory.retrieval.database import QueryVector
@@ -194,16 +193,33 @@ def test_role_of_requests_finds_nothing_of_others() -> None:
     assert rows == [(0,)]
 
 
+def count_look_ups() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(sum(generic_plans + custom_plans), 0) FROM pg_prepared_statements"
+            " WHERE statement LIKE '%FROM memory_named(%'"
+        )
+        return int(cursor.fetchone()[0])
+
+
 @pytest.mark.django_db
-def test_plain_english_costs_no_statement_and_many_names_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(naming, "read_prepared", lambda statement, parameters: asked.append(parameters) or [])
+@pytest.mark.parametrize(
+    ("task", "statements"), [("Please cancel my flight", 0), ("An SSD with USB and RGB", 0), ("tool_1 and tool_2", 1)]
+)
+def test_plain_english_costs_no_statement(task: str, statements: int) -> None:
+    before = count_look_ups()
 
-    find_named(uuid4(), "Please cancel my flight")
-    find_named(uuid4(), "An SSD with USB and RGB")
-    find_named(uuid4(), " ".join(f"tool_{number}" for number in range(50)))
+    find_named(uuid4(), task)
 
-    assert [parameters["keys"] for parameters in asked] == [[f"tool{number}" for number in range(8)]]
+    assert count_look_ups() - before == statements
+
+
+@pytest.mark.django_db
+def test_first_names_of_a_task_are_looked_for() -> None:
+    project = make_project()
+    eighth, _ = serve(project, "tool_7 fails"), serve(project, "tool_8 fails")
+
+    assert found_by(project, " ".join(f"tool_{number}" for number in range(50))) == {eighth.pk}
 
 
 def test_name_counts_less_the_more_lessons_have_it_and_nothing_in_the_end() -> None:
