@@ -1,6 +1,5 @@
 """Gunicorn as this product runs it: `gunicorn --config python:erl_site.gunicorn_config`."""
 
-import gc
 import os
 import sys
 from typing import Any
@@ -30,7 +29,6 @@ def pre_fork(server: Any, worker: Any) -> None:
     """Do for all processes what only needs doing once, where the application is loaded before they are forked."""
     if server.cfg.preload_app:
         _warm_up()
-        gc.freeze()  # what is there stays there: looking for cycles in it would copy its pages into every process
 
 
 def post_worker_init(worker: Any) -> None:

@@ -14,38 +14,33 @@ from memory.retrieval.record import NO_MATERIAL, NO_RECORD, SCORED_RUNS, Materia
 _LIMIT = 50  # of each kind; more lines than any budget takes
 
 # Newest approved rules first; cards of the family first, then by the count a reviewer confirmed: nothing that agents
-# report changes the order. Each part is a statement of its own, so that each has the index it needs. A task of no
-# family has shorter ones: with nothing but the project to fill in, the server plans them once, not at every request.
+# report changes the order. Two statements, so that each has the index it needs.
 _STATEMENT = """
 SELECT coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', r.heuristic_id, 'trigger', r.trigger, 'guideline', r.guideline,
         'avoid', r.avoid, 'not_when', r.not_when, 'polarity', r.polarity, 'task_id', r.task_id,
         'of_project', r.scope = 'project') ORDER BY r.id DESC)
     FROM (SELECT * FROM servable_heuristic
-          WHERE project_id = %(project)s AND tags @> '{{rule}}' AND {rules}
+          WHERE project_id = %(project)s AND tags @> '{{rule}}'
+            AND (scope = 'project' OR task_id = %(task_id)s AND %(task_id)s <> '')
           ORDER BY id DESC LIMIT {limit}) r
 ), '[]'), coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', c.card_id, 'mistake_type', c.mistake_type,
         'bad_decision', c.bad_decision, 'correct_decision', c.correct_decision, 'lesson', c.lesson,
         'seen_count', c.seen_count) ORDER BY c.task_id = '', c.ranked_count DESC, c.card_id)
     FROM (SELECT * FROM servable_mistake_card
-          WHERE project_id = %(project)s AND {cards}
+          WHERE project_id = %(project)s AND task_id IN (%(task_id)s, '')
           ORDER BY task_id = '', ranked_count DESC, card_id LIMIT {limit}) c
-), '[]'), {runs}
-"""
-_RUNS = """coalesce((
+), '[]'), coalesce((
     SELECT jsonb_agg(jsonb_build_array(o.outcome, o.score) ORDER BY o.created_at DESC, o.id DESC)
     FROM (SELECT outcome, score, created_at, id FROM servable_outcome
-          WHERE project_id = %(project)s AND task_id = %(task_id)s {agent}
+          WHERE project_id = %(project)s AND task_id = %(task_id)s AND %(task_id)s <> '' {agent}
             AND (score IS NOT NULL OR outcome <> 'unknown')
           ORDER BY created_at DESC, id DESC LIMIT {scored}) o
-), '[]')"""
-_FAMILY = {"rules": "(scope = 'project' OR task_id = %(task_id)s)", "cards": "task_id IN (%(task_id)s, '')"}
-_OF_NO_FAMILY = _STATEMENT.format(limit=_LIMIT, rules="scope = 'project'", cards="task_id = ''", runs="'[]'::jsonb")
-_OF_ALL = _STATEMENT.format(limit=_LIMIT, runs=_RUNS.format(scored=SCORED_RUNS, agent=""), **_FAMILY)
-_OF_AGENT = _STATEMENT.format(
-    limit=_LIMIT, runs=_RUNS.format(scored=SCORED_RUNS, agent="AND agent = %(agent)s"), **_FAMILY
-)
+), '[]')
+"""
+_OF_ALL = _STATEMENT.format(limit=_LIMIT, scored=SCORED_RUNS, agent="")
+_OF_AGENT = _STATEMENT.format(limit=_LIMIT, scored=SCORED_RUNS, agent="AND agent = %(agent)s")
 
 _SHARE = 3  # of a budget the caller names, the record takes a third at most
 
@@ -69,9 +64,7 @@ def write_record(project: Project, *, task_id: str = "", agent: str = "", budget
 def find_material(project_id: UUID, *, task_id: str = "", agent: str = "") -> Material:
     """Return what was approved for a task family and how its runs went: the agent's own where one is named."""
     parameters: dict[str, Any] = {"project": project_id, "task_id": task_id}
-    if not task_id:
-        rows = execute_prepared(_OF_NO_FAMILY, {"project": project_id})
-    elif agent:
+    if agent:
         rows = execute_prepared(_OF_AGENT, parameters | {"agent": agent})
     else:
         rows = execute_prepared(_OF_ALL, parameters)

@@ -1,7 +1,6 @@
 """Lessons for a task. These views are thin: they sit in front of everything an agent does."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -270,29 +269,24 @@ def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
 
 def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
     """Return an answer as the client reads it."""
-    return {**_before_items(answer), "items": answer.items, **_after_items(answer)}
+    return _without_items(answer) | {"items": answer.items}
 
 
 def write_answer(answer: RetrievalAnswer) -> HttpResponse:
     """Write an answer as the client reads it; its items are JSON already."""
-    before, after = _as_json(_before_items(answer)), _as_json(_after_items(answer))
-    body = f'{before[:-1]},"items":{answer.items_json},{after[1:]}'
+    others = json.dumps(_without_items(answer), ensure_ascii=False, separators=(",", ":"))
+    body = f'{others[:-1]},"items":{answer.items_json}}}'
     return HttpResponse(body.encode(), content_type="application/json")
 
 
-def _as_json(members: Mapping[str, Any]) -> str:
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))
-
-
-def _before_items(answer: RetrievalAnswer) -> dict[str, Any]:
+def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
     return {
         "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
         "mode": answer.mode,
         "degraded": bool(answer.degraded),
         "degraded_reason": answer.degraded,
         "subtasks": answer.subtasks,
+        "context": answer.context,
+        "context_sha256": answer.context_sha256,
+        "tokens": answer.tokens,
     }
-
-
-def _after_items(answer: RetrievalAnswer) -> dict[str, Any]:
-    return {"context": answer.context, "context_sha256": answer.context_sha256, "tokens": answer.tokens}
