@@ -168,7 +168,9 @@ if not ERL_DATABASE_POOLER:
         "options",
         f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
         " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
-        " -c hnsw.ef_search=200 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000",
+        " -c hnsw.ef_search=100 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
+        # Only the hot path prepares statements, and their plans do not depend on what they are asked for.
+        " -c plan_cache_mode=force_generic_plan",
     )
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────

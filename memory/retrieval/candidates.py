@@ -151,7 +151,7 @@ _known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
 How: TypeAlias = Literal["auto", "exact", "indexed"]
 
 
-class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes fifty
+class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
     """A served lesson with what speaks for it; a likeness is None where there is nothing to compare.
 
     `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the likest task it

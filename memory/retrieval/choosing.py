@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 _Mode = Retrieval.Mode
 AUTO = "auto"
-CANDIDATES = 50
+CANDIDATES = 40
 MAX_CONSIDERED = 30  # of what was passed over, kept with the answer
 _known_choices: Known[tuple[list[Candidate], "Chosen"]] = Known(KNOWN_TASKS)  # with what the numbers in the key name
 

@@ -19,6 +19,7 @@ from memory.retrieval.database import read_prepared
 MATCHES = 1000  # texts that the rare words of a task may occur in together
 ENOUGH = 3  # rare words; where a task has fewer, texts with two of its other words are looked for
 PAIRED = 10  # words of a task that are paired: the rarest of those that are too frequent by themselves
+WORDS_BREADTH = 4  # lessons taken by words for each vector: they cost less, and what is missed is missed there
 PAIR_MATCHES = 2000  # texts that the pairs are expected to occur in, were words independent of each other
 KNOWN_SECONDS = 10.0  # how long a process may not know of a new index; without one the search compares everything
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9 ._@:/+-]+")
@@ -65,7 +66,7 @@ _POOL = """, counted AS MATERIALIZED (
             WHERE v.term_ids @> pairs.terms AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
             LIMIT {pair_matches}) shared
         LIMIT {most_pair_matches})) matching
-     GROUP BY revision_id ORDER BY min(terms <#> (SELECT terms FROM query)) LIMIT {breadth})
+     GROUP BY revision_id ORDER BY min(terms <#> (SELECT terms FROM query)) LIMIT {words_breadth})
 )"""
 AMONG_POOL = "pool JOIN servable_text v USING (revision_id)"
 
@@ -87,6 +88,7 @@ class IndexPlan:
             model=self.model,
             dimensions=self.dimensions,
             breadth=self.breadth,
+            words_breadth=WORDS_BREADTH * self.breadth,
             matches=MATCHES,
             enough=ENOUGH,
             paired=PAIRED,

@@ -29,6 +29,8 @@ _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+){2,}\Z")
 _SIGN = re.compile(
     r"_|::|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]{2}|/.*/|\A[A-Za-z].*[0-9]|[A-Za-z][0-9]|[0-9][A-Za-z]{4}", re.DOTALL
 )
+# What every name has something of. Nearly all tasks are plain English, and are not taken apart for nothing.
+_ANY = re.compile(r"[_:/0-9]|[a-z][A-Z]|[A-Z]{2}|[A-Za-z]\.[A-Za-z]{2}|-[A-Za-z]+-")
 
 
 class Name(NamedTuple):
@@ -46,6 +48,8 @@ class Name(NamedTuple):
 @lru_cache(maxsize=1000)
 def find_names(text: str) -> tuple[Name, ...]:
     """Return the different names of a text in their order."""
+    if not _ANY.search(text, 0, MAX_CHARACTERS):
+        return ()
     found: dict[str, str] = {}
     capitals: dict[str, str] = {}
     for token in _TOKEN.findall(text[:MAX_CHARACTERS]):

@@ -44,7 +44,7 @@ FLOORS = {
 }
 
 
-class _Scored(NamedTuple):  # every task makes fifty
+class _Scored(NamedTuple):  # every task makes forty
     """A candidate with its boosts, and how like the task it is."""
 
     candidate: Candidate

@@ -34,7 +34,7 @@ class Words:
         )
 
 
-class Found(NamedTuple):  # as quick to make as every task needs fifty of them
+class Found(NamedTuple):  # as quick to make as every task needs forty of them
     """How like a task a lesson is; None where there is nothing to compare. `trajectory_id` is the likest task's.
 
     `places` are those of the revision and of the likest task's text in the snapshot, -1 for none: they name what the

@@ -1,11 +1,11 @@
 """Answer a task with lessons, and write down what was answered."""
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Required, TypedDict, Unpack
 
+import orjson
 from django.conf import settings
 from django.utils import timezone
 
@@ -199,11 +199,11 @@ def _write(chosen: Chosen, known: Context, lesson_tokens: int) -> _Written:
         item["injected"] = item["id"] in context.ids
     columns = {
         "heuristic_ids": _as_array(item["id"] for item in items),
-        "items": json.dumps([_as_record(item, chosen.subtasks) for item in items]),
+        "items": orjson.dumps([_as_record(item, chosen.subtasks) for item in items]).decode(),
         "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
         "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
     }
-    items_json = json.dumps(items, ensure_ascii=False, separators=(",", ":"))
+    items_json = orjson.dumps(items).decode()
     written = _Written(items=items, items_json=items_json, context=context, columns=columns)
     if len(context.text) + len(columns["items"]) + len(items_json) <= MOST_KEPT_CHARACTERS:
         _known_writings.keep(key, (chosen, written))

@@ -86,6 +86,7 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     bench = Bench(home=HOME, project=project.pk, token=token, seconds=options.seconds, rounds=options.rounds)
     try:
         bench.start()
+        bench.warm_up(options.warm_up)
         measured = bench.measure(rates=options.rates, only=options.only)
     finally:
         bench.stop()
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--heuristics", nargs="+", type=int, default=[1000], help="Approved lessons; several sizes.")
     parser.add_argument("--rates", nargs="+", type=float, default=[20.0], help="Requests per second, open loop, or 0.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each figure is measured, all rounds.")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="Seconds of new tasks before anything is measured.")
     parser.add_argument("--rounds", type=int, default=2, help="How often the calls take turns.")
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])
     parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")

@@ -21,7 +21,7 @@ from memory.services.embed_heuristics import count_terms, embed_heuristics
 from memory.services.fold_changes import fold_changes
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, retire_heuristic
-from memory.services.tune_search import measure_recall, tune_search
+from memory.services.tune_search import FIRST_BREADTH, measure_recall, tune_search
 from memory.values import Actor
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
@@ -251,7 +251,7 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
     monkeypatch.setattr("memory.services.tune_search.WANTED_RECALL", 1.1)
     measure_recall(index)
     index.refresh_from_db()
-    assert index.breadth == 400
+    assert index.breadth == 2 * FIRST_BREADTH
     tune_search(project, threshold=1000)
 
 
