@@ -7,10 +7,10 @@ it was learnt from vote with the squares of what they have above noise.
 The statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from memory.retrieval.answer import Filters
@@ -132,8 +132,7 @@ WHERE r.id IN (
 ORDER BY md5(%(seed)s || r.heuristic_id::text)
 """  # noqa: S608
 
-_STATE = STATE.format(more="")
-_STATE_AND_WORDS = STATE.format(more=", memory_query_vector(%(project)s, %(text)s)")
+_WORDS_OF_TASK = ", memory_query_vector(%(project)s, %(text)s)"
 # What an answer says of lessons that were found in memory, each with the likest task it was learnt from.
 _ROWS = f"""
 SELECT p.revision_id, p.trajectory_id, {_COLUMNS},
@@ -149,6 +148,19 @@ _known_words: Known[tuple[State, Words]] = Known(KNOWN_TASKS)
 
 
 How: TypeAlias = Literal["auto", "exact", "indexed"]
+
+
+class Beside(Protocol):
+    """Something else that is wanted of the database, and comes along with the state of a project."""
+
+    parameters: dict[str, Any]
+
+    @property
+    def columns(self) -> str:
+        """What is wanted, in SQL."""
+
+    def take(self, columns: Sequence[Any], /) -> None:
+        """Take it."""
 
 
 class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
@@ -202,6 +214,7 @@ def find_candidates(
     limit: int,
     searched_model_id: str | None = None,
     how: How = "auto",
+    beside: Beside | None = None,
 ) -> list[Candidate]:
     """Return the `limit` lessons likest to a task, best first.
 
@@ -211,6 +224,7 @@ def find_candidates(
         searched_model_id: whose vectors to search; None takes the active model.
         how: "exact" compares everything in the database, "indexed" uses the project's index if it has one, both
             without anything this process remembers; "auto" takes the cheapest way.
+        beside: is asked along where the state of the project is asked for.
     """
 
     def ask() -> _Search:
@@ -230,7 +244,7 @@ def find_candidates(
     if how != "auto":
         return _search_database(ask(), None, how=how)
     name = digest(text)
-    state, words = _read_state(project_id, text, name)
+    state, words = _read_state(project_id, text, name, beside)
     key = (project_id, state, name, model_id if vector else "", filters, meaning_weight, limit)
     if (known := _known_candidates.find(key)) is not None:
         return list(known)
@@ -267,21 +281,35 @@ class _Search:
         return choose_added(self.named)
 
 
-def _read_state(project_id: UUID, text: str, name: bytes) -> tuple[State, Words | None]:
+def _read_state(project_id: UUID, text: str, name: bytes, beside: Beside | None = None) -> tuple[State, Words | None]:
     """Return what the project serves now, by name, and the words of a task if they are at hand.
 
     A new task needs its words, which come along; of a task that was asked before the answer is probably known.
     """
     known = _known_words.find((project_id, name))
-    if known is not None:
-        (row,) = read_prepared(_STATE, {"project": project_id})
-        state = State(*row)
-        return state, known[1] if known[0] == state else None
-    return _read_words(project_id, text, name)
+    more, parameters = "", dict[str, Any](project=project_id)
+    if known is None:
+        more, parameters = _WORDS_OF_TASK, parameters | {"text": text}
+    if beside is not None:
+        more, parameters = f"{more}, {beside.columns}", beside.parameters | parameters
+    ((*row,),) = read_prepared(_write_state(more), parameters)
+    state, columns = State(*row[: len(State._fields)]), row[len(State._fields) :]
+    words = known[1] if known is not None and known[0] == state else None
+    if known is None:
+        words = Words.read(columns.pop(0))
+        _known_words.keep((project_id, name), (state, words))
+    if beside is not None:
+        beside.take(columns)
+    return state, words
+
+
+@lru_cache(maxsize=16)
+def _write_state(more: str) -> str:
+    return STATE.format(more=more)
 
 
 def _read_words(project_id: UUID, text: str, name: bytes) -> tuple[State, Words]:
-    ((*row, sent),) = read_prepared(_STATE_AND_WORDS, {"project": project_id, "text": text})
+    ((*row, sent),) = read_prepared(_write_state(_WORDS_OF_TASK), {"project": project_id, "text": text})
     state, words = State(*row), Words.read(sent)
     _known_words.keep((project_id, name), (state, words))
     return state, words

@@ -13,6 +13,7 @@ from memory.retrieval import llm_ranking
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import (
     KNOWN_TASKS,
+    Beside,
     Candidate,
     draw_candidates,
     find_candidates,
@@ -60,6 +61,7 @@ class Question:
     top_k: int
     filters: Filters
     seed: str | None = None
+    beside: Beside | None = None
 
 
 def get_default_mode() -> str:
@@ -70,7 +72,10 @@ def get_default_mode() -> str:
 
 
 def choose_lessons(project: Project, question: Question, *, mode: str) -> Chosen:
-    """Choose lessons, best first. May ask services over the network, so call it with no transaction open."""
+    """Choose lessons, best first. May ask services over the network, so call it with no transaction open.
+
+    Whatever `question.beside` wants may have come along.
+    """
     if mode == _Mode.NONE or question.top_k == 0:
         return Chosen()
     if mode == _Mode.RANDOM:
@@ -86,7 +91,8 @@ def _choose_by_model(project: Project, question: Question) -> Chosen:
         return _fall_back(project, question, "not configured")
     if llm_ranking.breaker.is_resting:  # known before the pool is fetched for it
         return _fall_back(project, question, llm_ranking.RESTING)
-    found, _answered, missing = _search(project, question, _Mode.HYBRID, limit=llm_ranking.MAX_POOL + 1)
+    alone = replace(question, beside=None)  # the model takes seconds, after which what was read beside may be gone
+    found, _answered, missing = _search(project, alone, _Mode.HYBRID, limit=llm_ranking.MAX_POOL + 1)
     limits = find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE)
     try:
         ranked = rank_with_model(
@@ -164,7 +170,9 @@ def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[tup
 def _search(project: Project, question: Question, mode: str, *, limit: int) -> tuple[list[Candidate], str, list[str]]:
     """Return the candidates, the mode they were found in and what was missing."""
     task = question.task
-    search = partial(find_candidates, project.pk, text=task, filters=question.filters, limit=limit)
+    search = partial(
+        find_candidates, project.pk, text=task, filters=question.filters, limit=limit, beside=question.beside
+    )
     missing = "embedder"
     for _ in range(2 if mode != _Mode.LEXICAL else 0):
         try:

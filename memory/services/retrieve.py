@@ -21,7 +21,7 @@ from memory.retrieval.database import execute_prepared
 from memory.retrieval.known import Known
 from memory.retrieval.places import Ranked
 from memory.retrieval.record import NO_RECORD, get_cost, join_blocks
-from memory.retrieval.record_rows import write_record
+from memory.retrieval.record_rows import ask_record, write_record
 from memory.values import Actor
 
 _Mode = Retrieval.Mode
@@ -124,12 +124,11 @@ def prepare_answer(
     task = redact(task).value  # as stored texts are: a secret in a task meets the same placeholder in a lesson
     requested = mode or get_default_mode()
     top_k = settings.ERL_RETRIEVE_TOP_K if top_k is None else top_k
-    question = Question(task=task, task_id=task_id, top_k=top_k, filters=filters, seed=seed)
+    asked = ask_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens) if record else None
+    question = Question(task=task, task_id=task_id, top_k=top_k, filters=filters, seed=seed, beside=asked)
     chosen = choose_lessons(project, question, mode=requested)
     mode, degraded = chosen.mode, ", ".join(chosen.missing)
-    known = NO_RECORD
-    if record and mode != _Mode.NONE:
-        known = write_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens)
+    known = write_record(asked) if mode != _Mode.NONE else NO_RECORD
     lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
     written = _write(chosen, known, lesson_tokens)
     context = written.context

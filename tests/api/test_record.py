@@ -9,7 +9,7 @@ from django.db import connection
 
 from memory.api.authentication import verified_keys
 from memory.models import MistakeCard, Project
-from memory.retrieval.record_rows import find_material
+from memory.retrieval.record_rows import ask_record
 from memory.rules import get_rule_trigger
 from memory.services.merge_mistakes import settle_cards
 from memory.services.review_mistake import approve_card, retire_card
@@ -264,7 +264,9 @@ def make_loud(project: Project) -> Any:
 
 
 def order_of(project: Project) -> list[str]:
-    return [card.mistake_type for card in find_material(project.pk, task_id="airline.cancel").mistakes]
+    question = ask_record(project, task_id="airline.cancel")
+    assert question is not None
+    return [card.mistake_type for card in question.find().mistakes]
 
 
 def test_card_of_another_project_is_not_given(api_client: Any, other_client: Any, project: Project) -> None:

@@ -57,6 +57,21 @@ def test_retrieve_logs_the_answer(api_client, api_key, lesson):
     assert row.request_id == response["X-Request-ID"]
 
 
+def test_known_task_takes_one_statement_to_read_and_one_to_write(api_client, lesson, tmp_path):
+    for _ in range(2):
+        api_client.post(URL, {"task": TASK})
+    wire = connection.connection.pgconn
+    with (tmp_path / "wire").open("w+") as trace:
+        wire.trace(trace.fileno())
+        answer = api_client.post(URL, {"task": TASK})
+        wire.untrace()
+        trace.seek(0)
+        sent = [line for line in trace if "\tF\t" in line]
+
+    assert [item["id"] for item in answer.json()["items"]] == [str(lesson.pk)]
+    assert sum("Execute" in line for line in sent) == 2
+
+
 def test_retrieve_never_serves_what_is_not_approved(api_client, project):
     heuristic = make_heuristic(project=project, trigger="A customer asks to cancel a basic economy ticket")
     embed_heuristics([heuristic.pk])
