@@ -73,6 +73,13 @@ def throw_away_servers() -> Iterator[None]:
         discard_home(HOME)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that no process has one left when the others have ended."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     discard_dead_homes()
 

@@ -61,12 +61,12 @@ class Jobs:
     stack: Stack
     provider: ScriptedProvider
 
-    def enqueue(self, count: int) -> list[Reflection]:
-        """Queue the reflections of this many runs of one project, and ring for each."""
+    def enqueue(self, count: int, *, first: int = 1) -> list[Reflection]:
+        """Queue the reflections of this many runs of one project, and ring for each; cases count from `first` on."""
         project = make_project()
         return [
             enqueue_reflection(make_trajectory(project=project, task=f"Case {number}"), by=BY)
-            for number in range(1, count + 1)
+            for number in range(first, first + count)
         ]
 
     def start_broker(self) -> None:

@@ -248,8 +248,12 @@ def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, s
     points, wrong = crash_everywhere(work)
 
     keep_house()
+    before, lacking = None, find_heuristics_without_vectors()
+    while lacking and lacking != before:  # it sees to a hundred at a time
+        keep_house()
+        before, lacking = lacking, find_heuristics_without_vectors()
     broken = [(each.invariant.name, each.rows) for each in find_violations() if "served" not in each.invariant.name]
-    wrong += [f"without vectors after tidying up: {each}" for each in find_heuristics_without_vectors()]
+    wrong += [f"without vectors after tidying up: {each}" for each in lacking]
     report("F2", work=work.name, points=points, violations=len(wrong) + len(broken))
     assert points >= QUICK_POINTS - 1
     assert wrong == []

@@ -26,7 +26,7 @@ from tests.factories import (
     make_trajectory,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 # Everything axe has for WCAG 2.2 A and AA, and its best practices.

@@ -16,6 +16,8 @@ from tests.api.conftest import make_client
 from tests.factories import bearer, make_api_key, make_project
 from tests.stack import Stack, kill_workers
 
+pytestmark = pytest.mark.slow
+
 URL = "/api/v1/evaluate"
 
 

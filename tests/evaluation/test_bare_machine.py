@@ -15,6 +15,8 @@ from evaluation.errors import DatabaseBehind
 from evaluation.preparing import prepare_database
 from tests.stack import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:

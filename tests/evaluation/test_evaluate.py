@@ -10,7 +10,8 @@ import pytest
 from evaluation.models import EvaluationRun
 from tests.evaluation.conftest import ARMS, SMALL, Evaluated, evaluate
 
-pytestmark = pytest.mark.django_db  # else the runner puts other modules in between, and the fixture is made twice
+# With the database for all: else the runner puts other modules in between, and the fixture is made twice.
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def uplift(evaluated: Evaluated, arm: str) -> dict[str, float]:

@@ -21,6 +21,8 @@ from reflection.providers.registry import close_provider, get_provider
 from tests.scripted_answers import Exchange, answer
 from tests.scripted_provider import ScriptedProvider
 
+pytestmark = pytest.mark.slow
+
 FINISH = json.dumps({"thought": "Done.", "tool": "finish", "arguments": [{"name": "answer", "value": "7"}]})
 SKIP = json.dumps({"learn": False, "skip_reason": "Nothing to learn."})
 LIVE = Options(suites=("live",), arms=("none", "hybrid:5"), limit=2, experience=2, trials=2, concurrency=3)

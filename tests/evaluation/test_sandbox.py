@@ -19,6 +19,8 @@ from tests.evaluation.conftest import evaluate, hash_tables
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import ROOT, database_url
 
+pytestmark = pytest.mark.slow
+
 REPLAY = Options(suites=("replay",))
 
 
