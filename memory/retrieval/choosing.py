@@ -91,8 +91,7 @@ def _choose_by_model(project: Project, question: Question) -> Chosen:
         return _fall_back(project, question, "not configured")
     if llm_ranking.breaker.is_resting:  # known before the pool is fetched for it
         return _fall_back(project, question, llm_ranking.RESTING)
-    alone = replace(question, beside=None)  # the model takes seconds, after which what was read beside may be gone
-    found, _answered, missing = _search(project, alone, _Mode.HYBRID, limit=llm_ranking.MAX_POOL + 1)
+    found, _answered, missing = _search(project, _alone(question), _Mode.HYBRID, limit=llm_ranking.MAX_POOL + 1)
     limits = find_limits(project.pk, task_id=question.task_id, max_per_source=settings.ERL_RETRIEVE_MAX_PER_SOURCE)
     try:
         ranked = rank_with_model(
@@ -124,9 +123,12 @@ def _fall_back(project: Project, question: Question, reason: str) -> Chosen:
 
 def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chosen:
     wanted = max(CANDIDATES, 2 * question.top_k)
+    reranker = find_reranker() if mode == _Mode.HYBRID else None
+    if reranker is not None:
+        question = _alone(question)
     found, answered, missing = _search(project, question, mode, limit=wanted)
     reranked = None
-    if mode == _Mode.HYBRID and found and (reranker := find_reranker()) is not None:
+    if reranker is not None and found:
         try:
             found, reranked = rerank(reranker, task=question.task, candidates=found)
         except RerankingFailed as error:
@@ -160,6 +162,11 @@ def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chos
     if plain:
         _known_choices.keep(key, (found, chosen))
     return chosen
+
+
+def _alone(question: Question) -> Question:
+    """Ask nothing beside, where another service is asked next: what was read before may be gone when it answers."""
+    return replace(question, beside=None)
 
 
 def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[tuple[Candidate, float]]:

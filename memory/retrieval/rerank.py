@@ -73,7 +73,7 @@ def rerank(
 
 
 def _as_share(score: float) -> float:
-    return score
+    return float(score)  # of numpy's floats, which a reranker may well give, JSON knows nothing
 
 
 def _from_logit(score: float) -> float:

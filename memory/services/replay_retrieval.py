@@ -31,6 +31,7 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
         _as_lesson(by_key[key])
         for item in retrieval.items
         if item["injected"]
+        and not item.get("in_record")
         and (key := (item["heuristic"], item["revision"])) in by_key
         and f"[{get_label(item['heuristic'])}]" not in retrieval.record_text
     ]

@@ -1,7 +1,7 @@
 """Answer a task with lessons, and write down what was answered."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Required, TypedDict, Unpack
 
@@ -198,7 +198,7 @@ def _write(chosen: Chosen, known: Context, lesson_tokens: int) -> _Written:
         item["injected"] = item["id"] in context.ids
     columns = {
         "heuristic_ids": _as_array(item["id"] for item in items),
-        "items": orjson.dumps([_as_record(item, chosen.subtasks) for item in items]).decode(),
+        "items": orjson.dumps([_as_record(item, chosen.subtasks, known.ids) for item in items]).decode(),
         "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
         "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
     }
@@ -236,13 +236,14 @@ def _as_item(place: Ranked) -> dict[str, Any]:
     }
 
 
-def _as_record(item: dict[str, Any], subtasks: Sequence[str]) -> dict[str, Any]:
+def _as_record(item: dict[str, Any], subtasks: Sequence[str], in_record: Set[str]) -> dict[str, Any]:
     recorded = ("revision", "content_sha256", "scores", "reason", "injected")
     part = subtasks.index(item["subtask"]) + 1 if item["subtask"] in subtasks else 0
     return (
         {"heuristic": item["id"]}
         | {name: item[name] for name in recorded}
         | {"subtask": part, "matched_task": shorten(item["matched_task"])}
+        | ({"in_record": True} if item["id"] in in_record else {})
     )
 
 

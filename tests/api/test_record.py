@@ -11,6 +11,7 @@ from memory.api.authentication import verified_keys
 from memory.models import MistakeCard, Project
 from memory.retrieval.record_rows import ask_record
 from memory.rules import get_rule_trigger
+from memory.services.embed_heuristics import embed_heuristics
 from memory.services.merge_mistakes import settle_cards
 from memory.services.review_mistake import approve_card, retire_card
 from memory.values import Actor
@@ -267,6 +268,26 @@ def order_of(project: Project) -> list[str]:
     question = ask_record(project, task_id="airline.cancel")
     assert question is not None
     return [card.mistake_type for card in question.find().mistakes]
+
+
+def test_rule_that_is_found_as_a_lesson_too_is_given_once_and_replayed(api_client: Any, project: Project) -> None:
+    rule = make_heuristic(
+        project=project,
+        status="approved",
+        trigger=get_rule_trigger("airline.cancel"),
+        guideline="Cancel the flight after the fare was checked.",
+        task_id="airline.cancel",
+        tags=["rule"],
+    )
+    embed_heuristics([rule.pk])
+
+    answer = api_client.post("/api/v1/retrieve", QUESTION).json()
+    replayed = api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()
+
+    assert [item["injected"] for item in answer["items"]] == [True]
+    assert answer["context"].count("Cancel the flight after the fare was checked.") == 1
+    assert replayed["context_is_exact"]
+    assert replayed["context"] == answer["context"]
 
 
 def test_card_of_another_project_is_not_given(api_client: Any, other_client: Any, project: Project) -> None:

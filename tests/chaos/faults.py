@@ -92,7 +92,7 @@ FAULTS = (
         what="everything a provider can do wrong",
         tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
         quick_tests=("tests/chaos/provider_faults.py",),
-        full_seconds=1200,
+        full_seconds=2400,
     ),
     Fault(
         name="F11",

@@ -118,7 +118,7 @@ class Clock:
             # others are answered meanwhile, so that it is their own attempts that end them.
             breaker.note_answer("openai-compatible")
         # Not at once: who opened the circuit looks at it again, and must find it open.
-        rested = ProviderState.objects.filter(opened_until__gt=Now(), updated_at__lt=Now() - timedelta(seconds=1))
+        rested = ProviderState.objects.filter(opened_until__gt=Now(), updated_at__lt=Now() - timedelta(seconds=0.4))
         rested.filter(state=ProviderState.State.OPEN).update(opened_until=Now() - timedelta(seconds=1))
         waiting = Reflection.objects.filter(status=Status.RETRY, available_at__gt=Now())
         rows = waiting.annotate(wait=F("available_at") - Now()).values_list("pk", "attempts", "last_error_code", "wait")
@@ -136,7 +136,7 @@ def passing(clock: Clock) -> Iterator[None]:
 
     def run() -> None:
         try:
-            while not stop.wait(0.5):
+            while not stop.wait(0.2):
                 clock.tick()
         finally:
             connection.close()

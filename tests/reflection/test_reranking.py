@@ -4,16 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from memory.models import Project
 from memory.retrieval import rerank
 from memory.retrieval.answer import RetrievalAnswer
+from memory.rules import get_rule_trigger
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
+from memory.services.review_heuristic import retire_heuristic
 from memory.values import Actor
 from reflection.reranking import close_reranker
 from tests.factories import make_heuristic, make_project
-from tests.scripted_answers import answer, drips, fails, raw, silence
+from tests.scripted_answers import Exchange, answer, drips, fails, raw, silence
 from tests.scripted_provider import ScriptedProvider
 from tests.scripted_reranker import scores
 
@@ -68,6 +71,34 @@ def test_the_cross_encoder_decides_the_order(
     assert request.path == "/v2/rerank"
     assert request.headers["authorization"] == "Bearer secret-of-the-reranker"
     assert request.body["query"] == TASK
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rule_that_is_retired_while_the_cross_encoder_works_is_not_given(
+    reranker: ScriptedProvider, project: Project
+) -> None:
+    rule = make_heuristic(
+        project=project,
+        status="approved",
+        trigger=get_rule_trigger("airline"),
+        guideline="Offer a voucher first.",
+        task_id="airline",
+        tags=["rule"],
+    )
+
+    def retire(exchange: Exchange) -> None:
+        retire_heuristic(rule, by=Actor(label="user:ana"))
+        connection.close()  # this thread's own
+        scores(likes_seats)(exchange)
+
+    reranker.script(scores(likes_seats))
+    before = retrieve(project, task=TASK, task_id="airline", by=Actor(label="test"))
+    reranker.script(retire)
+    after = retrieve(project, task=TASK, task_id="airline", by=Actor(label="test"))
+
+    assert "Offer a voucher first." in before.context
+    assert "Offer a voucher first." not in after.context
+    assert after.degraded == ""
 
 
 def test_scores_of_any_scale_become_shares(reranker: ScriptedProvider, project: Project) -> None:

@@ -65,16 +65,18 @@ class Command(BaseCommand):
             self.stdout.write("No lesson fits this task, so nothing would be injected.")
         for number, item in enumerate(answer.items, start=1):
             scores = ", ".join(f"{name} {value:.3f}" for name, value in item["scores"].items())
-            self.stdout.write(f"{number:>3}. when {item['trigger'].removeprefix('When ')}")
+            left_out = "" if item["injected"] else "(not in the block) "
+            self.stdout.write(f"{number:>3}. {left_out}when {item['trigger'].removeprefix('When ')}")
             self.stdout.write(f"     do {item['guideline']}")
             if item["subtask"]:
                 self.stdout.write(f"     for: {item['subtask']}")
             self.stdout.write(f"     {item['reason']} ({scores})  id {item['id']}, revision {item['revision']}")
+        injected = sum(item["injected"] for item in answer.items)
         if answer.degraded:
             self.stdout.write(f"\nNot available, so done without: {answer.degraded}.")
         self.stdout.write(
-            f"\n{len(answer.items)} of {answer.candidate_count} candidates, mode {answer.mode}, {answer.tokens} tokens "
-            f"in {answer.duration_ms:.1f} ms, retrieval {answer.retrieval_id}."
+            f"\n{len(answer.items)} of {answer.candidate_count} candidates, {injected} in the block of {answer.tokens} "
+            f"tokens, mode {answer.mode}, in {answer.duration_ms:.1f} ms, retrieval {answer.retrieval_id}."
         )
         if answer.context:
             self.stdout.write(f"\nThe block an agent would be given:\n\n{answer.context}")
