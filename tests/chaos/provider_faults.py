@@ -67,7 +67,7 @@ FAULTS = {
     "429": Bad(behaviour=fails(429, retry_after=str(RETRY_AFTER)), code="rate_limited"),
     "529": Bad(behaviour=fails(529), code="overloaded"),
     "500": Bad(behaviour=fails(500), code="server_error"),
-    "503": Bad(behaviour=fails(503), code="server_error"),
+    "503": Bad(behaviour=fails(503), code="overloaded"),
     "silence": Bad(behaviour=silence(4 * CALL_SECONDS), code="timeout"),
     "reset": Bad(behaviour=resets(), code="connection"),
     "cut mid-body": Bad(behaviour=resets_mid_body(), code="connection"),
