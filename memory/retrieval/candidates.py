@@ -281,12 +281,15 @@ class _Search:
         return choose_added(self.named)
 
 
-def _read_state(project_id: UUID, text: str, name: bytes, beside: Beside | None = None) -> tuple[State, Words | None]:
+def _read_state(
+    project_id: UUID, text: str, name: bytes, beside: Beside | None = None, *, anew: bool = False
+) -> tuple[State, Words | None]:
     """Return what the project serves now, by name, and the words of a task if they are at hand.
 
     A new task needs its words, which come along; of a task that was asked before the answer is probably known.
+    `anew` asks for the words in any case.
     """
-    known = _known_words.find((project_id, name))
+    known = None if anew else _known_words.find((project_id, name))
     more, parameters = "", dict[str, Any](project=project_id)
     if known is None:
         more, parameters = _WORDS_OF_TASK, parameters | {"text": text}
@@ -308,13 +311,6 @@ def _write_state(more: str) -> str:
     return STATE.format(more=more)
 
 
-def _read_words(project_id: UUID, text: str, name: bytes) -> tuple[State, Words]:
-    ((*row, sent),) = read_prepared(_write_state(_WORDS_OF_TASK), {"project": project_id, "text": text})
-    state, words = State(*row), Words.read(sent)
-    _known_words.keep((project_id, name), (state, words))
-    return state, words
-
-
 def _search_memory(search: _Search, state: State, words: Words | None) -> list[Candidate] | None:
     """Find as the database would, in the snapshot of this state; None where there is no such snapshot."""
     if search.filters != Filters() or (search.vector is not None and search.model_id != state.model):
@@ -323,8 +319,8 @@ def _search_memory(search: _Search, state: State, words: Words | None) -> list[C
     if snapshot is None:
         return None
     if words is None:
-        now, words = _read_words(search.project_id, search.text, digest(search.text))
-        if now != state:
+        now, words = _read_state(search.project_id, search.text, digest(search.text), anew=True)
+        if words is None or now != state:
             return None
     found = snapshot.search(
         vector=search.vector.as_numbers() if search.vector is not None else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 from memory.models import HeuristicRevision, Retrieval
 from memory.retrieval.boundary import write_boundary
-from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context, get_label
+from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context
 
 _WHOLE = 10**9  # tokens: what was injected fitted
 
@@ -30,10 +30,7 @@ def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | 
     lessons = [
         _as_lesson(by_key[key])
         for item in retrieval.items
-        if item["injected"]
-        and not item.get("in_record")
-        and (key := (item["heuristic"], item["revision"])) in by_key
-        and f"[{get_label(item['heuristic'])}]" not in retrieval.record_text
+        if item["injected"] and not item.get("in_record") and (key := (item["heuristic"], item["revision"])) in by_key
     ]
     text = ""
     for header in (HEADER, *FORMER_HEADERS):
