@@ -168,7 +168,7 @@ if not ERL_DATABASE_POOLER:
         "options",
         f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
         " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
-        " -c hnsw.ef_search=100 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
+        " -c hnsw.ef_search=60 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
         # What is prepared, and what functions of the database ask, is planned once and not for every answer.
         " -c plan_cache_mode=force_generic_plan",
     )

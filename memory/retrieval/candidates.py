@@ -15,7 +15,7 @@ from uuid import UUID
 
 from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
-from memory.retrieval.indexed import AMONG_POOL, IndexPlan, index_plans
+from memory.retrieval.indexed import AMONG_POOL, DISTANCE, IndexPlan, index_plans
 from memory.retrieval.known import Known, digest
 from memory.retrieval.naming import Naming, choose_added, find_named
 from memory.retrieval.scoring import (
@@ -66,8 +66,7 @@ WITH query AS MATERIALIZED (
     FROM {among}
     WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
     GROUP BY v.revision_id
-    ORDER BY min(%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
-               + (1 - %(weight)s) * coalesce(v.terms <#> (SELECT terms FROM query), 0)), v.revision_id
+    ORDER BY min({distance}), v.revision_id
     LIMIT %(limit)s){named}
 ), texts AS MATERIALIZED (
     SELECT v.revision_id, v.kind, v.trajectory_id,
@@ -366,6 +365,7 @@ def _write_search(plan: IndexPlan | None, *, filtered: bool, named: bool) -> str
     filters = _FILTERED if filtered else ""
     return _SEARCH.format(
         pool=plan.write_pool(filters) if plan is not None else "",
+        distance=DISTANCE,
         among=AMONG_POOL if plan is not None else f"servable_text v {filters}",
         named=_OR_NAMED.format(filtered=filters) if named else "",
         **_SCORING,

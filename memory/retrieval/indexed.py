@@ -4,7 +4,8 @@ An index belongs to one project and one model, so that no filter stands between 
 texts never goes through the neighbourhoods of others. Two halves are brought together: the nearest vectors, and the
 texts with the task's rarest words, as many words as occur in `MATCHES` texts together. A statement that took any text
 with any word would read most of the project. Where even the rarest words are in more texts than that, as they are among
-a million, the texts with two of them are taken.
+a million, the texts with two of them are taken. What was found is compared with the task where it is found; only the
+lessons that come first by it are then compared by all of their texts.
 """
 
 import re
@@ -16,10 +17,12 @@ from uuid import UUID
 
 from memory.retrieval.database import read_prepared
 
+FIRST_BREADTH = 60  # texts taken by their vectors; `hnsw.ef_search` of the connection is the same
+# For the first breadth; a larger one takes more in proportion.
 MATCHES = 1000  # texts that the rare words of a task may occur in together
 ENOUGH = 3  # rare words; where a task has fewer, texts with two of its other words are looked for
 PAIRED = 10  # words of a task that are paired: the rarest of those that are too frequent by themselves
-WORDS_BREADTH = 4  # lessons taken by words for each vector: they cost less, and what is missed is missed there
+KEPT = 2  # lessons of which all texts are compared, for each that is wanted: the likest by the texts that were found
 PAIR_MATCHES = 2000  # texts that the pairs are expected to occur in, were words independent of each other
 KNOWN_SECONDS = 10.0  # how long a process may not know of a new index; without one the search compares everything
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9 ._@:/+-]+")
@@ -50,24 +53,27 @@ _POOL = """, counted AS MATERIALIZED (
         JOIN frequent other ON (one.texts, one.term) < (other.texts, other.term)
         JOIN memory_searchstatistics s ON s.project_id = %(project)s) expected
     WHERE matches <= {pair_matches}
-), pool AS MATERIALIZED (
-    (SELECT v.revision_id FROM servable_text v {filtered}
+), found AS MATERIALIZED (
+    (SELECT v.revision_id, {distance} AS distance FROM servable_text v {filtered}
      WHERE v.project_id = '{project}' AND v.embedding_model_id = '{model}'
      ORDER BY v.vector::halfvec({dimensions}) <#> %(vector)b::halfvec({dimensions}) LIMIT {breadth})
-    UNION
-    (SELECT revision_id FROM (
-        (SELECT v.revision_id, v.terms FROM servable_text v {filtered}
-        WHERE v.term_ids && (SELECT terms FROM rare)
-          AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
-        LIMIT {most_matches})
-        UNION ALL
-        (SELECT shared.* FROM pairs CROSS JOIN LATERAL (
-            SELECT v.revision_id, v.terms FROM servable_text v {filtered}
-            WHERE v.term_ids @> pairs.terms AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
-            LIMIT {pair_matches}) shared
-        LIMIT {most_pair_matches})) matching
-     GROUP BY revision_id ORDER BY min(terms <#> (SELECT terms FROM query)) LIMIT {words_breadth})
+    UNION ALL
+    (SELECT v.revision_id, {distance} FROM servable_text v {filtered}
+     WHERE v.term_ids && (SELECT terms FROM rare)
+       AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
+     LIMIT {most_matches})
+    UNION ALL
+    (SELECT shared.* FROM pairs CROSS JOIN LATERAL (
+        SELECT v.revision_id, {distance} FROM servable_text v {filtered}
+        WHERE v.term_ids @> pairs.terms AND v.project_id = '{project}' AND v.embedding_model_id = '{model}'
+        LIMIT {pair_matches}) shared
+     LIMIT {most_pair_matches})
+), pool AS MATERIALIZED (
+    SELECT revision_id FROM found GROUP BY revision_id ORDER BY min(distance) LIMIT {kept} * %(limit)s
 )"""
+# Of one text to the task, in meaning and words together.
+DISTANCE = """%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
+               + (1 - %(weight)s) * coalesce(v.terms <#> (SELECT terms FROM query), 0)"""
 AMONG_POOL = "pool JOIN servable_text v USING (revision_id)"
 
 
@@ -82,19 +88,22 @@ class IndexPlan:
 
     def write_pool(self, filtered: str) -> str:
         """Write the part of the statement that takes from the index what is then compared."""
+        share = self.breadth / FIRST_BREADTH
+        matches, pair_matches = round(MATCHES * share), round(PAIR_MATCHES * share)
         return _POOL.format(
             filtered=filtered,
             project=self.project_id,
             model=self.model,
             dimensions=self.dimensions,
             breadth=self.breadth,
-            words_breadth=WORDS_BREADTH * self.breadth,
-            matches=MATCHES,
+            distance=DISTANCE,
+            kept=KEPT,
+            matches=matches,
             enough=ENOUGH,
             paired=PAIRED,
-            pair_matches=PAIR_MATCHES,
-            most_matches=2 * MATCHES,  # counts may lag behind
-            most_pair_matches=2 * PAIR_MATCHES,
+            pair_matches=pair_matches,
+            most_matches=2 * matches,  # counts may lag behind
+            most_pair_matches=2 * pair_matches,
         )
 
 

@@ -18,7 +18,7 @@ from memory.models import EmbeddingModel, HeuristicEmbedding, Project, Retrieval
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import find_candidates, get_meaning_weight
 from memory.retrieval.database import QueryVector
-from memory.retrieval.indexed import index_plans, is_indexable
+from memory.retrieval.indexed import FIRST_BREADTH, index_plans, is_indexable
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 NEIGHBOURS, CONSTRUCTION = 32, 200
 QUICK_NEIGHBOURS, QUICK_CONSTRUCTION = 16, 64  # beyond this many texts a build of the former takes hours
 QUICK_FROM_TEXTS = 300_000
-FIRST_BREADTH, MOST_BREADTH = 100, 800
+MOST_BREADTH = 8 * FIRST_BREADTH
 WANTED_RECALL, LEAST_RECALL = 0.95, 0.5
 REBUILD_FACTOR = 4  # an index that has grown this much is built anew
 LIKEST = 20

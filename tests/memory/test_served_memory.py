@@ -15,13 +15,13 @@ from memory.retrieval import candidates
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, How, find_candidates
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
-from memory.retrieval.indexed import index_plans
+from memory.retrieval.indexed import FIRST_BREADTH, index_plans
 from memory.retrieval.snapshots import STATE, State, snapshots
 from memory.services.embed_heuristics import count_terms, embed_heuristics
 from memory.services.fold_changes import fold_changes
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, retire_heuristic
-from memory.services.tune_search import FIRST_BREADTH, measure_recall, tune_search
+from memory.services.tune_search import measure_recall, tune_search
 from memory.values import Actor
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
