@@ -24,6 +24,7 @@ from memory.redaction.spans import SEPARATOR, Span
 from memory.redaction.tokens import find_blocks, find_tokens
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
+_LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # no others beyond ASCII become ASCII in lower case
 _GOES_ON = re.compile(r"[\w+(-]|[.,]\w")
 
 
@@ -35,36 +36,34 @@ class Redacted:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Text:
-    """A text of the value and where it stands; `member` is the kind its member name gives it."""
+# A container of the value, the number of the one around it, and where it is there.
+_Container = tuple[Any, int, Any]
+# Where a text is: the number of its container, the index or key there, and whether it is that key itself.
+_Place = tuple[int, Any, bool]
 
-    text: str
-    container: Any
-    slot: Any
-    member: str
-    is_key: bool = False
+
+@dataclass(kw_only=True, slots=True)
+class _Contents:
+    """What a value is made of: its containers, itself in a list of one, and the texts in them with their places."""
+
+    containers: list[_Container] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    places: list[_Place] = field(default_factory=list)
+    named: list[tuple[str, _Place, str]] = field(default_factory=list)  # with the kind its member name gives it
 
 
 def redact(value: Any) -> Redacted:
     """Return a JSON value without secrets and personal data, in its values and its keys, and what was found.
 
-    The value itself is not changed. Members called password, secret, token and the like lose their value whatever it
-    looks like. Takes time linear in the size of the value.
+    The value itself is not changed; the one returned shares with it what held nothing. Members called password, secret,
+    token and the like lose their value whatever it looks like. Takes time linear in the size of the value.
     """
-    copy, texts = _flatten(value)
+    contents = _read(value)
     counts: Counter[str] = Counter()
-    renamed: dict[int, tuple[dict[Any, Any], dict[Any, str]]] = {}
-    for text, new in _redact_all(texts, counts):
-        if text.is_key:
-            renamed.setdefault(id(text.container), (text.container, {}))[1][text.slot] = new
-        else:
-            text.container[text.slot] = new
-    for container, names in renamed.values():
-        items = [(names.get(key, key), item) for key, item in container.items()]
-        container.clear()
-        container.update(items)
-    return Redacted(value=copy[0] if counts else value, counts=dict(sorted(counts.items())))
+    changed = _redact_all(contents, counts)
+    if not changed:
+        return Redacted(value=value)
+    return Redacted(value=_rebuild(contents.containers, changed), counts=dict(sorted(counts.items())))
 
 
 def redact_text(text: str) -> str:
@@ -73,53 +72,86 @@ def redact_text(text: str) -> str:
     return redacted
 
 
-def _flatten(value: Any) -> tuple[list[Any], list[_Text]]:
-    """Copy the containers, in a list of one, and list every text in them; with a stack, so that depth is no limit."""
-    root: list[Any] = [None]
-    texts: list[_Text] = []
-    stack: list[tuple[Any, Any, Any, str]] = [(value, root, 0, "")]
+def _read(value: Any) -> _Contents:
+    """List all containers and texts of a value; with a stack, so that depth is no limit."""
+    contents = _Contents()
+    stack: list[tuple[Any, int, Any, str]] = [([value], 0, 0, "")]
     while stack:
-        item, container, slot, member = stack.pop()
-        if isinstance(item, str):
-            texts.append(_Text(item, container, slot, member))
-        elif isinstance(item, dict):
-            new: dict[Any, Any] = dict(item)
-            named = find_named_kind(item)
-            for key, child in item.items():
-                kind, plain = read_name(key) if isinstance(key, str) else ("", True)
+        item, parent, slot, member = stack.pop()
+        number = len(contents.containers)
+        contents.containers.append((item, parent, slot))
+        is_object = isinstance(item, dict)
+        named = find_named_kind(item) if is_object else ""
+        children: Iterable[tuple[Any, Any]] = item.items() if is_object else enumerate(item)
+        for place, child in children:
+            kind = member
+            if is_object:
+                kind, plain = read_name(place) if isinstance(place, str) else ("", True)
                 if not plain:
-                    texts.append(_Text(key, new, key, "", is_key=True))
-                if named and key in VALUE_MEMBERS:
+                    contents.texts.append(place)
+                    contents.places.append((number, place, True))
+                if named and place in VALUE_MEMBERS:
                     kind = kind or named
-                stack.append((child, new, key, kind))
-            item = new
-        elif isinstance(item, list | tuple):
-            copied = list(item)
-            stack.extend((child, copied, place, member) for place, child in enumerate(item))
-            item = copied
-        elif isinstance(item, int) and not isinstance(item, bool) and (member or item >= 10**12):
-            texts.append(_Text(str(item), container, slot, member))
-        container[slot] = item
-    return root, texts
+            if isinstance(child, dict | list | tuple):
+                stack.append((child, number, place, kind))
+                continue
+            if isinstance(child, str):
+                text = child
+            elif isinstance(child, int) and not isinstance(child, bool) and (kind or child >= 10**12):
+                text = str(child)
+            else:
+                continue
+            if kind:
+                contents.named.append((text, (number, place, False), kind))
+            else:
+                contents.texts.append(text)
+                contents.places.append((number, place, False))
+    return contents
 
 
-def _redact_all(texts: list[_Text], counts: Counter[str]) -> Iterable[tuple[_Text, str]]:
-    """Give the texts that change and what they become."""
-    rest: list[_Text] = []
-    for text in texts:
-        if text.member and is_member_secret(text.text, kind=text.member):
-            counts[text.member] += 1
-            yield text, placeholder(text.member, text.text)
+def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Place, str]:
+    """Return what the texts that change become, by place."""
+    changed: dict[_Place, str] = {}
+    pending, owners = contents.texts, contents.places
+    for text, place, kind in contents.named:
+        if is_member_secret(text, kind=kind):
+            counts[kind] += 1
+            changed[place] = placeholder(kind, text)
         else:
-            rest.append(text)
+            pending.append(text)
+            owners.append(place)
     # A secret that touched another one was hidden by it, so look again where a placeholder touches a word.
-    owners, pending = rest, [text.text for text in rest]
-    changed: dict[int, tuple[_Text, str]] = {}
     while pending and (results := _redact_texts(pending, counts)):
-        changed |= {id(owners[place]): (owners[place], new) for place, new in results.items()}
-        touching = [place for place, new in results.items() if _is_touched(new)]
-        owners, pending = [owners[place] for place in touching], [results[place] for place in touching]
-    yield from changed.values()
+        changed |= {owners[number]: new for number, new in results.items()}
+        touching = [number for number, new in results.items() if _is_touched(new)]
+        owners, pending = [owners[number] for number in touching], [results[number] for number in touching]
+    return changed
+
+
+def _rebuild(containers: list[_Container], changed: dict[_Place, str]) -> Any:
+    """Return the value with what changed, in copies of the containers it is in and of those around them."""
+    touched: set[int] = set()
+    for number, _, _ in changed:
+        while number not in touched:
+            touched.add(number)
+            number = containers[number][1]
+    copies: dict[int, Any] = {}
+    for number in sorted(touched):  # what is around comes before what is in it
+        item, parent, slot = containers[number]
+        copies[number] = dict(item) if isinstance(item, dict) else list(item)
+        if number:
+            copies[parent][slot] = copies[number]
+    renamed: dict[int, dict[Any, str]] = {}
+    for (number, slot, is_key), new in changed.items():
+        if is_key:
+            renamed.setdefault(number, {})[slot] = new
+        else:
+            copies[number][slot] = new
+    for number, names in renamed.items():
+        items = [(names.get(key, key), item) for key, item in copies[number].items()]
+        copies[number].clear()
+        copies[number].update(items)
+    return copies[0][0]
 
 
 def _is_touched(text: str) -> bool:
@@ -154,15 +186,15 @@ def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
 def _find(text: str) -> list[Span]:
     """Find everything in `text`, in order and without overlaps: two that overlap become one."""
     raw = text.encode("ascii", "replace")
-    lower = text.lower()
-    if len(lower) != len(text):  # U+0130 alone grows when lowered
-        lower = text.replace("\u0130", "I").lower()
+    lower = raw.lower()
+    if not text.isascii() and ("\u0130" in text or "\u212a" in text):
+        lower = text.translate(_LOWER_IN_ASCII).encode("ascii", "replace").lower()
     spans = [
         *find_tokens(text, raw),
-        *find_blocks(text),
-        *find_assignments(text, lower),
-        *find_emails(text),
-        *find_numbers(text, lower, raw),
+        *find_blocks(text, raw),
+        *find_assignments(text, raw, lower),
+        *find_emails(text, raw),
+        *find_numbers(text, raw, lower),
     ]
     if not spans:
         return []

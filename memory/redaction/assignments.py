@@ -7,10 +7,10 @@ from math import log2
 
 from memory.redaction.spans import Span, places
 
-_STRONG = ("passw", "passphrase", "pwd")
-_WEAK = ("secret", "token", "credential", "key")
+_STRONG = (b"passw", b"passphrase", b"pwd")
+_WEAK = (b"secret", b"token", b"credential", b"key")
 # "key" alone says nothing: "keyboard", "primary key"
-_KEYS = ("api", "access", "private", "secret", "auth", "account", "encryption", "signing", "shared", "master")
+_KEYS = (b"api", b"access", b"private", b"secret", b"auth", b"account", b"encryption", b"signing", b"shared", b"master")
 # What a secret is called, where it lies, how long it lasts: token_id, secret_name
 _NOT_ITSELF = (
     "id",
@@ -90,10 +90,10 @@ def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
     return (any(not c.isalpha() for c in bare.strip("-_.:")) and len(bare) >= 6) or bare.isdigit()
 
 
-def find_assignments(text: str, lower: str) -> Iterator[Span]:
+def find_assignments(text: str, raw: bytes, lower: bytes) -> Iterator[Span]:
     """Find what is assigned to names like password or api_key, and credentials in headers.
 
-    `lower` is the text in lower case, character by character.
+    `raw` is the text with one ASCII byte a character, `lower` the same in lower case.
     """
     for needle in (*_STRONG, *_WEAK):
         strong = needle in _STRONG
@@ -101,7 +101,7 @@ def find_assignments(text: str, lower: str) -> Iterator[Span]:
         for place in places(lower, needle):
             if place < done:
                 continue
-            if needle == "key" and not lower[max(0, place - 12) : place].rstrip("-_ ").endswith(_KEYS):
+            if needle == b"key" and not lower[max(0, place - 12) : place].rstrip(b"-_ ").endswith(_KEYS):
                 continue
             if not (match := _ASSIGNED.match(text, place + len(needle))):
                 continue
@@ -112,16 +112,16 @@ def find_assignments(text: str, lower: str) -> Iterator[Span]:
             if is_assigned_secret(match[group], strong=strong, stated=stated):
                 done = match.end(group) if group == "quoted" else _end_of_value(text, match.end(group))
                 yield Span(match.start(group), done, "password" if strong else "secret")
-    for needle, pattern in (("authorization", _HEADER), ("bearer", _BEARER), ("basic", _BEARER)):
+    for needle, pattern in ((b"authorization", _HEADER), (b"bearer", _BEARER), (b"basic", _BEARER)):
         done = 0
         for place in places(lower, needle):
             if place >= done and (match := pattern.match(text, place)) and is_entropic(match[1]):
                 done = _end_of_value(text, match.end(1))
                 yield Span(match.start(1), done, "authorization")
-    for place in places(lower, "cookie"):
+    for place in places(lower, b"cookie"):
         if match := _COOKIE.match(text, place):
             yield Span(match.start(1), match.end(1), "cookie")
-    for place in places(text, "sig="):
+    for place in places(raw, b"sig="):
         if place and (match := _SIGNATURE.match(text, place - 1)):
             yield Span(match.start(1), match.end(1), "signature")
 

@@ -39,6 +39,8 @@ def read_name(name: str) -> tuple[str, bool]:
 
 def find_named_kind(item: dict[Any, Any]) -> str:
     """Return the kind of `value` in `{"name": "Authorization", "value": …}`, or ""."""
+    if item.keys().isdisjoint(_NAME_MEMBERS):
+        return ""
     for name in _NAME_MEMBERS:
         if isinstance(given := item.get(name), str) and (kind := read_name(given)[0]):
             return kind

@@ -12,8 +12,7 @@ _DOMAIN = re.compile(r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}
 _NUMERIC = bytes(
     0x64 if chr(i) in string.digits else 0x75 if chr(i) in string.ascii_uppercase else 0x20 for i in range(256)
 )
-_FOUR_DIGITS = re.compile(b"dddd")
-_IBAN_HEAD = re.compile(b"uudd")
+_IBAN_HEAD = re.compile(b"uudd(?= ?[ud]{4})")
 _IBAN = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])", re.ASCII)
 _IBAN_LENGTHS = {
     pair[:2]: int(pair[2:])
@@ -110,9 +109,9 @@ _LABELLED = re.compile(
 )
 
 
-def find_emails(text: str) -> Iterator[Span]:
-    """Find e-mail addresses, starting from each @."""
-    for place in places(text, "@"):
+def find_emails(text: str, raw: bytes) -> Iterator[Span]:
+    """Find e-mail addresses, starting from each @. `raw` is the text with one ASCII byte a character."""
+    for place in places(raw, b"@"):
         start = place
         while start > 0 and place - start < 64 and text[start - 1] in _LOCAL_PART:
             start -= 1
@@ -124,8 +123,11 @@ def find_emails(text: str) -> Iterator[Span]:
             yield Span(start, match.end(), "email")
 
 
-def find_numbers(text: str, lower: str, raw: bytes) -> Iterator[Span]:
-    """Find telephone numbers, IBANs and payment cards. `raw` is the text with one ASCII byte a character."""
+def find_numbers(text: str, raw: bytes, lower: bytes) -> Iterator[Span]:
+    """Find telephone numbers, IBANs and payment cards.
+
+    `raw` is the text with one ASCII byte a character, `lower` the same in lower case.
+    """
     numeric = raw.translate(_NUMERIC)
     for head in _IBAN_HEAD.finditer(numeric):
         place = head.start()
@@ -133,18 +135,19 @@ def find_numbers(text: str, lower: str, raw: bytes) -> Iterator[Span]:
             continue
         if (match := _IBAN.match(text, place)) and (length := _iban_length(match[0])):
             yield Span(place, place + length, "iban")
-    for head in _FOUR_DIGITS.finditer(numeric):
-        place = head.start()
-        if numeric[place - 1 : place] == b"d":
-            continue  # inside a longer run, which was looked at from its start
-        if numeric[place + 5 : place + 9] == b"dddd" and (end := _card_end(text, place)):
+    for place in places(numeric, b"d" * 13):
+        if numeric[place - 1 : place] != b"d" and (end := _card_end(text, place)):
             yield Span(place, end, "card")
-        if place >= 8 and numeric[place - 4 : place] == b"ddd " and (span := _north_american(text, place)):
-            yield span
-    for place in places(text, "+"):
+    for place in places(numeric, b"ddd dddd", step=4):  # the blank stands for all but digits and capitals
+        if numeric[place - 1 : place] != b"d":
+            if span := _north_american(text, place + 4):
+                yield span
+        elif numeric[place - 2 : place - 1] != b"d" and (end := _card_end(text, place - 1)):
+            yield Span(place - 1, end, "card")
+    for place in places(raw, b"+"):
         if not _follows_word(text, place) and (match := _INTERNATIONAL.match(text, place)):
             yield Span(place, match.end(), "phone")
-    for label in ("phone", "mobile", "tel", "fax"):
+    for label in (b"phone", b"mobile", b"tel", b"fax"):
         for place in places(lower, label):
             if match := _LABELLED.match(text, place):
                 yield Span(match.start(1), match.end(1), "phone")

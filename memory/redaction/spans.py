@@ -14,9 +14,13 @@ class Span(NamedTuple):
     kind: str
 
 
-def places(text: str, needle: str) -> Iterator[int]:
-    """Give every place where `needle` begins in `text`."""
-    place = text.find(needle)
+def places(raw: bytes, needle: bytes, *, step: int = 0) -> Iterator[int]:
+    """Give every place where `needle` begins in `raw`, a text with one ASCII byte a character.
+
+    `step`: how far one is from the next at least, where they may overlap.
+    """
+    step = step or len(needle)
+    place = raw.find(needle)
     while place >= 0:
         yield place
-        place = text.find(needle, place + len(needle))
+        place = raw.find(needle, place + step)

@@ -7,6 +7,7 @@ and the gitleaks rule set (MIT); they are written anew here.
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from memory.redaction.spans import SEPARATOR, Span, places
 
@@ -96,19 +97,31 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("onepassword_token", "ops_eyJ", r"[\w=+/-]{100,2000}"),
     ("age_secret_key", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
 )
-# Tokens known by something inside them: kind, that, how many characters come before it, the token.
+
+
+class _Marked(NamedTuple):
+    """A token known by something inside it: how many characters may come before the mark, and the token."""
+
+    kind: str
+    mark: bytes
+    distances: tuple[int, ...]
+    pattern: re.Pattern[str]
+
+
+# Their mark is looked for in the whole text …
 _MARKED_TOKENS = (
-    ("azure_client_secret", "Q~", (4,), re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
-    ("terraform_token", ".atlasv1.", (14,), re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
-    ("telegram_token", ":AA", (10, 9, 8), re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII)),
-    ("mailchimp_key", "-us", (32,), re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)", re.ASCII)),
-    (
-        "discord_token",
-        ".G",
-        tuple(range(28, 23, -1)),
-        re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,40}", re.ASCII),
-    ),
+    _Marked("azure_client_secret", b"~", (5,), re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
+    _Marked("terraform_token", b".atlasv1.", (14,), re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
 )
+# … and theirs at the beginning, at the end and inside of a long run.
+_TELEGRAM = _Marked("telegram_token", b":AA", (10, 9, 8), re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII))
+_DISCORD = _Marked(
+    "discord_token",
+    b".G",
+    tuple(range(28, 23, -1)),
+    re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,40}", re.ASCII),
+)
+_MAILCHIMP = _Marked("mailchimp_key", b"-us", (32,), re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)", re.ASCII))
 _HEAD = 2  # rules are chosen by this many first characters
 
 
@@ -122,33 +135,77 @@ def _by_head() -> dict[str, tuple[tuple[str, re.Pattern[str]], ...]]:
 
 
 _RULES = _by_head()
-_WORD_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]", re.ASCII)
+_HEADS = frozenset(head[:length].encode() for head in _RULES for length in (1, _HEAD))
+_WORD_START = re.compile(rb"(?<![A-Za-z0-9])[A-Za-z0-9]")
 _WORDISH = bytes(0x61 if chr(i).isascii() and (chr(i).isalnum() or chr(i) in "_-") else 0x20 for i in range(256))
-_LONG_RUN = re.compile(b"a" * _RUN + b"a*+")
+_LONG_RUN = b"a" * _RUN
 
 
 def find_tokens(text: str, raw: bytes) -> Iterator[Span]:
     """Find tokens known by their prefix or mark. `raw` is the text with one ASCII byte a character."""
     done = 0
-    for run in _LONG_RUN.finditer(raw.translate(_WORDISH)):
+    marks: list[tuple[_Marked, int]] = []
+    read: dict[
+        bytes, tuple[list[int], list[tuple[_Marked, int]]]
+    ] = {}  # names of functions and the like come again and again
+    for begin, end in _find_long_runs(raw):
+        run = raw[begin:end]
+        if run not in read:
+            read[run] = _read_run(run)
+        heads, marked = read[run]
         # Only a dot or slash can stand between a prefix and the run, as in "ya29." and "1//0".
-        before = _LOOK_BACK if text[max(0, run.start() - 1)] in "./" else 0
-        for word in _WORD_START.finditer(text, max(done, run.start() - before), run.end()):
-            start = word.start()
-            if start < done:
-                continue
-            for kind, pattern in _RULES.get(text[start : start + _HEAD], ()):
-                if match := pattern.match(text, start):
-                    yield Span(start, match.end(), kind)
-                    done = match.end()
-                    break
-        done = max(done, run.end())
-    for kind, mark, distances, pattern in _MARKED_TOKENS:
-        for place in places(text, mark):
-            for distance in distances:
-                if place >= distance and (match := pattern.match(text, place - distance)):
-                    yield Span(match.start(), match.end(), kind)
-                    break
+        before = _LOOK_BACK if begin and raw[begin - 1] in b"./" else 0
+        if heads or before:
+            for start in _starts(raw, begin, heads, before=before):
+                if start < done:
+                    continue
+                for kind, pattern in _RULES.get(text[start : start + _HEAD], ()):
+                    if match := pattern.match(text, start):
+                        yield Span(start, match.end(), kind)
+                        done = match.end()
+                        break
+        done = max(done, end)
+        if marked:
+            marks += [(rule, begin + offset) for rule, offset in marked]
+    for rule in _MARKED_TOKENS:
+        marks += ((rule, place) for place in places(raw, rule.mark))
+    for rule, place in marks:
+        for distance in rule.distances if raw.startswith(rule.mark, place) else ():
+            if place >= distance and (match := rule.pattern.match(text, place - distance)):
+                yield Span(match.start(), match.end(), rule.kind)
+                break
+
+
+def _find_long_runs(raw: bytes) -> Iterator[tuple[int, int]]:
+    """Give the beginning and the end of every run of `_RUN` letters, digits, _ and - or more."""
+    wordish = raw.translate(_WORDISH)
+    begin = wordish.find(_LONG_RUN)
+    while begin >= 0:
+        end = wordish.find(b" ", begin + _RUN)
+        if end < 0:
+            end = len(wordish)
+        yield begin, end
+        begin = wordish.find(_LONG_RUN, end)
+
+
+def _read_run(run: bytes) -> tuple[list[int], list[tuple[_Marked, int]]]:
+    """Return where words begin in a run as tokens do, and where there may be the mark of which token."""
+    words = (word.start() for word in _WORD_START.finditer(run))
+    heads = [word for word in words if run[word : word + _HEAD] in _HEADS]
+    marked = [(_MAILCHIMP, place) for place in places(run, _MAILCHIMP.mark)]
+    if run.startswith(_TELEGRAM.mark[1:]):
+        marked.append((_TELEGRAM, -1))
+    if len(run) >= min(_DISCORD.distances):
+        marked.append((_DISCORD, len(run)))
+    return heads, marked
+
+
+def _starts(raw: bytes, begin: int, heads: list[int], *, before: int) -> Iterator[int]:
+    """Give where a token may begin in the run at `begin` and up to so many characters before it."""
+    for word in _WORD_START.finditer(raw, max(0, begin - before), begin):
+        yield word.start()
+    for head in heads:
+        yield begin + head
 
 
 _JWT = re.compile(r"eyJ[\w-]{8,8192}\.eyJ[\w-]{8,16384}(?:\.[\w-]{0,2048}){0,3}", re.ASCII)
@@ -162,10 +219,10 @@ _WEBHOOK = re.compile(
 )
 
 
-def find_blocks(text: str) -> Iterator[Span]:
-    """Find PEM private keys, JSON web tokens, passwords in URLs and webhook addresses."""
+def find_blocks(text: str, raw: bytes) -> Iterator[Span]:
+    """Find PEM private keys, JSON web tokens, passwords in URLs and webhook addresses. `raw` as in `find_tokens`."""
     done = 0
-    for place in places(text, "-----BEGIN "):
+    for place in places(raw, b"-----BEGIN "):
         if place < done or not (head := _PEM.match(text, place)):
             continue
         limit = head.end() + _PEM_MAX
@@ -179,11 +236,11 @@ def find_blocks(text: str) -> Iterator[Span]:
             rest = _PEM_REST.match(text, head.end())
             done = rest.end() if rest else head.end()
         yield Span(place, done, "private_key")
-    for place in places(text, "eyJ"):
+    for place in places(raw, b"eyJ"):
         before = text[place - 1 : place]
         if not (before.isalnum() or before in {"_", "-"}) and (match := _JWT.match(text, place)):
             yield Span(place, match.end(), "jwt")
-    for place in places(text, "://"):
+    for place in places(raw, b"://"):
         if match := _URL_PASSWORD.match(text, place):
             yield Span(match.start(1), match.end(1), "url_password")
         elif text.startswith("https", max(0, place - 5)) and (match := _WEBHOOK.match(text, place - 5)):

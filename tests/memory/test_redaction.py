@@ -230,6 +230,11 @@ def test_redacting_planted_secrets_twice_changes_nothing() -> None:
     assert [redact_text(text) for text in once] == once
 
 
+@pytest.mark.parametrize("name", ["to\u212aen", "COO\u212a\u0130E: session", "api_\u212aEY"])
+def test_name_with_letters_that_become_ascii_in_lower_case_is_read(name: str) -> None:
+    assert "a9f8e7d6c5b4a3f2" not in redact_text(f"{name}=a9f8e7d6c5b4a3f2")
+
+
 def test_redacting_a_redacted_value_counts_nothing() -> None:
     once = redact({"password": PASSWORD, "log": f"password={PASSWORD} for ana@example.com"}).value
 
