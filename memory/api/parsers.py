@@ -6,6 +6,7 @@ from typing import IO, Any
 from django.conf import settings
 from django.http.request import UnreadablePostError
 from django.utils.http import parse_header_parameters
+from rest_framework.exceptions import NotAcceptable
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -45,11 +46,17 @@ class StrictJSONParser(BaseParser):
 class JsonNegotiation(DefaultContentNegotiation):
     """Chooses the JSON parser also for types such as `application/vnd.agent+json`."""
 
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        try:
+            return super().select_renderer(request, renderers, format_suffix)
+        except (ValueError, LookupError) as error:
+            raise NotAcceptable from error
+
     def select_parser(self, request: Request, parsers: Any) -> Any:
         content_type = request.content_type or ""
         if len(content_type) > _MAX_MEDIA_TYPE:
             return None
-        kind = parse_header_parameters(content_type)[0]
+        kind, _ = read_media_type(content_type)
         if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
             return None
         return next((parser for parser in parsers if parser.media_type == "application/json"), None)
@@ -83,11 +90,20 @@ class BodyRequest(Request):
             super()._load_stream()  # type: ignore[misc]
 
 
+def read_media_type(text: str) -> tuple[str, dict[str, str]]:
+    """Return a media type and its parameters; nothing where a parameter is in a charset that is none (RFC 2231)."""
+    try:
+        kind, parameters = parse_header_parameters(text)
+    except (ValueError, LookupError):
+        return "", {}
+    return kind, parameters
+
+
 def _check_encoding(request: Request, media_type: str) -> None:
     coding = request.META.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if coding not in ("", "identity"):
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body without Content-Encoding.")
-    charset = parse_header_parameters(media_type)[1].get("charset", "utf-8")
+    charset = read_media_type(media_type)[1].get("charset", "utf-8")
     if charset.strip("'\"").lower() not in ("utf-8", "utf8"):
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body in UTF-8.")
 

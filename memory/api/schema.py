@@ -26,6 +26,7 @@ ERRORS: dict[int, str] = {
     401: "The API key is missing, unknown, revoked or expired.",
     403: "The API key lacks the scope.",
     404: "There is nothing here, or it belongs to another project.",
+    406: "The `Accept` header allows no content type that the answer can have. Nothing was changed.",
     409: "The request collides with what is there. `error.retryable` says whether to repeat it.",
     410: "What the repeated request made was erased since.",
     412: "The text changed after it was read; `If-Match` names another one.",
@@ -136,13 +137,11 @@ def find_scopes(view: ApiView, method: str) -> list[str]:
 
 def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int]:
     """Return the error statuses an operation can answer with."""
-    yield from (400, 401, 403, 429, 500, 503)
+    yield from (400, 401, 403, 406, 429, 500, 503)
     if has_id or method in BODY_METHODS:  # a body may name rows too
         yield 404
     if method not in SAFE_METHODS:
-        yield from (409, 410)
-    if method in BODY_METHODS:
-        yield from (413, 415)
+        yield from (409, 410, 413, 415)  # a body is read even where none is needed
     if method == "PATCH":
         yield 412
 
@@ -243,7 +242,14 @@ def _health_paths() -> Json:
                 "summary": summary,
                 "description": description,
                 "security": [],
-                "responses": {status: _health_answer(*answer) for status, answer in answers.items()},
+                "responses": dict(
+                    sorted(
+                        {
+                            **{status: _health_answer(*answer) for status, answer in answers.items()},
+                            "400": {"$ref": "#/components/responses/Error400"},  # a Host header that is none
+                        }.items()
+                    )
+                ),
             }
         }
 

@@ -94,6 +94,7 @@ def test_docs_page_says_what_each_operation_answers():
         "401",
         "403",
         "404",
+        "406",
         "409",
         "410",
         "413",
