@@ -1,18 +1,21 @@
-"""Requests made up from the committed OpenAPI document: never a 5xx, never an answer it does not describe (F14)."""
+"""Requests made up from the committed OpenAPI document: never a 5xx, never an answer it does not describe (F14).
 
-import time
-from collections import Counter
-from collections.abc import Iterator
+schemathesis makes some of them up, which takes longer than answering them. Those, and the examples of the document
+about rows that exist, are the stock of which mutants are made: most requests are mutants, or follow from one that took
+effect (tests/security/fuzzing.py).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import schemathesis
-from django.core.signals import request_finished, request_started
-from django.db import close_old_connections, connection, transaction
+from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as Budget
-from psycopg.pq import TransactionStatus
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -21,24 +24,27 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from erl_site.wsgi import application
-from memory.models import Project
-from tests.api.operations import DOCUMENT, OPERATIONS, make_target
-from tests.chaos.profile import SEED, pick, report
-from tests.factories import make_api_key, make_project
+from tests.api.operations import DOCUMENT
+from tests.chaos.profile import SEED, make_random, pick, report
+from tests.security.contract import Recorder, Sent, requests_on_this_connection
+from tests.security.fuzzing import Fuzz, Tally, is_broken_off, make_examples, make_fuzz
 
 pytestmark = pytest.mark.django_db
 
-EACH, ROUNDS = pick(8, 100), pick(1, 25)  # requests to every operation, made up from the schema and against it
-MOST_SECONDS = 1800  # then the rounds that were ended are the result
+ROUNDS = pick(1, 20)
+MADE_UP, MUTANTS = pick(3, 12), pick(45, 170)  # of every operation in a round
+FEW = 8  # of those that only say how the server is
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
-def fuzz(operation: Any, *, number: int, project: Project, token: str, target: str | None, seen: Counter[int]) -> None:
-    """Send made-up requests to one operation, others in each round; half of them about a row that exists."""
+def send_made_up(operation: Any, fuzz: Fuzz, *, targets: list[str], round_number: int) -> list[Sent]:
+    """Send requests that schemathesis makes up for one operation, half of them about rows that exist; return them."""
+    recorder = Recorder(fuzz.application)
+    made: list[Sent] = []
 
-    @seed(SEED + number)
+    @seed(SEED + round_number)
     @Budget(
-        max_examples=EACH,
+        max_examples=MADE_UP,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -49,60 +55,107 @@ def fuzz(operation: Any, *, number: int, project: Project, token: str, target: s
         | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
     )
     def send(case: Any) -> None:
-        if target is not None and sum(seen.values()) % 2:
-            case.path_parameters = {"id": target}
+        if targets and len(made) % 2:
+            case.path_parameters = {"id": targets[len(made) % len(targets)]}
         before = transaction.savepoint()
-        response = case.call(headers={"Authorization": f"Bearer {token}"})
-        seen[response.status_code] += 1
-        if connection.connection.info.transaction_status == TransactionStatus.INERROR:
+        response = case.call(app=recorder, headers={"Authorization": f"Bearer {fuzz.token}"})
+        assert recorder.last is not None
+        made.append(recorder.last)
+        name = operation.definition.raw["operationId"]
+        fuzz.tally.count(name, "made up", response.status_code)
+        if is_broken_off():
             transaction.savepoint_rollback(before)
-            raise AssertionError(f"The database refused a value that the API let through: {case.as_curl_command()}")
-        transaction.savepoint_commit(before)
-        case.validate_response(response, checks=CHECKS)
+            fuzz.tally.blame(name, "the database refused a value that was let through", recorder.last)
+        else:
+            transaction.savepoint_commit(before)
+        try:
+            case.validate_response(response, checks=CHECKS)
+        except FailureGroup as group:
+            fuzz.tally.blame(name, str(group.exceptions[0]), recorder.last)
 
     send()
+    return made
 
 
-@pytest.fixture
-def schema() -> Iterator[Any]:
-    """The operations, sent to the product in this process on the test's connection, which a request must not end."""
-    ended_by = (request_started, request_finished)
-    for signal in ended_by:
-        signal.disconnect(close_old_connections)
-    made = schemathesis.openapi.from_dict(DOCUMENT)
-    made.app = application
-    yield made
-    for signal in ended_by:
-        signal.connect(close_old_connections)
-
-
-def test_fuzzed_requests_never_break_the_contract(schema: Any, settings: Any) -> None:
+@pytest.fixture(autouse=True)
+def _product(settings: Any) -> Iterator[None]:
+    """Let requests run on the test's connection, and turn none away for being many."""
     settings.ALLOWED_HOSTS = ["*"]
     settings.ERL_RATE_LIMITS = []
     settings.ERL_EMBEDDER, settings.ERL_PENDING_PROPOSALS_PER_CLIENT = "none", 0
-    project = make_project()
-    token = make_api_key(project=project).token
-    seen: Counter[int] = Counter()
-    by_id = {one.id: one for one in OPERATIONS}
-    operations = [result.ok() for result in schema.get_all_operations()]
-    targets = {}
-    for operation in operations:
-        known = by_id.get(operation.definition.raw["operationId"])
-        targets[operation.label] = str(make_target(known, project)) if known is not None and known.has_id else None
-    end = time.monotonic() + MOST_SECONDS
-    for number in range(ROUNDS):
-        if time.monotonic() > end:
-            break
-        for operation in operations:
-            fuzz(
-                operation,
-                number=number,
-                project=project,
-                token=token,
-                target=targets[operation.label],
-                seen=seen,
-            )
+    with requests_on_this_connection():
+        yield
 
-    report("F14", requests=sum(seen.values()), server_errors=sum(n for status, n in seen.items() if status >= 500))
-    assert sum(seen.values()) >= EACH
-    assert max(seen) < 500
+
+@pytest.fixture(scope="module")
+def operations() -> list[Any]:
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    return [result.ok() for result in schema.get_all_operations()]
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_fuzzed_requests_never_break_the_contract(operations: list[Any], number: int) -> None:
+    tally = Tally()
+    fuzz = make_fuzz(application, chance=make_random(f"fuzz:{number}"), tally=tally)
+    for operation in operations:
+        examples = make_examples(operation.method, operation.path, fuzz.project, fuzz.chance)
+        targets = [example.path.split("/")[4] for example in examples] if "{id}" in operation.path else []
+        made = send_made_up(operation, fuzz, targets=targets, round_number=number)
+        fuzz.send_mutants(examples, made, MUTANTS if operation.path.startswith("/api/") else FEW)
+
+    report("F14", **tally.counts())
+    assert tally.told == []
+    assert tally.operations >= {operation.definition.raw["operationId"] for operation in operations}
+    assert tally.sent.total() > len(operations) * MUTANTS * 0.9
+    assert tally.succeeded > tally.sent.total() * 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """The product with a defect that shows for some requests only."""
+
+    shows_for: Callable[[dict[str, Any]], bool]
+    break_answer: Callable[[str, bytes], tuple[str, bytes]]
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        begun: list[Any] = []
+        answer = application(environ, lambda *said: begun.append(said))
+        (status, headers, *_), body = begun[0], b"".join(answer)
+        if self.shows_for(environ):
+            status, body = self.break_answer(status, body)
+        start_response(status, headers)
+        return [body]
+
+
+BROKEN = {
+    "reflect: 500": Broken(
+        shows_for=lambda environ: "HTTP_IDEMPOTENCY_KEY" in environ,
+        break_answer=lambda *_: ("500 Internal Server Error", b""),
+    ),
+    "listTrajectories: status 418 is not described": Broken(
+        shows_for=lambda environ: "HTTP_IF_NONE_MATCH" in environ,
+        break_answer=lambda _, body: ("418 I'm a Teapot", body),
+    ),
+    "getTrajectory: 404: /status: ": Broken(
+        shows_for=lambda environ: True, break_answer=lambda status, body: (status, body.replace(b": 404", b': "404"'))
+    ),
+    "listReviews: 200: the body is not application/json": Broken(
+        shows_for=lambda environ: environ["QUERY_STRING"] != "",
+        break_answer=lambda status, body: (status, body[:-1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_check_notices_what_the_document_does_not_describe(fault: str) -> None:
+    [where] = [
+        (method, path)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+        if operation["operationId"] == fault.partition(":")[0]
+    ]
+    fuzz = make_fuzz(BROKEN[fault], chance=make_random("broken"), tally=Tally())
+
+    fuzz.send_mutants(make_examples(*where, fuzz.project, fuzz.chance), [], 150)
+
+    assert [found for found in fuzz.tally.faults if found.startswith(fault)]
