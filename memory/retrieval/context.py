@@ -119,6 +119,8 @@ def clean(text: str) -> str:
     Direction marks and other control characters are written out (`[U+202E]`) so that whoever reads sees them;
     characters that only hide are dropped (D5, D15).
     """
+    if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
+        return take_brackets(" ".join(text.split()))
     text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
     if not text.isprintable():
         text = "".join(character if character.isprintable() else _spell(character) for character in text)
