@@ -11,20 +11,14 @@ from memory.errors import EmbedderError
 from memory.models import Project, Retrieval
 from memory.retrieval import llm_ranking
 from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import (
-    KNOWN_TASKS,
-    Beside,
-    Candidate,
-    draw_candidates,
-    find_candidates,
-    get_meaning_weight,
-)
-from memory.retrieval.known import Known
+from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
+from memory.retrieval.known import KNOWN_TASKS, Known
 from memory.retrieval.llm_ranking import LessonRanker, RankingFailed, find_ranker, rank_with_model
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import find_limits
 from memory.retrieval.ranking import rank, rank_as_drawn
 from memory.retrieval.rerank import RerankingFailed, find_reranker, rerank
+from memory.retrieval.state import Beside
 from memory.retrieval.subtasks import lists_its_parts, split_task
 from memory.retrieval.task_vector import active_model, embed_task
 

@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
 
+KNOWN_TASKS = 128  # of 100 kB each
+
 
 class Known(Generic[Value]):
     """The most recently used values by key; threads may share it. A key names everything its value depends on."""

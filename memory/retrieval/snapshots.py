@@ -8,7 +8,6 @@ withdrawn, nothing that was approved is missed, and nobody waits for a snapshot.
 import threading
 import time
 from collections import OrderedDict
-from typing import NamedTuple
 from uuid import UUID
 
 import structlog
@@ -18,21 +17,9 @@ from django.db import Error, connection, transaction
 from memory.process_memory import return_memory
 from memory.retrieval.database import execute_prepared
 from memory.retrieval.snapshot import Snapshot
+from memory.retrieval.state import STATE, State
 
 log = structlog.get_logger(__name__)
-
-
-class State(NamedTuple):
-    """Names what a project serves: all that an answer says, the texts that are searched, the model of their vectors."""
-
-    whole: int | None
-    texts: int | None
-    model: str
-
-    @property
-    def searched(self) -> tuple[int | None, str]:
-        """Name what is searched alone."""
-        return self.texts, self.model
 
 
 # What a text takes while it is read and while it is kept; a project that would not fit is left to the database.
@@ -40,11 +27,6 @@ BYTES_EACH_TEXT = 2000
 REST_SHARE = 10  # a project that changes all the time is read for a tenth of the time at most
 TOO_LARGE_SECONDS = 60.0
 
-STATE = """
-SELECT changed.whole, changed.texts, coalesce((SELECT id FROM memory_embeddingmodel WHERE active), ''){more}
-FROM (SELECT bit_xor(token) AS whole, bit_xor(token) FILTER (WHERE of_texts) AS texts
-      FROM memory_servedchange WHERE project_id = %(project)s) AS changed
-"""
 _COUNT = "SELECT count(*) FROM servable_text WHERE project_id = %(project)s AND embedding_model_id = %(model)s"
 _TEXTS = """
 SELECT revision_id, kind = 'lesson', trajectory_id, vector, terms FROM servable_text

@@ -14,11 +14,10 @@ from memory.models import Project, Retrieval
 from memory.redaction import redact
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.boundary import add_boundary
-from memory.retrieval.candidates import KNOWN_TASKS
 from memory.retrieval.choosing import Chosen, Question, choose_lessons, get_default_mode
 from memory.retrieval.context import Context, build_context
 from memory.retrieval.database import execute_prepared
-from memory.retrieval.known import Known
+from memory.retrieval.known import KNOWN_TASKS, Known
 from memory.retrieval.places import Ranked
 from memory.retrieval.record import NO_RECORD, get_cost, join_blocks
 from memory.retrieval.record_rows import ask_record, write_record

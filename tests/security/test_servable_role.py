@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
-from memory.retrieval import candidates, snapshots
+from memory.retrieval import indexed, snapshots, statements
 from memory.retrieval.database import read_prepared
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
@@ -90,7 +90,7 @@ def test_search_that_reads_a_table_is_refused_as_the_role(settings: Any) -> None
         read_prepared("SELECT guideline FROM memory_heuristicrevision", {})
 
 
-@pytest.mark.parametrize("module", [candidates, snapshots], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [indexed, snapshots, statements], ids=lambda module: module.__name__)
 def test_statements_of_retrieval_name_no_table_of_texts(module: object) -> None:
     source = inspect.getsource(module)  # type: ignore[arg-type]
 
