@@ -82,6 +82,12 @@ class BodyRequest(Request):
     def has_body(self) -> bool:
         return self.stream is not None
 
+    @property
+    def content_type(self) -> str:  # type: ignore[override]
+        """The content type, or nothing where it cannot be read: DRF looks at its parameters also without a body."""
+        given: str = super().content_type
+        return given if read_media_type(given)[0] else ""
+
     def _load_stream(self) -> None:
         meta = self._request.META
         if not meta.get("CONTENT_LENGTH") and meta.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked":

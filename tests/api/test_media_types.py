@@ -23,11 +23,13 @@ def _one_connection() -> Iterator[None]:
         yield
 
 
-def ask(key: NewApiKey, *, method: str = "GET", query: str = "", body: bytes = b"", **headers: str) -> tuple[int, str]:
+def ask(
+    key: NewApiKey, *, method: str = "GET", path: str = LIST, query: str = "", body: bytes = b"", **headers: str
+) -> tuple[int, str]:
     """Return status and code of the answer to a request without Django's test client, which reads it as it likes."""
     request = Sent(
         method=method,
-        path=LIST,
+        path=path,
         query=query,
         headers={"HTTP_HOST": "testserver", "HTTP_AUTHORIZATION": f"Bearer {key.token}"} | headers,
         body=body,
@@ -57,3 +59,10 @@ def test_body_of_a_kind_that_cannot_be_read_is_415(api_key: NewApiKey, kind: str
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_accept_header_that_cannot_be_read_is_406(api_key: NewApiKey, kind: str) -> None:
     assert ask(api_key, HTTP_ACCEPT=kind) == (406, "not_acceptable")
+
+
+@pytest.mark.parametrize("kind", [HEX, UTF_16, *UNREADABLE])
+def test_kind_of_no_body_does_not_matter(api_key: NewApiKey, kind: str) -> None:
+    nothing = f"{LIST}/019a0000-0000-7000-8000-000000000000"
+
+    assert ask(api_key, method="DELETE", path=nothing, CONTENT_TYPE=kind) == (404, "not_found")
