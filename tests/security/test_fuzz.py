@@ -5,6 +5,7 @@ about rows that exist, are the stock of which mutants are made: most requests ar
 effect (tests/security/fuzzing.py).
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,7 @@ def operations() -> list[Any]:
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_fuzzed_requests_never_break_the_contract(operations: list[Any], number: int) -> None:
-    tally = Tally()
+    tally, started = Tally(), time.process_time()
     fuzz = make_fuzz(application, chance=make_random(f"fuzz:{number}"), tally=tally)
     for operation in operations:
         examples = make_examples(operation.method, operation.path, fuzz.project, fuzz.chance)
@@ -103,7 +104,8 @@ def test_fuzzed_requests_never_break_the_contract(operations: list[Any], number:
         made = send_made_up(operation, fuzz, targets=targets, round_number=number)
         fuzz.send_mutants(examples, made, MUTANTS if operation.path.startswith("/api/") else FEW)
 
-    report("F14", **tally.counts())
+    found = {"found": tally.told} if tally.told else {}
+    report("F14", **tally.counts(), seconds_of_cpu=round(time.process_time() - started), **found)
     assert tally.told == []
     assert tally.operations >= {operation.definition.raw["operationId"] for operation in operations}
     assert tally.sent.total() > len(operations) * MUTANTS * 0.9
