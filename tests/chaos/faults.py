@@ -11,6 +11,7 @@ class Fault:
         quick_weight: seconds they took in the quick profile, by which they are shared out there.
         quick_tests: those of the quick profile, where the others are no more than the suite shows anyway.
         alone: its figures are times, so nothing else of the run goes on meanwhile.
+        apart: its tests may run in both processes, beside each other.
         quick_command, full_command: module and arguments of a fault that no test can cause.
     """
 
@@ -24,11 +25,13 @@ class Fault:
     full_seconds: int = 900
     quick_weight: int = 10
     alone: bool = False
+    apart: bool = False
 
 
 _STATEMENTS = "tests/chaos/test_idempotency_statements.py"
 _DATABASE = "tests/chaos/test_database_faults.py"
 _TENANCY = "tests/api/test_tenancy.py"
+_STATES = "tests/security/test_state_machine.py"
 _WORKERS = "tests/chaos/test_worker_kills.py"
 
 FAULTS = (
@@ -38,6 +41,7 @@ FAULTS = (
         tests=("tests/chaos/test_idempotency_kills.py",),
         alone=True,
         quick_seconds=240,
+        quick_weight=22,
     ),
     Fault(
         name="F2",
@@ -48,15 +52,19 @@ FAULTS = (
             "tests/chaos/test_decisive_moments.py",
         ),
         quick_seconds=360,
+        quick_weight=48,
     ),
-    Fault(name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",)),
-    Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",)),
+    Fault(
+        name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=6
+    ),
+    Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",), quick_weight=4),
     Fault(
         name="F5",
         what="workers and their children killed",
         tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
         quick_seconds=240,
         full_seconds=1800,
+        quick_weight=22,
     ),
     Fault(
         name="F6",
@@ -74,6 +82,7 @@ FAULTS = (
         ),
         quick_seconds=270,
         alone=True,
+        quick_weight=25,
     ),
     Fault(
         name="F8",
@@ -82,6 +91,7 @@ FAULTS = (
         quick_seconds=300,
         full_seconds=1800,
         alone=True,
+        quick_weight=15,
     ),
     Fault(
         name="F9",
@@ -95,29 +105,33 @@ FAULTS = (
         tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
         quick_tests=("tests/chaos/provider_faults.py",),
         full_seconds=2400,
+        quick_weight=12,
     ),
     Fault(
         name="F11",
         what="reflections that kill their worker",
         tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
+        quick_weight=13,
     ),
     Fault(
         name="F12",
         what="web servers and workers replaced under load",
         tests=("tests/chaos/test_rolling_restarts.py",),
         quick_seconds=240,
+        quick_weight=28,
     ),
     Fault(
         name="F13",
         what="clocks an hour ahead and behind, and at the end of summer time",
         tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
         quick_seconds=240,
+        quick_weight=26,
     ),
     Fault(
         name="F14",
         what="fuzzed requests",
         tests=("tests/security/test_fuzz.py::test_fuzzed_requests_never_break_the_contract",),
-        full_seconds=2400,
+        full_seconds=3600,
     ),
     Fault(
         name="F15",
@@ -131,13 +145,21 @@ FAULTS = (
             f"{_TENANCY}::test_feedback_that_names_a_foreign_row_answers_404",
         ),
         quick_seconds=420,
+        quick_weight=40,
     ),
-    Fault(name="F16", what="poisoned runs", tests=("tests/security/test_poisoning.py",), full_seconds=1800),
+    Fault(
+        name="F16",
+        what="poisoned runs",
+        tests=("tests/security/test_poisoning.py",),
+        full_seconds=1800,
+        quick_weight=14,
+    ),
     Fault(
         name="F17",
         what="the kill switch under load",
         tests=("tests/chaos/test_quarantine_under_load.py",),
         alone=True,
+        quick_weight=4,
     ),
     Fault(
         name="F18",
@@ -157,6 +179,7 @@ FAULTS = (
             "tests/reflection/providers/test_opened_addresses.py",
             "tests/reflection/providers/test_tls.py",
         ),
+        quick_weight=3,
     ),
     Fault(
         name="F20",
@@ -164,6 +187,7 @@ FAULTS = (
         tests=("tests/e2e/test_xss.py",),
         full_seconds=1200,
         quick_seconds=240,
+        quick_weight=35,
     ),
     Fault(
         name="F21",
@@ -174,6 +198,7 @@ FAULTS = (
             "tests/security/test_erasure.py::test_exported_ledger_erases_again_what_a_backup_brought_back",
         ),
         quick_seconds=120,
+        quick_weight=3,
     ),
     Fault(
         name="F22",
@@ -185,8 +210,20 @@ FAULTS = (
         ),
         quick_tests=("tests/chaos/test_retrieval_faults.py::test_model_switched_while_agents_ask",),
         quick_seconds=120,
+        quick_weight=4,
     ),
-    Fault(name="F23", what="any order of steps", tests=("tests/security/test_state_machine.py",), full_seconds=3600),
+    Fault(
+        name="F23",
+        what="any order of steps",
+        tests=(
+            f"{_STATES}::test_no_order_of_steps_breaks_a_rule",
+            f"{_STATES}::test_no_other_order_of_steps_breaks_a_rule",
+        ),
+        full_seconds=5400,
+        apart=True,
+        quick_weight=20,
+        quick_weight=7,
+    ),
     Fault(
         name="F24",
         what="mixed load for a while, and whether anything grows",
@@ -212,11 +249,13 @@ FAULTS = (
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
             "tests/security/test_servable_role.py::test_search_that_reads_a_table_is_refused_as_the_role",
             "tests/security/test_negative_controls.py",
+            f"{_STATES}::test_broken_world_is_noticed",
             "tests/security/test_fuzz.py::test_check_notices_what_the_document_does_not_describe",
             f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
         ),
         quick_tests=(
             "tests/security/test_negative_controls.py",
+            f"{_STATES}::test_broken_world_is_noticed",
             "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
             "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
             "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
@@ -225,6 +264,12 @@ FAULTS = (
             f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
         ),
         quick_seconds=360,
+        quick_weight=45,
     ),
-    Fault(name="F26", what="random writes past the application", tests=("tests/security/test_random_writes.py",)),
+    Fault(
+        name="F26",
+        what="random writes past the application",
+        tests=("tests/security/test_random_writes.py",),
+        quick_weight=6,
+    ),
 )
