@@ -77,53 +77,73 @@ class Case:
         return self.path == path and name in ("", self.name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Tests of a fault that one process runs: all of them, or one where they may run beside each other."""
+
+    fault: Fault
+    tests: tuple[str, ...]
+    seconds: int  # they may take
+    weight: float  # by which they are dealt out
+
+
 def run_faults(faults: list[Fault], run: Run) -> list[Result]:
     """Run all of them in their order of precedence; return what each came to, in the order they were given."""
     by_tests, by_command = [each for each in faults if each.tests], [each for each in faults if not each.tests]
-    results: list[Result] = []
+    cases: list[Case] = []
+    reported: list[Result] = []
+    shares = [share for fault in by_tests for share in _divide(fault, run)]
     if run.profile == "full":
-        results += _run_tests([each for each in by_tests if each.alone], run)
-        by_tests = [each for each in by_tests if not each.alone]
+        _run_tests([each for each in shares if each.fault.alone], run, cases, reported)
+        shares = [each for each in shares if not each.fault.alone]
     with ThreadPoolExecutor(max_workers=LANES + len(by_command)) as pool:
-        lanes = _share_out(by_tests, run, lanes=LANES)
         commands = [pool.submit(_run_command, each, run) for each in by_command]
-        tests = [pool.submit(_run_tests, lane, run) for lane in lanes]
-        results += [result for each in tests for result in each.result()]
-        results += [each.result() for each in commands]
+        tests = [pool.submit(_run_tests, lane, run, cases, reported) for lane in _share_out(shares, lanes=LANES)]
+        for each in tests:
+            each.result()
+        results = [each.result() for each in commands]
+    results += [_summarise(fault, run.tests(fault), cases, reported) for fault in by_tests]
     order = [each.name for each in faults]
     return sorted(results, key=lambda result: order.index(result["fault"]))
 
 
-def _share_out(faults: list[Fault], run: Run, *, lanes: int) -> list[list[Fault]]:
-    """Give each fault, the longest first, to whoever has the least to do."""
-    shares: list[list[Fault]] = [[] for _ in range(lanes)]
-    for fault in sorted(faults, key=run.limit, reverse=True):
-        min(shares, key=lambda share: sum(map(run.limit, share))).append(fault)
-    return shares
+def _divide(fault: Fault, run: Run) -> list[Share]:
+    tests, seconds = run.tests(fault), run.limit(fault)
+    parts = [(test,) for test in tests] if fault.apart else [tests]
+    return [Share(fault=fault, tests=part, seconds=seconds, weight=seconds / len(parts)) for part in parts]
 
 
-def _run_tests(faults: list[Fault], run: Run) -> list[Result]:
-    """Run the tests of all of them in one process, on servers that start once."""
-    if not faults:
-        return []
+def _share_out(shares: list[Share], *, lanes: int) -> list[list[Share]]:
+    """Give each share, the longest first, to whoever has the least to do."""
+    dealt: list[list[Share]] = [[] for _ in range(lanes)]
+    for share in sorted(shares, key=lambda share: share.weight, reverse=True):
+        min(dealt, key=lambda lane: sum(each.weight for each in lane)).append(share)
+    return dealt
+
+
+def _run_tests(shares: list[Share], run: Run, cases: list[Case], reported: list[Result]) -> None:
+    """Run all of them in one process, on servers that start once; add what ran and what it reported."""
+    if not shares:
+        return
     with tempfile.TemporaryDirectory(prefix="erl-chaos-") as folder:
         lines, ended = Path(folder) / "report.jsonl", Path(folder) / "cases.jsonl"
         plugins = ["-p", "tests.chaos.watch", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        limits = {fault.name: run.limit(fault) for fault in faults}
-        tests = dict.fromkeys(test for fault in faults for test in run.tests(fault))
+        longest = max(share.seconds for share in shares)
+        tests = dict.fromkeys(test for share in shares for test in share.tests)
         try:
             subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-n0", *plugins, f"--timeout={max(limits.values())}", *tests],
+                [sys.executable, "-m", "pytest", "-q", "-n0", *plugins, f"--timeout={longest}", *tests],
                 cwd=ROOT,
                 env=run.environment(lines=lines, cases=ended),
                 stdout=sys.stderr,
-                timeout=run.seconds_left(sum(limits.values())),
+                timeout=run.seconds_left(sum(share.seconds for share in shares)),
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            print(f"{', '.join(limits)} took longer than they may and were stopped.", file=sys.stderr)
-        reported, cases = _read_lines(lines), _read_cases(ended)
-    return [_summarise(fault, run.tests(fault), cases, reported) for fault in faults]
+            names = ", ".join(share.fault.name for share in shares)
+            print(f"{names} took longer than they may and were stopped.", file=sys.stderr)
+        reported += _read_lines(lines)
+        cases += _read_cases(ended)
 
 
 def _run_command(fault: Fault, run: Run) -> Result:
