@@ -22,6 +22,7 @@ from memory.models import (
     Retrieval,
     Trajectory,
 )
+from memory.rules import get_rule_trigger
 from memory.services.create_api_key import NewApiKey, create_api_key
 from reflection.models import Reflection
 
@@ -132,6 +133,14 @@ def make_heuristic(
         make_evidence(heuristic=heuristic, trajectory=trajectory)
         Heuristic.objects.filter(pk=heuristic.pk).update(support=1)
     return Heuristic.objects.select_related("current_revision", "project").get(pk=heuristic.pk)
+
+
+def make_rule(*, project: Project, task_id: str, guideline: str) -> Heuristic:
+    """Make an approved rule for every task of a family, which the record gives and the search may find."""
+    trigger = get_rule_trigger(task_id)
+    return make_heuristic(
+        project=project, status="approved", trigger=trigger, guideline=guideline, task_id=task_id, tags=["rule"]
+    )
 
 
 def make_evidence(*, heuristic: Heuristic, trajectory: Trajectory, **overrides: Any) -> Evidence:

@@ -10,13 +10,12 @@ from django.db import connection
 from memory.api.authentication import verified_keys
 from memory.models import MistakeCard, Project
 from memory.retrieval.record_rows import ask_record
-from memory.rules import get_rule_trigger
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.merge_mistakes import settle_cards
 from memory.services.review_mistake import approve_card, retire_card
 from memory.values import Actor
 from tests.api.conftest import make_client
-from tests.factories import make_api_key, make_heuristic, make_project
+from tests.factories import make_api_key, make_heuristic, make_project, make_rule
 from tests.real_runs import TAU, WEBSHOP, load_runs
 
 pytestmark = pytest.mark.django_db
@@ -153,14 +152,7 @@ def test_context_has_no_word_that_nobody_approved(api_client: Any) -> None:
 def test_context_begins_with_rules_cards_and_scores(api_client: Any, project: Project) -> None:
     record(api_client)
     approve_all(project)
-    make_heuristic(
-        project=project,
-        status="approved",
-        trigger=get_rule_trigger("airline.cancel"),
-        guideline="Say what you will do first.",
-        task_id="airline.cancel",
-        tags=["rule"],
-    )
+    make_rule(project=project, task_id="airline.cancel", guideline="Say what you will do first.")
 
     lines = ask(api_client).content.decode().splitlines()
     assert lines[0] == "<record>"
@@ -271,13 +263,8 @@ def order_of(project: Project) -> list[str]:
 
 
 def test_rule_that_is_found_as_a_lesson_too_is_given_once_and_replayed(api_client: Any, project: Project) -> None:
-    rule = make_heuristic(
-        project=project,
-        status="approved",
-        trigger=get_rule_trigger("airline.cancel"),
-        guideline="Cancel the flight after the fare was checked.",
-        task_id="airline.cancel",
-        tags=["rule"],
+    rule = make_rule(
+        project=project, task_id="airline.cancel", guideline="Cancel the flight after the fare was checked."
     )
     embed_heuristics([rule.pk])
 

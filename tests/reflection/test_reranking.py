@@ -1,21 +1,23 @@
 """The cross-encoder behind POST /rerank, on a real HTTP server."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from django.db import connection
 
 from memory.models import Project
 from memory.retrieval import rerank
-from memory.retrieval.answer import RetrievalAnswer
-from memory.rules import get_rule_trigger
+from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.candidates import draw_candidates
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import retire_heuristic
 from memory.values import Actor
 from reflection.reranking import close_reranker
-from tests.factories import make_heuristic, make_project
+from tests.factories import make_heuristic, make_project, make_rule
 from tests.scripted_answers import Exchange, answer, drips, fails, raw, silence
 from tests.scripted_provider import ScriptedProvider
 from tests.scripted_reranker import scores
@@ -77,14 +79,7 @@ def test_the_cross_encoder_decides_the_order(
 def test_rule_that_is_retired_while_the_cross_encoder_works_is_not_given(
     reranker: ScriptedProvider, project: Project
 ) -> None:
-    rule = make_heuristic(
-        project=project,
-        status="approved",
-        trigger=get_rule_trigger("airline"),
-        guideline="Offer a voucher first.",
-        task_id="airline",
-        tags=["rule"],
-    )
+    rule = make_rule(project=project, task_id="airline", guideline="Offer a voucher first.")
 
     def retire(exchange: Exchange) -> None:
         retire_heuristic(rule, by=Actor(label="user:ana"))
@@ -106,6 +101,20 @@ def test_scores_of_any_scale_become_shares(reranker: ScriptedProvider, project: 
     given = ask(project)
     assert "seat" in given.items[0]["trigger"]
     assert all(0 < item["scores"]["rerank"] < 1 for item in given.items)
+
+
+class CountsInNumpy:
+    """A reranker of somebody else, in this process."""
+
+    def score_texts(self, task: str, texts: Sequence[str]) -> dict[int, float]:
+        return {place: np.float32(0.5) for place in range(len(texts))}  # type: ignore[misc]
+
+
+def test_scores_of_numpy_become_numbers_that_json_knows(project: Project) -> None:
+    rerank.breaker.reset()
+    candidates = draw_candidates(project.pk, seed="1", filters=Filters(), limit=3)
+    _, given = rerank.rerank(CountsInNumpy(), task=TASK, candidates=candidates)
+    assert [json.dumps(score) for score in given.values()] == ["0.5"] * 3
 
 
 FAILURES = {
