@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,9 @@ os.environ["ERL_RETRIEVE_MEMORY_MB"] = "0"  # a thread that reads would be in th
 os.environ["ERL_QUERY_CACHE_SECONDS"] = "0"  # a test counts what is embedded, whatever ran before it
 os.environ["ERL_API_MAX_WAIT_SECONDS"] = "0"  # on a loaded machine nobody is turned away
 os.environ["ERL_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must not hold the test database open
+if prepared := os.environ.get("CHAOS_PREPARED", ""):  # the fault runner makes the tables once for all its processes
+    (HOME / "postgres").mkdir()
+    subprocess.run(["cp", "-a", prepared, HOME / "postgres" / "data"], check=True)  # noqa: S607
 
 
 def discard_home(home: Path) -> None:
