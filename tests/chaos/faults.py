@@ -222,7 +222,6 @@ FAULTS = (
         full_seconds=5400,
         apart=True,
         quick_weight=20,
-        quick_weight=7,
     ),
     Fault(
         name="F24",
