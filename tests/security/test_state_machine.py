@@ -44,7 +44,7 @@ def run_worlds(seed_of_half: int) -> None:
 
     runs, checks = made.pop("runs"), made.pop("checks")
     report("F23", runs=runs, steps_each=STEPS, steps=checks - runs, violations=0, turns=made.total(), **effective)
-    assert effective.total() > made.total() / 2, "most turns had nothing to do"
+    assert effective.total() > pick(0, made.total() // 2), "most turns had nothing to do"
 
 
 def test_no_order_of_steps_breaks_a_rule() -> None:
