@@ -41,6 +41,10 @@ def post_worker_init(worker: Any) -> None:
     _warm_up()
     doorbell.ring_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
+    if "erl_site.wsgi" in sys.modules:
+        from erl_site.warming import warm_when_idle
+
+        warm_when_idle(worker)
 
 
 def _warm_up() -> None:

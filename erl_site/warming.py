@@ -2,18 +2,22 @@
 
 Addresses, serializers, patterns and statements are made at their first use, which takes longer than a request, and the
 embedding model takes half a second. None of it needs the database or the network, so that a master process may do it
-once for all processes it forks.
+once for all processes it forks. What a forked process has to do itself it does when nobody asked it for a moment: to
+copy the pages it shares with its parent, which a request writes to, and to connect to the database.
 """
 
+import threading
 import time
+from contextlib import suppress
 from functools import cache
 from io import BytesIO
+from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, Error, connection
 from django.db.models import Model
 from django.db.models.sql import InsertQuery
 from django.urls import reverse
@@ -34,6 +38,8 @@ from memory.trajectory_steps import normalise_steps
 
 log = structlog.get_logger(__name__)
 
+IDLE_SECONDS = 0.1
+
 _NOBODY = UUID(int=0)
 _RUN = {
     "task": "Say that nothing is to be done before 10:00 on 1 May, and to nobody.",
@@ -50,6 +56,32 @@ def warm_up() -> None:
     _make_shared()
     _load_embedder()  # which a child may not have from its parent
     log.info("warmed_up", seconds=round(time.perf_counter() - started, 2))
+
+
+def warm_when_idle(worker: Any) -> None:
+    """Get a thread of this gunicorn worker ready in a moment, unless the worker was asked for something by then.
+
+    Who is asked at once is not kept from answering.
+    """
+    timer = threading.Timer(IDLE_SECONDS, warm_unless_asked, args=[worker])
+    timer.daemon = True
+    timer.start()
+
+
+def warm_unless_asked(worker: Any) -> None:
+    """Get a thread of this gunicorn worker ready, unless the worker was asked for something."""
+    if not worker.nr:
+        with suppress(RuntimeError):  # the process ends
+            worker.tpool.submit(warm_thread)
+
+
+def warm_thread() -> None:
+    """Connect this thread to the database, and write to what a recording writes to."""
+    _make_shared.__wrapped__()
+    try:
+        connection.ensure_connection()
+    except Error as error:  # the first request says so
+        log.info("not_connected_yet", error=type(error).__name__)
 
 
 @cache  # what the parent did is done

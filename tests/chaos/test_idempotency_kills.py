@@ -79,6 +79,7 @@ def kill_often(
         workers = sorted(web.workers(), key=attrgetter("pid"))
         doomed = workers if number % all_every == 0 else [moments.choice(workers)]
         if number % all_every:
+            web.wait_for_connections()
             warm_up(web, path, new.token, number)
         after_seconds = moments.uniform(0, 1.6 * usual)
         yield key, kill_while_posting(web, path, new.token, key, doomed=doomed, after_seconds=after_seconds)

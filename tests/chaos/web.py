@@ -3,6 +3,7 @@
 import http.client
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -33,6 +34,18 @@ class ChaosWeb(Stack):
         """Wait until all of them are back."""
         while len(self.workers()) < WORKERS:
             time.sleep(0.005)
+
+    def wait_for_connections(self, *, seconds: float = 2.0) -> None:
+        """Wait until each worker has connected to the database, which one does by itself that nobody asks."""
+        end = time.monotonic() + seconds
+        while not all(map(_is_connected, self.workers())) and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+def _is_connected(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return any(each.status != psutil.CONN_LISTEN for each in process.net_connections("all"))
+    return True
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from erl_site.warming import _make_shared
+from erl_site.warming import _make_shared, warm_unless_asked
 
 FORK = """
 import os
@@ -28,6 +31,16 @@ OTHER_THREAD = "import threading; threading.Thread(target=threading.Event().wait
 def test_warming_up_sends_no_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         _make_shared.__wrapped__()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("requests", "is_connected"), [(0, True), (1, False)])
+def test_thread_of_a_process_that_nobody_asked_is_connected(requests: int, is_connected: bool) -> None:
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        warm_unless_asked(SimpleNamespace(nr=requests, tpool=pool))
+
+        assert pool.submit(lambda: connection.connection is not None).result() is is_connected
+        pool.submit(lambda: connection.close()).result()
 
 
 @pytest.mark.parametrize(("before", "kept"), [("", b"1"), (OTHER_THREAD, b"0")])
