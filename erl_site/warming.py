@@ -78,6 +78,8 @@ def warm_unless_asked(worker: Any) -> None:
 def warm_thread() -> None:
     """Connect this thread to the database, and write to what a recording writes to."""
     _make_shared.__wrapped__()
+    if connection.settings_dict["CONN_MAX_AGE"] == 0:  # none is kept for the next request
+        return
     try:
         connection.ensure_connection()
     except Error as error:  # the first request says so

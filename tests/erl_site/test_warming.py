@@ -34,8 +34,11 @@ def test_warming_up_sends_no_statement(django_assert_num_queries: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("requests", "is_connected"), [(0, True), (1, False)])
-def test_thread_of_a_process_that_nobody_asked_is_connected(requests: int, is_connected: bool) -> None:
+@pytest.mark.parametrize(("requests", "kept_seconds", "is_connected"), [(0, 600, True), (1, 600, False), (0, 0, False)])
+def test_thread_of_a_process_that_nobody_asked_is_connected(
+    requests: int, kept_seconds: int, is_connected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", kept_seconds)
     with ThreadPoolExecutor(max_workers=1) as pool:
         warm_unless_asked(SimpleNamespace(nr=requests, tpool=pool))
 
