@@ -59,10 +59,12 @@ def _is_alive(process: psutil.Process) -> bool:
 class Answer:
     status: int
     body: bytes
+    seconds: float  # from the beginning of the attempt that got it
 
 
 def post(port: int, path: str, *, token: str, key: str, timeout_seconds: float = 10) -> Answer:
     """Record the run named after its key, over a connection of its own. Raises OSError where there is no answer."""
+    started = time.perf_counter()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
     try:
         headers = {
@@ -72,7 +74,8 @@ def post(port: int, path: str, *, token: str, key: str, timeout_seconds: float =
         }
         connection.request("POST", path, json.dumps({"task": key, "reflect": False}), headers)
         response = connection.getresponse()
-        return Answer(status=response.status, body=response.read())
+        body = response.read()
+        return Answer(status=response.status, body=body, seconds=time.perf_counter() - started)
     except http.client.HTTPException as error:
         raise ConnectionError(str(error)) from error
     finally:
