@@ -217,6 +217,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
     names = _name_heuristics(retrieval.considered_ids)
     return {
         "retrieval": retrieval,
+        "options": [(name.replace("_", " "), _say_option(value)) for name, value in retrieval.options.items()],
         "lessons": lessons,
         "injected_count": sum(lesson.injected for lesson in lessons),
         "replayed": replay_block(retrieval, wordings),
@@ -225,6 +226,12 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
             for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)
         ],
     }
+
+
+def _say_option(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "left out" if value is False else str(value)
 
 
 def _show_cut(task: str) -> str:

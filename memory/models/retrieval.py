@@ -43,6 +43,12 @@ class Retrieval(models.Model):
     candidate_count = models.PositiveIntegerField(default=0)
     heuristic_ids = ArrayField(models.UUIDField(), default=list)
     items = models.JSONField(default=list)
+    options = models.JSONField(
+        blank=True,
+        default=dict,
+        db_default={},
+        help_text="What else was asked: filters, seed, boundary, record; only what was not as usual.",
+    )
     considered_ids = ArrayField(models.UUIDField(), default=list)
     considered_scores = ArrayField(models.FloatField(), default=list)
     subtasks = ArrayField(models.TextField(), default=list)

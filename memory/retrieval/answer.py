@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000  # of one question
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:

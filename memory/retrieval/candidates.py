@@ -12,7 +12,7 @@ from uuid import UUID
 
 from memory.retrieval.answer import Filters
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
-from memory.retrieval.indexed import index_plans
+from memory.retrieval.indexed import get_width, index_plans
 from memory.retrieval.known import KNOWN_TASKS, Known, digest
 from memory.retrieval.naming import Naming, choose_added, find_named
 from memory.retrieval.scoring import NAMES, NOISE, get_task_weight
@@ -220,7 +220,8 @@ def _search_database(search: _Search, searched_model_id: str | None, *, how: How
         parameters |= _filter_parameters(search.filters)
     if added:
         parameters["named"] = added
-    rows = read_prepared(write_search(plan, filtered=filtered, named=bool(added)), parameters)
+    statement = write_search(plan, width=get_width(search.limit), filtered=filtered, named=bool(added))
+    rows = read_prepared(statement, parameters)
     candidates = [_read(row, search.named) for row in rows]
     return _sort(candidates) if search.named else candidates
 

@@ -12,6 +12,7 @@ from memory.models import Project, Retrieval
 from memory.retrieval import llm_ranking
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
+from memory.retrieval.indexed import USUAL_LIMIT
 from memory.retrieval.known import KNOWN_TASKS, Known
 from memory.retrieval.llm_ranking import LessonRanker, RankingFailed, find_ranker, rank_with_model
 from memory.retrieval.places import Ranked
@@ -26,7 +27,6 @@ log = structlog.get_logger(__name__)
 
 _Mode = Retrieval.Mode
 AUTO = "auto"
-CANDIDATES = 40
 MAX_CONSIDERED = 30  # of what was passed over, kept with the answer
 _known_choices: Known[tuple[list[Candidate], "Chosen"]] = Known(KNOWN_TASKS)  # with what the numbers in the key name
 
@@ -116,7 +116,7 @@ def _fall_back(project: Project, question: Question, reason: str) -> Chosen:
 
 
 def _choose_by_likeness(project: Project, question: Question, mode: str) -> Chosen:
-    wanted = max(CANDIDATES, 2 * question.top_k)
+    wanted = max(USUAL_LIMIT, 2 * question.top_k)
     reranker = find_reranker() if mode == _Mode.HYBRID else None
     if reranker is not None:
         question = _alone(question)

@@ -18,7 +18,8 @@ from uuid import UUID
 from memory.retrieval.database import read_prepared
 
 FIRST_BREADTH = 60  # texts taken by their vectors; `hnsw.ef_search` of the connection is the same
-# For the first breadth; a larger one takes more in proportion.
+USUAL_LIMIT = 40  # lessons that are wanted of a search; where more are, more is taken in proportion
+# For the first breadth; a larger one takes more in proportion, too.
 MATCHES = 1000  # texts that the rare words of a task may occur in together
 ENOUGH = 3  # rare words; where a task has fewer, texts with two of its other words are looked for
 PAIRED = 10  # words of a task that are paired: the rarest of those that are too frequent by themselves
@@ -69,7 +70,7 @@ _POOL = """, counted AS MATERIALIZED (
         LIMIT {pair_matches}) shared
      LIMIT {most_pair_matches})
 ), pool AS MATERIALIZED (
-    SELECT revision_id FROM found GROUP BY revision_id ORDER BY min(distance) LIMIT {kept} * %(limit)s
+    SELECT revision_id FROM found GROUP BY revision_id ORDER BY min(distance), revision_id LIMIT {kept} * %(limit)s
 )"""
 # Of one text to the task, in meaning and words together.
 DISTANCE = """%(weight)s * coalesce(v.vector <#> (SELECT vector FROM query), 0)
@@ -86,16 +87,20 @@ class IndexPlan:
     dimensions: int
     breadth: int
 
-    def write_pool(self, filtered: str) -> str:
-        """Write the part of the statement that takes from the index what is then compared."""
-        share = self.breadth / FIRST_BREADTH
+    def write_pool(self, filtered: str, *, width: int) -> str:
+        """Write the part of the statement that takes from the index what is then compared.
+
+        `width` is how many times the usual number of lessons is wanted (`get_width`).
+        """
+        breadth = self.breadth * width
+        share = breadth / FIRST_BREADTH
         matches, pair_matches = round(MATCHES * share), round(PAIR_MATCHES * share)
         return _POOL.format(
             filtered=filtered,
             project=self.project_id,
             model=self.model,
             dimensions=self.dimensions,
-            breadth=self.breadth,
+            breadth=breadth,
             distance=DISTANCE,
             kept=KEPT,
             matches=matches,
@@ -105,6 +110,11 @@ class IndexPlan:
             most_matches=2 * matches,  # counts may lag behind
             most_pair_matches=2 * pair_matches,
         )
+
+
+def get_width(limit: int) -> int:
+    """Return how many times as much as usual is to be taken from an index, where so many lessons are wanted."""
+    return -(-limit // USUAL_LIMIT)
 
 
 class IndexPlans:

@@ -86,10 +86,12 @@ def rank(
             if boost is None:
                 boost = boosts[key] = _boost(one, same_family=same, other_family=other)
             scored.append(_Scored(one, one.score * boost, one.lead * boost, likeness))
+    leader = None  # who is first without the highest score
     scored.sort(key=lambda each: (-each.score, each.candidate.heuristic_id.int))
     if scored:  # an old task very like the new one decides who is first, not who else is there
         first = max(range(len(scored)), key=lambda place: scored[place].lead)
         scored.insert(0, scored.pop(first))
+        leader = scored[0] if first else None
     wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
     chosen = _leave_out_repeats(scored, top_k=wanted)
     if limits != NO_LIMITS:
@@ -99,7 +101,7 @@ def rank(
     if covers_parts:
         chosen = _cover(chosen, subtasks, top_k=top_k)
     fits = likest >= floor.best
-    return [
+    ranked = [
         Ranked(
             candidate=each.candidate,
             fits=fits and each.likeness >= floor.injected,
@@ -110,6 +112,9 @@ def rank(
         )
         for each in chosen
     ]
+    if leader is not None and chosen and chosen[0] is leader:
+        ranked[0].scores["lead"] = round(leader.lead, 4)
+    return ranked
 
 
 def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:

@@ -116,11 +116,11 @@ LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
 
 
 @lru_cache(maxsize=256)
-def write_search(plan: IndexPlan | None, *, filtered: bool, named: bool) -> str:
+def write_search(plan: IndexPlan | None, *, width: int = 1, filtered: bool, named: bool) -> str:
     """Write the search of a project, by its index or of everything, with filters and named lessons or without."""
     filters = _FILTERED if filtered else ""
     return _SEARCH.format(
-        pool=plan.write_pool(filters) if plan is not None else "",
+        pool=plan.write_pool(filters, width=width) if plan is not None else "",
         distance=DISTANCE,
         among=AMONG_POOL if plan is not None else f"servable_text v {filters}",
         named=_OR_NAMED.format(filtered=filters) if named else "",

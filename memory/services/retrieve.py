@@ -32,12 +32,12 @@ _known_writings: Known[tuple[Chosen, "_Written"]] = Known(KNOWN_TASKS)  # with w
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
-    candidate_count, heuristic_ids, items, considered_ids, considered_scores, subtasks, record_text, context_sha256,
-    tokens, degraded, duration_ms, client, api_key_id, request_id, created_at)
+    options, candidate_count, heuristic_ids, items, considered_ids, considered_scores, subtasks, record_text,
+    context_sha256, tokens, degraded, duration_ms, client, api_key_id, request_id, created_at)
 VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(requested_mode)s, %(top_k)s,
-    %(budget_tokens)s, %(candidate_count)s, %(heuristic_ids)s, %(items)s, %(considered_ids)s, %(considered_scores)s,
-    %(subtasks)s, %(record_text)s, %(context_sha256)s, %(tokens)s, %(degraded)s, %(duration_ms)s, %(client)s,
-    %(api_key)s, %(request_id)s, %(created_at)s)
+    %(budget_tokens)s, %(options)s, %(candidate_count)s, %(heuristic_ids)s, %(items)s, %(considered_ids)s,
+    %(considered_scores)s, %(subtasks)s, %(record_text)s, %(context_sha256)s, %(tokens)s, %(degraded)s,
+    %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
 """
 
 
@@ -157,6 +157,7 @@ def prepare_answer(
         "requested_mode": requested,
         "top_k": top_k,
         "budget_tokens": lesson_tokens + get_cost(known),
+        "options": _write_options(filters, seed=seed, record=record, random_boundary=random_boundary),
         "candidate_count": chosen.candidate_count,
         **written.columns,
         "subtasks": list(chosen.subtasks),
@@ -171,6 +172,22 @@ def prepare_answer(
         "created_at": timezone.now(),
     }
     return Prepared(answer=answer, row=row)
+
+
+def _write_options(filters: Filters, *, seed: str | None, record: bool, random_boundary: bool) -> str:
+    """Write down what else was asked, by the names of the API and only what is not as usual."""
+    if filters == NO_FILTERS and seed is None and record and not random_boundary:
+        return "{}"
+    asked = {
+        "tags": filters.tags,
+        "families": filters.task_ids,
+        "source_agents": filters.agents,
+        "polarities": filters.polarities,
+        "seed": seed,
+        "record": None if record else False,
+        "boundary": "random" if random_boundary else None,
+    }
+    return orjson.dumps({name: value for name, value in asked.items() if value not in ((), None)}).decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

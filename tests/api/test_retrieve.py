@@ -255,6 +255,18 @@ def test_a_random_boundary_only_where_asked_and_its_answer_replays(api_client, l
     assert (again["context"], again["context_is_exact"]) == (first["context"], True)
 
 
+def test_replay_says_what_else_was_asked(api_client, lesson):
+    asked = {"tags": ["nowhere"], "polarity": "works", "record": False, "seed": "7"}
+    narrow = api_client.post(URL, {"task": TASK, **asked}).json()
+    usual = api_client.post(URL, {"task": TASK}).json()
+
+    options = [
+        api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()["options"] for answer in (narrow, usual)
+    ]
+
+    assert options == [{"tags": ["nowhere"], "polarities": ["works"], "seed": "7", "record": False}, {}]
+
+
 def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client, project):
     heuristic = make_heuristic(project=project, status="approved", trigger="A flight is to be cancelled")
     embed_heuristics([heuristic.pk])

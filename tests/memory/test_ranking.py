@@ -63,6 +63,15 @@ def test_rank_gives_the_first_place_to_the_highest_lead_and_the_others_by_score(
     assert order(*candidates) == [3, 1, 2, 4]
 
 
+def test_the_first_place_says_its_lead_where_another_has_the_highest_score() -> None:
+    highest, leading = make_candidate(1, score=0.9, lead=0.9), make_candidate(2, score=0.5, lead=0.95)
+
+    ranked = rank([highest, leading], task_id="", top_k=5, mode="hybrid")
+
+    assert [place.scores.get("lead") for place in ranked] == [0.95, None]
+    assert [place.scores.get("lead") for place in rank([highest], task_id="", top_k=5, mode="hybrid")] == [None]
+
+
 def test_rank_breaks_ties_the_same_way_every_time() -> None:
     assert order(make_candidate(2), make_candidate(1)) == order(make_candidate(1), make_candidate(2)) == [1, 2]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from memory.embeddings.registry import forget_embedders
 from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project, Retrieval
@@ -214,6 +214,23 @@ def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None
     for task_id, polarity in (("airline", "avoid"), ("search", "works")):
         answer = retrieve(project, task=task, task_id=task_id, mode="lexical", by=BY)
         assert {item["polarity"] for item in answer.items} == {polarity}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["x", "--top-k", "-1"], "no whole number from 0 to 200"),
+        (["x", "--top-k", "100000"], "no whole number from 0 to 200"),
+        (["x", "--budget-tokens", "-5"], "no whole number from 0 to 100,000"),
+        ([" \u200b "], "Say what is to be done"),
+        (["a\udcff"], "not UTF-8"),
+    ],
+)
+def test_retrieve_command_refuses_what_the_api_would(arguments: list[str], said: str) -> None:
+    make_project()
+    with pytest.raises(CommandError, match=said):
+        call_command("retrieve", *arguments)
+    assert not Retrieval.objects.exists()
 
 
 def test_retrieve_command_filters(capsys: pytest.CaptureFixture[str]) -> None:

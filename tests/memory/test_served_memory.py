@@ -15,7 +15,7 @@ from memory.retrieval import candidates
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, How, find_candidates
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
-from memory.retrieval.indexed import FIRST_BREADTH, index_plans
+from memory.retrieval.indexed import FIRST_BREADTH, USUAL_LIMIT, index_plans
 from memory.retrieval.snapshots import STATE, State, snapshots
 from memory.services.embed_heuristics import count_terms, embed_heuristics
 from memory.services.fold_changes import fold_changes
@@ -253,6 +253,30 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
     index.refresh_from_db()
     assert index.breadth == 2 * FIRST_BREADTH
     tune_search(project, threshold=1000)
+
+
+def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Project) -> None:
+    tune_search(project, threshold=5)
+    SearchIndex.objects.update(breadth=1)
+    index_plans.forget()
+    embedder = get_embedder()
+    assert embedder is not None
+    found = {
+        limit: find_candidates(
+            project.pk,
+            text="xylophone",  # in no lesson, so that only vectors speak
+            vector=QueryVector(embedder.embed([TASKS[0]])[0]),
+            model_id=embedder.model_id,
+            filters=Filters(),
+            meaning_weight=1.0,
+            limit=limit,
+            how="indexed",
+        )
+        for limit in (USUAL_LIMIT, 3 * USUAL_LIMIT)
+    }
+
+    assert len(found[USUAL_LIMIT]) < len(found[3 * USUAL_LIMIT])
+    assert found[3 * USUAL_LIMIT][0].heuristic_id == found[USUAL_LIMIT][0].heuristic_id
 
 
 @pytest.mark.parametrize(("words", "found"), [("water balcony", True), ("balcony", False)])

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.serializers.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
+from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K
+from memory.visible_text import is_visible
 
-MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
 Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
@@ -74,7 +75,7 @@ class RetrieveQuery(BaseModel):
     @field_validator("task")
     @classmethod
     def _not_blank(cls, task: str) -> str:
-        if not task.strip():
+        if not is_visible(task):
             raise ValueError("Say what is to be done.")
         return task
 
@@ -116,7 +117,9 @@ class RetrievedItem(BaseModel):
     support: Annotated[int, Field(description="Distinct runs it is drawn from.")]
     scores: Scores
     reason: Annotated[str, Field(description="One sentence why it was chosen.")]
-    injected: Annotated[bool, Field(description="Whether it is in `context`; false where the budget was used up.")]
+    injected: Annotated[
+        bool, Field(description="Whether it is in `context`: it is like enough to the task, and there was room for it.")
+    ]
     subtask: Annotated[str, Field(description="The part of the task it serves; empty for the whole.")]
     matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
 
@@ -176,6 +179,10 @@ def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
         raise Refusal(code, f"{first}: {texts[0]}", fields=fields) from None
 
 
+# Lists are tuples here, so that nobody changes a question; of that its sender need not know.
+_IN_OUR_WORDS = (("", "Value error, "), ("valid list", "valid tuple"), ("List", "Tuple"), ("", " after validation"))
+
+
 def _sentence(kind: str, message: str) -> str:
     match kind:
         case "missing":
@@ -183,7 +190,9 @@ def _sentence(kind: str, message: str) -> str:
         case "extra_forbidden":
             return "Leave this member out: it is not known here."
         case _:
-            return message.removeprefix("Value error, ").removesuffix(".") + "."
+            for ours, theirs in _IN_OUR_WORDS:
+                message = message.replace(theirs, ours)
+            return message.removesuffix(".") + "."
 
 
 class ConsideredLesson(BaseModel):
@@ -213,6 +222,13 @@ class RetrievalRecord(BaseModel):
     requested_mode: str
     top_k: int
     budget_tokens: int
+    options: Annotated[
+        dict[str, Any],
+        Field(
+            description="What else was asked, where it was not as usual: tags, families, source_agents, polarities, "
+            "seed, record, boundary."
+        ),
+    ]
     candidate_count: int
     degraded: bool
     degraded_reason: str

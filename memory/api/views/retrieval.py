@@ -206,6 +206,7 @@ _RECORDED = (
     "requested_mode",
     "top_k",
     "budget_tokens",
+    "options",
     "candidate_count",
     "subtasks",
     "context_sha256",

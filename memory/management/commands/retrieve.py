@@ -6,10 +6,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from memory.management.numbers import number_up_to
 from memory.models import HeuristicRevision, Project, Retrieval
-from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K, Filters, RetrievalAnswer
 from memory.services.retrieve import retrieve
 from memory.values import Actor
+from memory.visible_text import is_visible
 
 
 class Command(BaseCommand):
@@ -20,8 +22,12 @@ class Command(BaseCommand):
         parser.add_argument("--project", help="Slug of the project. May be left out where there is only one.")
         parser.add_argument("--task-id", default="", help="Task family; its lessons come first among equals.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: ERL_RETRIEVE_MODE.")
-        parser.add_argument("--top-k", type=int, help="Most lessons to show. Default: ERL_RETRIEVE_TOP_K.")
-        parser.add_argument("--budget-tokens", type=int, help="Size of the block in tokens.")
+        parser.add_argument(
+            "--top-k", type=number_up_to(MAX_TOP_K), help="Most lessons to show. Default: ERL_RETRIEVE_TOP_K."
+        )
+        parser.add_argument(
+            "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the block in tokens."
+        )
         parser.add_argument("--seed", help="Fixes the draw of the mode random.")
         parser.add_argument("--tag", action="append", default=[], help="Only lessons with this tag; repeatable.")
         parser.add_argument("--family", action="append", default=[], help="Only of this task family; repeatable.")
@@ -39,6 +45,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="Print the answer as one JSON object.")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        _check_task(options["task"])
         answer = retrieve(
             _get_project(options["project"]),
             task=options["task"],
@@ -61,7 +68,9 @@ class Command(BaseCommand):
             self._print(answer)
 
     def _print(self, answer: RetrievalAnswer) -> None:
-        if not answer.items:
+        if answer.mode == Retrieval.Mode.NONE:
+            self.stdout.write("Nothing was looked for, since no lesson was asked for.")
+        elif not answer.items:
             self.stdout.write("No lesson fits this task, so nothing would be injected.")
         for number, item in enumerate(answer.items, start=1):
             scores = ", ".join(f"{name} {value:.3f}" for name, value in item["scores"].items())
@@ -70,7 +79,8 @@ class Command(BaseCommand):
             self.stdout.write(f"     do {item['guideline']}")
             if item["subtask"]:
                 self.stdout.write(f"     for: {item['subtask']}")
-            self.stdout.write(f"     {item['reason']} ({scores})  id {item['id']}, revision {item['revision']}")
+            why = f"{item['reason']} ({scores})" if scores else item["reason"]
+            self.stdout.write(f"     {why}  id {item['id']}, revision {item['revision']}")
         injected = sum(item["injected"] for item in answer.items)
         if answer.degraded:
             self.stdout.write(f"\nNot available, so done without: {answer.degraded}.")
@@ -80,6 +90,15 @@ class Command(BaseCommand):
         )
         if answer.context:
             self.stdout.write(f"\nThe block an agent would be given:\n\n{answer.context}")
+
+
+def _check_task(task: str) -> None:
+    if not is_visible(task):
+        raise CommandError("Say what is to be done.")
+    try:
+        task.encode()
+    except UnicodeEncodeError:
+        raise CommandError("The task is not UTF-8. Give it in the encoding of your terminal.") from None
 
 
 def _get_project(slug: str | None) -> Project:

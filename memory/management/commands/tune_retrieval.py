@@ -7,6 +7,7 @@ from django.db import Error
 
 from memory.counting import say_count
 from memory.errors import EmbedderError
+from memory.management.numbers import number_up_to
 from memory.models import Project, SearchIndex
 from memory.services.tune_search import measure_recall, tune_search
 
@@ -15,13 +16,16 @@ class Command(BaseCommand):
     help = (
         "Build an index for every project that serves more texts than ERL_RETRIEVE_INDEX_TEXTS, drop those that are "
         "not worth it any more, and compare searches by index with a comparison of everything on the tasks asked last. "
-        "Searches go on meanwhile. The nightly task does the same."
+        "Searches go on meanwhile. The task of the same name does so every hour, with the threshold of the "
+        "settings: an index that was built with a smaller one goes then."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--project", metavar="SLUG", help="Only this project.")
-        parser.add_argument("--tasks", type=int, default=50, help="Logged tasks to compare on, or 0. Default: 50.")
-        parser.add_argument("--threshold", type=int, help="Served texts from which on to build one.")
+        parser.add_argument(
+            "--tasks", type=number_up_to(10_000), default=50, help="Logged tasks to compare on, or 0. Default: 50."
+        )
+        parser.add_argument("--threshold", type=number_up_to(10**9), help="Served texts from which on to build one.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         projects = Project.objects.order_by("slug")
