@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 import structlog
 from csp.constants import HEADER
@@ -44,6 +45,8 @@ class RequestIdMiddleware:
             structlog.contextvars.bind_contextvars(traceparent=trace)
         response = self.get_response(request)
         response["X-Request-ID"] = request_id
+        if response.status_code == HTTPStatus.NOT_MODIFIED:  # Django's would be 0, not that of the whole (RFC 9110 8.6)
+            del response["Content-Length"]
         _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
         return response  # the variables stay bound: Django still logs what it answered
 

@@ -49,6 +49,7 @@ def test_context_that_is_known_answers_304(api_client, lesson, form):
     assert response.status_code == 304
     assert response.content == b""
     assert response["ETag"] == etag
+    assert "Content-Length" not in response  # it would have to be that of the whole (RFC 9110 8.6)
 
 
 def test_context_that_changed_answers_200(api_client, project, lesson):

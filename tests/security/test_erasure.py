@@ -5,11 +5,12 @@ import logging
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import redis
 from django.apps import apps
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 from django.utils import timezone
@@ -181,8 +182,19 @@ def test_erasing_twice_is_erasing_once() -> None:
     call_command("erase", str(run.pk), stdout=output)
     call_command("erase", str(run.pk), stdout=output)
 
-    assert "(1 were gone already)" in output.getvalue()
+    assert (
+        output.getvalue().splitlines()[-1].startswith("Erased 0 runs and 0 lessons; of the others that were named, 1,")
+    )
     assert list(Trajectory.objects.all()) == [other]
+
+
+def test_id_of_no_run_is_refused_before_anything_is_erased() -> None:
+    run = make_trajectory()
+
+    with pytest.raises(CommandError, match="Nothing was erased"):
+        call_command("erase", str(run.pk), str(UUID(int=0)))
+
+    assert Trajectory.objects.filter(pk=run.pk).exists()
 
 
 def test_exported_ledger_erases_again_what_a_backup_brought_back(tmp_path: Path) -> None:

@@ -197,6 +197,15 @@ def test_command_refuses_what_is_no_time(since: str) -> None:
         call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
 
 
+def test_command_refuses_a_client_that_nothing_came_from() -> None:
+    key = make_api_key(client="bot")
+
+    with pytest.raises(CommandError, match="Clients with keys: bot"):
+        call_command("quarantine", "--client", "bott", "--project", key.api_key.project.slug, "--since", "24h")
+
+    assert not QuarantineOrder.objects.exists()
+
+
 def test_command_lists_the_answers_of_an_order_again() -> None:
     project = make_project()
     key = make_api_key(project=project)

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
+from memory.counting import say_count
 from memory.models import Erasure, Trajectory
 from memory.services.erase_trajectory import erase_trajectory
 from memory.values import Actor
@@ -49,6 +50,7 @@ class Command(BaseCommand):
             ids = [*ids, *_read_ledger(options["replay"])]
         elif not ids:
             raise CommandError("Name the runs to erase by their ids, or say --replay.")
+        _check_ids(options["trajectories"])
         found = deleted = kept = reworded = 0
         for trajectory in Trajectory.objects.filter(pk__in=ids):
             erased = erase_trajectory(trajectory, by=BY)
@@ -57,8 +59,9 @@ class Command(BaseCommand):
             kept += erased.heuristics_kept
             reworded += erased.heuristics_reworded
         self.stdout.write(
-            f"Erased {found} of {len(ids)} runs ({len(ids) - found} were gone already) and {deleted} lessons. "
-            f"{kept} lessons with other evidence stay, {reworded} of them without the wording that quoted a run."
+            f"Erased {say_count(found, 'run')} and {say_count(deleted, 'lesson')}; of the others that were named, "
+            f"{len(set(ids)) - found}, there was nothing left. {say_count(kept, 'lesson')} with other evidence stay, "
+            f"{reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
             with connection.cursor() as cursor:
@@ -69,6 +72,14 @@ class Command(BaseCommand):
         rows = Erasure.objects.order_by("erased_at", "pk").values_list("trajectory_id", "erased_at")
         path.write_text("".join(f"{id} {erased_at.isoformat()}\n" for id, erased_at in rows))
         self.stdout.write(f"Wrote {len(rows)} erasures to {path}.")
+
+
+def _check_ids(ids: list[UUID]) -> None:
+    """Refuse an id that was never a run's: a typing error must not look like an erasure."""
+    known = {*Trajectory.objects.filter(pk__in=ids).values_list("pk", flat=True)}
+    known |= {*Erasure.objects.filter(trajectory_id__in=ids).values_list("trajectory_id", flat=True)}
+    if unknown := ", ".join(str(id) for id in ids if id not in known):
+        raise CommandError(f"No run has or had the id {unknown}. Nothing was erased.")
 
 
 def _read_ledger(path: str) -> list[UUID]:

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from memory.counting import say_count
 from memory.database_clock import database_now
 from memory.management.projects import add_project_argument, get_project
-from memory.models import ApiKey, Project, QuarantineOrder
+from memory.models import ApiKey, Heuristic, Project, QuarantineOrder, Trajectory
 from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
 from memory.services.revoke_api_key import revoke_api_key
 from memory.values import Actor
@@ -53,6 +53,8 @@ class Command(BaseCommand):
         project = api_key.project if api_key else get_project(options["project"])
         if options["revoke"] and api_key is None:
             raise CommandError("Say which key to end: --revoke goes with --key.")
+        if not api_key:
+            _check_client(project, options["client"])
         source: dict[str, Any] = {"api_key": api_key} if api_key else {"client": options["client"]}
         if options["dry_run"]:
             suspects = tuple(find_suspects(project, **source, since=since))
@@ -101,6 +103,18 @@ def _find_key(prefix: str) -> ApiKey:
     if api_key is None:
         raise CommandError(f"No key starts with erl_live_{prefix}. Check the prefix in the admin.")
     return api_key
+
+
+def _check_client(project: Project, client: str) -> None:
+    """Refuse a name that nothing goes by: a typing error must not look like success."""
+    if any(model.objects.filter(project=project, client=client).exists() for model in (ApiKey, Trajectory, Heuristic)):
+        return
+    known = ", ".join(
+        ApiKey.objects.filter(project=project).order_by("client").values_list("client", flat=True).distinct()
+    )
+    raise CommandError(
+        f"Nothing came from a client {client!r} in {project.slug}. Clients with keys: {known or 'none'}."
+    )
 
 
 def _as_json(done: Quarantined) -> dict[str, Any]:
