@@ -41,7 +41,7 @@ FAULTS = (
         tests=("tests/chaos/test_idempotency_kills.py",),
         alone=True,
         quick_seconds=240,
-        quick_weight=22,
+        quick_weight=24,
     ),
     Fault(
         name="F2",
@@ -52,19 +52,19 @@ FAULTS = (
             "tests/chaos/test_decisive_moments.py",
         ),
         quick_seconds=360,
-        quick_weight=48,
+        quick_weight=70,
     ),
     Fault(
-        name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=6
+        name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=22
     ),
-    Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",), quick_weight=4),
+    Fault(name="F4", what="answers lost after the commit", tests=("tests/chaos/test_lost_answers.py",), quick_weight=3),
     Fault(
         name="F5",
         what="workers and their children killed",
         tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
         quick_seconds=240,
         full_seconds=1800,
-        quick_weight=22,
+        quick_weight=20,
     ),
     Fault(
         name="F6",
@@ -82,7 +82,7 @@ FAULTS = (
         ),
         quick_seconds=270,
         alone=True,
-        quick_weight=25,
+        quick_weight=22,
     ),
     Fault(
         name="F8",
@@ -105,20 +105,20 @@ FAULTS = (
         tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
         quick_tests=("tests/chaos/provider_faults.py",),
         full_seconds=2400,
-        quick_weight=12,
+        quick_weight=9,
     ),
     Fault(
         name="F11",
         what="reflections that kill their worker",
         tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
-        quick_weight=13,
+        quick_weight=14,
     ),
     Fault(
         name="F12",
         what="web servers and workers replaced under load",
         tests=("tests/chaos/test_rolling_restarts.py",),
         quick_seconds=240,
-        quick_weight=28,
+        quick_weight=21,
     ),
     Fault(
         name="F13",
@@ -145,21 +145,21 @@ FAULTS = (
             f"{_TENANCY}::test_feedback_that_names_a_foreign_row_answers_404",
         ),
         quick_seconds=420,
-        quick_weight=40,
+        quick_weight=7,
     ),
     Fault(
         name="F16",
         what="poisoned runs",
         tests=("tests/security/test_poisoning.py",),
         full_seconds=1800,
-        quick_weight=14,
+        quick_weight=6,
     ),
     Fault(
         name="F17",
         what="the kill switch under load",
         tests=("tests/chaos/test_quarantine_under_load.py",),
         alone=True,
-        quick_weight=4,
+        quick_weight=5,
     ),
     Fault(
         name="F18",
@@ -179,7 +179,7 @@ FAULTS = (
             "tests/reflection/providers/test_opened_addresses.py",
             "tests/reflection/providers/test_tls.py",
         ),
-        quick_weight=3,
+        quick_weight=1,
     ),
     Fault(
         name="F20",
@@ -187,7 +187,7 @@ FAULTS = (
         tests=("tests/e2e/test_xss.py",),
         full_seconds=1200,
         quick_seconds=240,
-        quick_weight=35,
+        quick_weight=40,
     ),
     Fault(
         name="F21",
@@ -198,7 +198,7 @@ FAULTS = (
             "tests/security/test_erasure.py::test_exported_ledger_erases_again_what_a_backup_brought_back",
         ),
         quick_seconds=120,
-        quick_weight=3,
+        quick_weight=2,
     ),
     Fault(
         name="F22",
@@ -210,7 +210,7 @@ FAULTS = (
         ),
         quick_tests=("tests/chaos/test_retrieval_faults.py::test_model_switched_while_agents_ask",),
         quick_seconds=120,
-        quick_weight=4,
+        quick_weight=3,
     ),
     Fault(
         name="F23",
@@ -221,7 +221,7 @@ FAULTS = (
         ),
         full_seconds=5400,
         apart=True,
-        quick_weight=20,
+        quick_weight=5,
     ),
     Fault(
         name="F24",
@@ -260,15 +260,14 @@ FAULTS = (
             "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
             "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
-            f"{_DATABASE}::test_check_notices_rows_of_a_database_that_does_not_wait_for_the_disk",
         ),
         quick_seconds=360,
-        quick_weight=45,
+        quick_weight=38,
     ),
     Fault(
         name="F26",
         what="random writes past the application",
         tests=("tests/security/test_random_writes.py",),
-        quick_weight=6,
+        quick_weight=7,
     ),
 )
