@@ -41,17 +41,22 @@ def post_worker_init(worker: Any) -> None:
     _warm_up()
     doorbell.ring_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
-    if "erl_site.wsgi" in sys.modules:
+    if _serves_the_product():
         from erl_site.warming import warm_when_idle
 
         warm_when_idle(worker)
 
 
 def _warm_up() -> None:
-    if "erl_site.wsgi" in sys.modules:  # and not another application, which has other needs
+    if _serves_the_product():
         from erl_site.warming import warm_up
 
         warm_up()
+
+
+def _serves_the_product() -> bool:
+    """Tell whether this is the product, and not another application, which has other needs."""
+    return "erl_site.wsgi" in sys.modules
 
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise

@@ -17,8 +17,8 @@ def return_large_blocks() -> None:
     """Let whatever is larger than a megabyte go back to the system as soon as it is free, from now on.
 
     Otherwise glibc raises that limit with every large block, up to 32 MB, and each thread keeps what its longest text
-    needed: 100 to 200 MB after four threads have embedded long ones (docs/performance.md). What short texts need stays
-    with the process, so that embedding them takes as long as before.
+    needed (`tests.bench.embedder_memory`, docs/performance.md). What short texts need stays with the process, so that
+    embedding them takes as long as before.
     """
     with suppress(OSError, AttributeError):  # glibc's alone
         libc = ctypes.CDLL("libc.so.6")

@@ -116,7 +116,7 @@ LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
 
 
 @lru_cache(maxsize=256)
-def write_search(plan: IndexPlan | None, *, width: int = 1, filtered: bool, named: bool) -> str:
+def write_search(plan: IndexPlan | None, *, width: int, filtered: bool, named: bool) -> str:
     """Write the search of a project, by its index or of everything, with filters and named lessons or without."""
     filters = _FILTERED if filtered else ""
     return _SEARCH.format(

@@ -175,7 +175,10 @@ def prepare_answer(
 
 
 def _write_options(filters: Filters, *, seed: str | None, record: bool, random_boundary: bool) -> str:
-    """Write down what else was asked, by the names of the API and only what is not as usual."""
+    """Write down what else was asked, only what is not as usual, and without secrets, as the task is.
+
+    By the names of the API, but for `polarities`: a command may name several.
+    """
     if filters == NO_FILTERS and seed is None and record and not random_boundary:
         return "{}"
     asked = {
@@ -187,7 +190,8 @@ def _write_options(filters: Filters, *, seed: str | None, record: bool, random_b
         "record": None if record else False,
         "boundary": "random" if random_boundary else None,
     }
-    return orjson.dumps({name: value for name, value in asked.items() if value not in ((), None)}).decode()
+    unusual = {name: value for name, value in asked.items() if value not in ((), None)}
+    return orjson.dumps(redact(unusual).value).decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

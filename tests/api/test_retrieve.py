@@ -267,6 +267,13 @@ def test_replay_says_what_else_was_asked(api_client, lesson):
     assert options == [{"tags": ["nowhere"], "polarities": ["works"], "seed": "7", "record": False}, {}]
 
 
+def test_options_are_kept_without_secrets(api_client, lesson):
+    secret = f"ghp_{'a1B2c3D4e5F6g7H8i9J0' * 2}"[:40]
+    api_client.post(URL, {"task": TASK, "seed": secret, "tags": [secret]})
+
+    assert secret not in str(Retrieval.objects.get().options)
+
+
 def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client, project):
     heuristic = make_heuristic(project=project, status="approved", trigger="A flight is to be cancelled")
     embed_heuristics([heuristic.pk])

@@ -52,7 +52,7 @@ class TopTwenty:
             info.register(known)
             dumper = {"oid": info.oid, "format": psycopg.pq.Format.BINARY, "dump": lambda _, half: half.bytes}
             known.adapters.register_dumper(Half, type("HalfDumper", (psycopg.adapt.Dumper,), dumper))
-            # With less it finds under 0.95 of the 20 nearest, which is what is wanted of the product (0.93 with 60).
+            # With less it finds under 0.95 of the 20 nearest, which is what is wanted of the product.
             known.execute("SET hnsw.ef_search = 100")
             known.execute("SET hnsw.iterative_scan = relaxed_order")
             active = known.execute("SELECT id FROM memory_embeddingmodel WHERE active").fetchone()
