@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from memory.retrieval.answer import Filters
-from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
+from memory.retrieval.database import QueryVector, read_prepared
 from memory.retrieval.indexed import get_width, index_plans
 from memory.retrieval.known import KNOWN_TASKS, Known, digest
 from memory.retrieval.naming import Naming, choose_added, find_named
@@ -127,7 +127,7 @@ def find_candidates(
 def draw_candidates(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
     parameters = _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit}
-    return [_read(row, {}) for row in execute_prepared(DRAW, parameters)]
+    return [_read(row, {}) for row in read_prepared(DRAW, parameters)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

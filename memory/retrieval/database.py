@@ -1,18 +1,22 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import psycopg
+import structlog
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
+from django.db import DEFAULT_DB_ALIAS, DataError, InterfaceError, OperationalError, ProgrammingError, connections
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from memory.embeddings.base import Vectors
 from memory.tenancy import held, is_held
+
+log = structlog.get_logger(__name__)
 
 _MARK = "_erl_halfvec_registered"
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
@@ -44,24 +48,78 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
 
     That takes the place of Django's question whether the connection still works, which costs a round trip.
 
-    Where ERL_SERVING_ROLE names a role, the statement has the rights of that role alone (reliability C3).
+    The statement has the rights of the serving role alone, where there is one (reliability C3).
 
     Raises:
         django.db.Error: as Django's own cursors would.
     """
-    if settings.ERL_SERVING_ROLE:
-        return _read_as(settings.ERL_SERVING_ROLE, statement, parameters)
     here = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` does so at every attribute
     if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
-        return execute_prepared(statement, parameters)
+        return _read(statement, parameters)
     setattr(here, _CHECKED, True)
     try:
-        return execute_prepared(statement, parameters)
+        return _read(statement, parameters)
     except (InterfaceError, OperationalError):
         if not here.connection.broken:
             raise
         here.close()
+        return _read(statement, parameters)
+
+
+def _read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    role = serving_role.find()
+    if not role:
         return execute_prepared(statement, parameters)
+    try:
+        return _read_as(role, statement, parameters)
+    except (DataError, ProgrammingError) as error:
+        if not _is_role_lost(role, error.__cause__):
+            raise
+        log.error("serving_role_lost", role=role, reason=str(error.__cause__).partition("\n")[0])
+        serving_role.forget()
+        if settings.ERL_SERVING_ROLE != "auto" or connections[DEFAULT_DB_ALIAS].in_atomic_block:
+            raise OperationalError(f"Searches cannot run as {role}.") from error
+        return execute_prepared(statement, parameters)
+
+
+def _is_role_lost(role: str, cause: BaseException | None) -> bool:
+    """Tell whether a statement failed because the role is gone or may not be taken, and not for what it asked."""
+    is_unknown = isinstance(cause, psycopg.errors.InvalidParameterValue)
+    is_refused = isinstance(cause, psycopg.errors.InsufficientPrivilege) and "set role" in str(cause)
+    return (is_unknown and f'"{role}"' in str(cause)) or is_refused
+
+
+class ServingRole:
+    """Remembers whether searches may run as the role that reads approved lessons alone."""
+
+    NAME = "erl_serving"
+    READS = (
+        *("servable_heuristic", "servable_text", "servable_source", "servable_evidence", "servable_name"),
+        *("servable_mistake_card", "servable_outcome", "memory_embeddingmodel", "memory_searchstatistics"),
+        *("memory_termcount", "memory_servedchange", "memory_searchindex", "memory_polarityquota"),
+    )  # and nothing else
+    ASK_AGAIN_SECONDS = 60.0  # where it is not there: a migration may create it meanwhile
+
+    def __init__(self) -> None:
+        self._is_there = False
+        self._asked_at = -self.ASK_AGAIN_SECONDS
+
+    def find(self) -> str:
+        """Return the role that ERL_SERVING_ROLE names, which is `auto` where the database has ours; "" for none."""
+        if settings.ERL_SERVING_ROLE != "auto":
+            return str(settings.ERL_SERVING_ROLE)
+        if not self._is_there and time.monotonic() - self._asked_at >= self.ASK_AGAIN_SECONDS:
+            asked = "SELECT pg_has_role(session_user, oid, 'SET') FROM pg_roles WHERE rolname = %(name)s"
+            self._is_there = execute_prepared(asked, {"name": self.NAME}) == [(True,)]
+            self._asked_at = time.monotonic()
+        return self.NAME if self._is_there else ""
+
+    def forget(self) -> None:
+        """Ask again the next time."""
+        self._is_there, self._asked_at = False, -self.ASK_AGAIN_SECONDS
+
+
+serving_role = ServingRole()
 
 
 def _read_as(role: str, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

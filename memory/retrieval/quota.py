@@ -8,7 +8,7 @@ from threading import Lock
 from uuid import UUID
 
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.database import execute_prepared
+from memory.retrieval.database import read_prepared
 
 KNOWN_SECONDS = 5.0  # how long a process may not know that a quota was changed
 
@@ -68,7 +68,7 @@ class KnownQuotas:
         with self._lock:
             until, quotas = self._quotas.get(project_id, (0.0, {}))
         if now > until:
-            rows = execute_prepared(_QUOTA, {"project": project_id})
+            rows = read_prepared(_QUOTA, {"project": project_id})
             quotas = {family: (works, avoid) for family, works, avoid in rows}
             with self._lock:
                 if len(self._quotas) > 1000:

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import Error, connection, transaction
 
 from memory.process_memory import return_memory
-from memory.retrieval.database import execute_prepared
+from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.snapshot import Snapshot
 from memory.retrieval.state import STATE, State
 
@@ -107,13 +107,13 @@ class Snapshots:
 def _read(project_id: UUID, limit: int) -> Snapshot | None:
     with transaction.atomic():
         execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
-        (row,) = execute_prepared(STATE.format(more=""), {"project": project_id})
+        (row,) = read_prepared(STATE.format(more=""), {"project": project_id})
         state = State(*row)
         parameters = {"project": project_id, "model": state.model}
-        ((count,),) = execute_prepared(_COUNT, parameters)
+        ((count,),) = read_prepared(_COUNT, parameters)
         if count * BYTES_EACH_TEXT > limit:
             return None
-        return Snapshot.build(state.searched, execute_prepared(_TEXTS, parameters))
+        return Snapshot.build(state.searched, read_prepared(_TEXTS, parameters))
 
 
 snapshots = Snapshots()

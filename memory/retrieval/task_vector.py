@@ -7,7 +7,7 @@ from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.cache import task_vectors
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
-from memory.retrieval.database import QueryVector, execute_prepared
+from memory.retrieval.database import QueryVector, read_prepared
 
 DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
 KNOWN_SECONDS = 5.0  # how long a process may not know that another model became active
@@ -25,7 +25,7 @@ class ActiveModel:
         """Return the id of the active model, or "" where none is."""
         with self._lock:
             if time.monotonic() > self._known_until:
-                rows = execute_prepared("SELECT id FROM memory_embeddingmodel WHERE active", {})
+                rows = read_prepared("SELECT id FROM memory_embeddingmodel WHERE active", {})
                 self._id = rows[0][0] if rows else ""
                 self._known_until = time.monotonic() + KNOWN_SECONDS
             return self._id

@@ -57,7 +57,7 @@ def test_retrieve_logs_the_answer(api_client, api_key, lesson):
     assert row.request_id == response["X-Request-ID"]
 
 
-def test_known_task_takes_one_statement_to_read_and_one_to_write(api_client, lesson, tmp_path):
+def test_known_task_takes_one_trip_to_read_and_one_to_write(api_client, lesson, tmp_path):
     for _ in range(2):
         api_client.post(URL, {"task": TASK})
     wire = connection.connection.pgconn
@@ -69,7 +69,7 @@ def test_known_task_takes_one_statement_to_read_and_one_to_write(api_client, les
         sent = [line for line in trace if "\tF\t" in line]
 
     assert [item["id"] for item in answer.json()["items"]] == [str(lesson.pk)]
-    assert sum("Execute" in line for line in sent) == 2
+    assert sum("Sync" in line for line in sent) == 2
 
 
 def test_retrieve_never_serves_what_is_not_approved(api_client, project):

@@ -12,7 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 from erl_site import health
-from erl_site.diagnosis import Status, diagnose
+from erl_site.diagnosis import diagnose
+from erl_site.findings import Status
 from memory.models import ApiKey
 from reflection.breaker import FAILURES, note_failure
 from reflection.models import WorkerHeartbeat
@@ -45,6 +46,16 @@ def let_wait(minutes: int) -> None:
     make_reflection(available_at=timezone.now() - timedelta(minutes=minutes))
 
 
+def take_a_right_from_the_serving_role() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("REVOKE SELECT ON servable_text FROM erl_serving")
+
+
+def give_the_serving_role_more() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("GRANT SELECT ON memory_trajectory TO erl_serving")
+
+
 FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
     "indexes": (break_index, Status.FAILURE, "memory_trajectory_tags"),
     "migrations": (forget_migration, Status.FAILURE, "not applied"),
@@ -69,6 +80,20 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
         "1 were given up",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        (take_a_right_from_the_serving_role, Status.FAILURE, "may not read what searches need"),
+        (give_the_serving_role_more, Status.WARNING, "may read more"),
+    ],
+)
+def test_serving_role_with_other_rights_is_found(change: Callable[[], Any], status: Status, says: str) -> None:
+    assert "Searches run as erl_serving" in found("serving role")[Status.OK]
+    change()
+
+    assert says in found("serving role")[status]
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))

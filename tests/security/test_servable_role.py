@@ -2,13 +2,15 @@
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import ProgrammingError, connection, transaction
+from django.db import OperationalError, ProgrammingError, connection, transaction
 
 from memory.retrieval import indexed, snapshots, statements
-from memory.retrieval.database import read_prepared
+from memory.retrieval.database import ServingRole, read_prepared, serving_role
+from memory.retrieval.snapshots import Snapshots
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic
@@ -65,8 +67,8 @@ def test_role_may_write_nothing() -> None:
         as_serving_role("UPDATE servable_text SET kind = 'lesson' RETURNING revision_id")
 
 
-def test_searches_may_run_as_the_role(settings: Any) -> None:
-    settings.ERL_SERVING_ROLE = "erl_serving"
+def test_searches_run_as_the_role_by_themselves() -> None:
+    assert read_prepared("SELECT current_user", {}) == [("erl_serving",)]
     project = make_project()
     approved = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
     make_heuristic(project=project)
@@ -83,11 +85,65 @@ def test_searches_may_run_as_the_role(settings: Any) -> None:
     assert [[item["id"] for item in answer.items] for answer in answers] == [[str(approved.pk)]] * 3
 
 
-def test_search_that_reads_a_table_is_refused_as_the_role(settings: Any) -> None:
-    settings.ERL_SERVING_ROLE = "erl_serving"
-
+def test_search_that_reads_a_table_is_refused_as_the_role() -> None:
     with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
         read_prepared("SELECT guideline FROM memory_heuristicrevision", {})
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_process_holds_in_memory_is_read_as_the_role(settings: Any) -> None:
+    settings.ERL_RETRIEVE_MEMORY_MB = 64
+    project = make_project()
+    embed_heuristics([approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana")).pk])
+    assert Snapshots().load(project.pk) is not None
+
+    with connection.cursor() as cursor:
+        cursor.execute("REVOKE SELECT ON servable_text FROM erl_serving")
+    try:
+        with pytest.raises(ProgrammingError, match="permission denied"):
+            Snapshots().load(project.pk)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("GRANT SELECT ON servable_text TO erl_serving")
+
+
+def test_without_the_role_searches_have_the_rights_of_the_user() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER ROLE erl_serving RENAME TO erl_serving_of_another")
+    serving_role.forget()
+    try:
+        assert read_prepared("SELECT current_user = session_user", {}) == [(True,)]
+    finally:
+        serving_role.forget()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_role_that_is_gone_meanwhile_does_not_stop_searches(settings: Any) -> None:
+    assert read_prepared("SELECT current_user", {}) == [("erl_serving",)]
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER ROLE erl_serving RENAME TO erl_serving_of_another")
+    try:
+        assert read_prepared("SELECT current_user = session_user", {}) == [(True,)]
+        settings.ERL_SERVING_ROLE = "erl_serving"  # by name: nothing else will do
+        with pytest.raises(OperationalError, match="cannot run as erl_serving"):
+            read_prepared("SELECT current_user", {})
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER ROLE erl_serving_of_another RENAME TO erl_serving")
+        serving_role.forget()
+
+
+def test_documented_grants_are_those_of_the_role() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/reliability.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"GRANT SELECT ON ([\w,\s]+) TO erl_serving;", page)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'm')"
+            " AND has_table_privilege('erl_serving', oid, 'SELECT')"
+        )
+        granted = {name for (name,) in cursor.fetchall()}
+
+    assert set(re.split(r",\s+", documented)) == granted == set(ServingRole.READS)
 
 
 @pytest.mark.parametrize("module", [indexed, snapshots, statements], ids=lambda module: module.__name__)
