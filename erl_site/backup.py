@@ -1,9 +1,6 @@
 """Back up, restore beside, compare: the drill that shows a backup is one (reliability C8)."""
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,26 +9,19 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 import psycopg
-from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from erl_site.embedded.accounts import find_binaries
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.programs import find_program, manage, run_program, write_url
 
+CHECKS = (("check_invariants",), ("verify_audit",))
 _TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1
 """
-
-
-class DrillError(Exception):
-    """The drill cannot be made; the text says why."""
 
 
 @dataclass(kw_only=True)
@@ -66,26 +56,38 @@ def run_drill(*, keep: Path | None = None) -> Drill:
         before = _dump(dump, drill)
         with _database(scratch) as url:
             started = time.perf_counter()
-            _run(_program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={_dsn(scratch)}", str(dump))
+            run_program(
+                find_program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={write_url(scratch)}", str(dump)
+            )
             drill.restore_seconds = time.perf_counter() - started
             drill.faults += _compare(before, _digest_of(scratch))
             call_command("erase", "--export", str(ledger), stdout=StringIO())
             drill.erasures_replayed = len(ledger.read_text().splitlines())
-            for place, address in (("the database", ""), ("the restored copy", url)):
-                if address:
-                    _manage(address, "erase", "--replay", str(ledger))
-                for command in ("check_invariants", "verify_audit"):
-                    said = _manage(address, command)
-                    drill.faults += [f"{command} on {place}: {said}"] if said else []
+            for command in (("erase", "--replay", str(ledger)), *CHECKS):
+                said = manage(url, *command)
+                drill.faults += [f"{command[0]} on the restored copy: {said}"] if said else []
+            for command in CHECKS:
+                said = _manage_here(*command)
+                drill.faults += [f"{command[0]} on the database: {said}"] if said else []
         if keep is not None:
             shutil.copyfile(dump, keep)
     drill.tables, drill.rows = len(before), sum(rows for rows, _ in before.values())
     return drill
 
 
+def _manage_here(command: str, *arguments: str) -> str:
+    """Run a command of ours on the database in use; return what it said where it failed."""
+    said = StringIO()
+    try:
+        call_command(command, *arguments, stdout=said)
+    except CommandError as error:
+        return f"{said.getvalue()}{error}"
+    return ""
+
+
 def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
     """Write a dump and return the digest of every table at the very moment it shows."""
-    program = _program("pg_dump")
+    program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute("SET LOCAL statement_timeout = 0")
@@ -94,7 +96,9 @@ def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
         (snapshot,) = cursor.fetchone()
         started = time.perf_counter()
         name = str(connection.settings_dict["NAME"])
-        _run(program, "--format=custom", f"--snapshot={snapshot}", f"--file={target}", f"--dbname={_dsn(name)}")
+        run_program(
+            program, "--format=custom", f"--snapshot={snapshot}", f"--file={target}", f"--dbname={write_url(name)}"
+        )
         drill.dump_seconds = time.perf_counter() - started
         drill.dump_bytes = target.stat().st_size
         return _digest(cursor)
@@ -112,7 +116,7 @@ def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
 
 
 def _digest_of(name: str) -> dict[str, tuple[int, str]]:
-    with psycopg.connect(_dsn(name)) as other, other.cursor() as cursor:
+    with psycopg.connect(write_url(name)) as other, other.cursor() as cursor:
         return _digest(cursor)
 
 
@@ -129,56 +133,10 @@ def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str
 @contextmanager
 def _database(name: str) -> Iterator[str]:
     """Make an empty database beside ours, yield its URL, and drop it."""
-    with psycopg.connect(_dsn("postgres"), autocommit=True) as server:
+    with psycopg.connect(write_url("postgres"), autocommit=True) as server:
         server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
     try:
-        yield _url(name)
+        yield write_url(name)
     finally:
-        with psycopg.connect(_dsn("postgres"), autocommit=True) as server:
+        with psycopg.connect(write_url("postgres"), autocommit=True) as server:
             server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-def _dsn(name: str) -> str:
-    connection.ensure_connection()
-    place = connection.settings_dict
-    given = {"host": place["HOST"], "port": place["PORT"], "user": place["USER"], "password": place["PASSWORD"]}
-    return make_conninfo(dbname=name, **{key: str(value) for key, value in given.items() if value})
-
-
-def _url(name: str) -> str:
-    place = connection.settings_dict
-    user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
-    who = f"{user}:{password}" if password else user
-    host, port = str(place["HOST"] or "localhost"), str(place["PORT"] or 5432)
-    if host.startswith("/"):
-        return f"postgresql://{who}@/{name}?host={quote(host, safe='')}&port={port}"
-    return f"postgresql://{who}@{host}:{port}/{name}"
-
-
-def _program(name: str) -> str:
-    try:
-        return str(find_binaries() / name)
-    except EmbeddedServerError:
-        found = shutil.which(name)
-        if found is None:
-            raise DrillError(
-                f"{name} is missing. Install PostgreSQL's client programs of the server's version."
-            ) from None
-        return found
-
-
-def _run(*command: str) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise DrillError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
-
-
-def _manage(url: str, command: str, *arguments: str) -> str:
-    """Run a command of ours, on another database where `url` names one; return what it said where it failed."""
-    if not url:
-        connection.ensure_connection()
-        url = _url(str(connection.settings_dict["NAME"]))
-    program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
-    environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
-    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
-    return (ended.stdout + ended.stderr).strip()[-2000:] if ended.returncode else ""

@@ -34,7 +34,7 @@ THROW_AWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "au
 StopMode = Literal["smart", "fast", "immediate"]
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 # PostgreSQL's answers while it starts, stops or recovers: worth waiting for.
-_PASSING = ("starting up", "shutting down", "in recovery mode", "not yet accepting", "recovery state")
+_PASSING = ("starting up", "shutting down", "in recovery mode", "not yet accepting", "not accepting", "recovery state")
 
 
 def socket_dir(home: Path) -> Path:
@@ -100,6 +100,38 @@ def discard(home: Path) -> None:
     shutil.rmtree(socket_folder(home), ignore_errors=True)
 
 
+def adopt(home: Path, backup: Path) -> Path:
+    """Make a copy of a base backup the data of a server under `home`, which has none yet; return its data folder.
+
+    The copy has the defaults for its settings, those of the server it comes from may not fit here, and lets in whoever
+    reaches its socket.
+
+    Raises EmbeddedServerError where no server can run here, OSError where the backup cannot be read.
+    """
+    home = Path(home).resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    account = choose_account(home)
+    data = (home / "data").resolve()
+    shutil.copytree(backup, data, dirs_exist_ok=True)  # what links lead to as well
+    for name in ("postgresql.conf", "postgresql.auto.conf", "pg_ident.conf"):
+        (data / name).write_text("")
+    (data / "pg_hba.conf").write_text("local all all trust\nlocal replication all trust\n")
+    for name in ("postmaster.pid", "standby.signal"):
+        (data / name).unlink(missing_ok=True)
+    data.chmod(0o700)
+    if account.uid != os.geteuid():
+        for path in (data, *data.rglob("*")):
+            os.chown(path, account.uid, -1, follow_symlinks=False)
+    return data
+
+
+def log_tail(home: Path, *, lines: int = 5) -> str:
+    """Return the last lines that the server under `home` logged, or ""."""
+    with suppress(OSError):
+        return "\n".join(_log(home).read_text(errors="replace").splitlines()[-lines:])
+    return ""
+
+
 def is_running(home: Path) -> bool:
     """Tell whether the server under `home` answers."""
     try:
@@ -113,21 +145,21 @@ def is_running(home: Path) -> bool:
 def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: list[str], wait_seconds: float) -> None:
     """Bring the server to answering. The caller holds the lock, so no second one is started beside it."""
     end = time.monotonic() + wait_seconds
-    failures = 0
+    starts, failure = 0, ""  # one that ended again before it answered counts as well
     account: Account | None = None
     while True:
         pid = _postmaster(home)
         if pid is not None and not _is_ours(pid, home):
             _drop_stale_locks(home)
         elif pid is None and not _memory_in_use(home):
+            if starts == START_ATTEMPTS:
+                raise EmbeddedServerError(
+                    f"The embedded PostgreSQL does not start.\n{failure}\n{log_tail(home)}\n".replace("\n\n", "\n")
+                    + f"The whole log is {_log(home)}."
+                )
             account = account or _prepared(home, user=user, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
-            failures += bool(failure)
-            if failure and failures == START_ATTEMPTS:
-                raise EmbeddedServerError(
-                    f"The embedded PostgreSQL does not start.\n{failure}\n{_log_tail(home)}\n"
-                    f"The whole log is {_log(home)}."
-                )
+            starts += 1
         try:
             psycopg.connect(dsn, dbname="postgres").close()
             return
@@ -283,9 +315,3 @@ def _stop_if_unreachable(home: Path) -> None:
 
 def _log(home: Path) -> Path:
     return (home / "data").resolve().parent / "postgres.log"
-
-
-def _log_tail(home: Path) -> str:
-    with suppress(OSError):
-        return "\n".join(_log(home).read_text(errors="replace").splitlines()[-5:])
-    return ""

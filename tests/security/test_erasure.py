@@ -210,6 +210,20 @@ def test_exported_ledger_erases_again_what_a_backup_brought_back(tmp_path: Path)
     assert not Trajectory.objects.exists()
 
 
+def test_ledger_goes_through_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_trajectory()
+    kept = {field.attname: getattr(run, field.attname) for field in Trajectory._meta.concrete_fields}
+    printed = StringIO()
+    call_command("erase", str(run.pk), stdout=StringIO())
+    call_command("erase", "--export", "-", stdout=printed)
+    Trajectory.objects.create(**kept)
+
+    monkeypatch.setattr("sys.stdin", StringIO(printed.getvalue()))
+    call_command("erase", "--replay", "-", stdout=StringIO())
+
+    assert not Trajectory.objects.exists()
+
+
 def test_every_model_that_holds_text_is_looked_through() -> None:
     """A new table is part of `every_row` by itself; this shows that the look goes through what Django knows."""
     make_trajectory(summary="canary0007zq")

@@ -1,5 +1,6 @@
 """Erase runs and everything that was learnt from them alone."""
 
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,11 @@ class Command(BaseCommand):
             nargs="?",
             const="",
             metavar="FILE",
-            help="erase again what the ledger of erasures names; the file is one that --export wrote",
+            help="erase again what the ledger of erasures names; FILE is one that --export wrote, or -",
         )
-        parser.add_argument("--export", metavar="FILE", help="write the ledger, to be kept apart from the backups")
+        parser.add_argument(
+            "--export", metavar="FILE", help="write the ledger, to be kept apart from the backups; -: print it"
+        )
         parser.add_argument(
             "--vacuum", action="store_true", help="afterwards also remove what is left of it in the database's files"
         )
@@ -43,11 +46,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         ids: list[UUID] = options["trajectories"]
         if options["export"]:
-            self._export(Path(options["export"]))
+            self._export(options["export"])
             if not ids:
                 return
         if options["replay"] is not None:
-            ids = [*ids, *_read_ledger(options["replay"])]
+            ledger = options["replay"]
+            known = read_ledger(Path(ledger)) if ledger else Erasure.objects.values_list("trajectory_id", flat=True)
+            ids = [*ids, *known]
         elif not ids:
             raise CommandError("Name the runs to erase by their ids, or say --replay.")
         _check_ids(options["trajectories"])
@@ -68,10 +73,14 @@ class Command(BaseCommand):
                 cursor.execute(f"VACUUM {TABLES}")
             self.stdout.write("Removed what was left of them in the database's files.")
 
-    def _export(self, path: Path) -> None:
+    def _export(self, place: str) -> None:
         rows = Erasure.objects.order_by("erased_at", "pk").values_list("trajectory_id", "erased_at")
-        path.write_text("".join(f"{id} {erased_at.isoformat()}\n" for id, erased_at in rows))
-        self.stdout.write(f"Wrote {len(rows)} erasures to {path}.")
+        text = "".join(f"{id} {erased_at.isoformat()}\n" for id, erased_at in rows)
+        if place == "-":
+            self.stdout.write(text, ending="")
+            return
+        Path(place).write_text(text)
+        self.stdout.write(f"Wrote {say_count(len(rows), 'erasure')} to {place}.")
 
 
 def _check_ids(ids: list[UUID]) -> None:
@@ -82,10 +91,14 @@ def _check_ids(ids: list[UUID]) -> None:
         raise CommandError(f"No run has or had the id {unknown}. Nothing was erased.")
 
 
-def _read_ledger(path: str) -> list[UUID]:
-    if not path:
-        return list(Erasure.objects.values_list("trajectory_id", flat=True))
+def read_ledger(path: Path) -> list[UUID]:
+    """Return the ids of the runs that a ledger names; `-` stands for standard input.
+
+    Raises:
+        CommandError: it is no ledger.
+    """
     try:
-        return [UUID(line.split()[0]) for line in Path(path).read_text().splitlines() if line.strip()]
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        return [UUID(line.split()[0]) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         raise CommandError(f"{path} is no ledger of erasures: {error}. Give a file that --export wrote.") from error

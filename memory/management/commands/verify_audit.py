@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        report = verify_audit(heads=[_read_head(text) for text in options["head"]])
+        report = verify_audit(heads=[read_head(text) for text in options["head"]])
         if options["json"]:
             faults = [
                 {"project": str(fault.project_id), "number": fault.number, "message": fault.message}
@@ -50,7 +50,12 @@ class Command(BaseCommand):
             )
 
 
-def _read_head(text: str) -> Head:
+def read_head(text: str) -> Head:
+    """Read a head as the command prints it.
+
+    Raises:
+        CommandError: it is none.
+    """
     try:
         project, number, sha256 = text.split(":")
         return Head(project_id=UUID(project), number=int(number), sha256=sha256)

@@ -1,0 +1,67 @@
+"""PostgreSQL's programs and our own commands, run on a database for a drill."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from django.conf import settings
+from django.db import connection
+
+from erl_site.embedded.accounts import find_binaries
+from erl_site.embedded.errors import EmbeddedServerError
+
+
+class DrillError(Exception):
+    """The drill cannot be made; the text says why."""
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program of PostgreSQL, the embedded one's first.
+
+    Raises:
+        DrillError: there is none.
+    """
+    try:
+        return str(find_binaries() / name)
+    except EmbeddedServerError:
+        found = shutil.which(name)
+        if found is None:
+            raise DrillError(
+                f"{name} is missing. Install PostgreSQL's client programs of the server's version."
+            ) from None
+        return found
+
+
+def run_program(*command: str) -> str:
+    """Run one of PostgreSQL's programs and return what it said.
+
+    Raises:
+        DrillError: it failed; the text has what it said.
+    """
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}, check=False)
+    if ended.returncode:
+        raise DrillError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
+    return ended.stdout
+
+
+def manage(url: str, command: str, *arguments: str) -> str:
+    """Run a command of ours on another database; return what it said where it failed."""
+    program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
+    environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
+    return (ended.stdout + ended.stderr).strip()[-2000:] if ended.returncode else ""
+
+
+def write_url(name: str) -> str:
+    """Return the URL of a database of the server that is in use."""
+    connection.ensure_connection()  # which starts an embedded server and tells where it is
+    place = connection.settings_dict
+    user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
+    who = f"{user}:{password}" if password else user
+    host, port = str(place["HOST"] or "localhost"), str(place["PORT"] or 5432)
+    if host.startswith("/"):
+        return f"postgresql://{who}@/{name}?host={quote(host, safe='')}&port={port}"
+    return f"postgresql://{who}@{host}:{port}/{name}"
