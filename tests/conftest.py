@@ -3,14 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.conf import settings
 from django.core.signals import setting_changed
-from django.db import connection
+from django.db import connection, transaction
 from django.dispatch import receiver
+from django.test import TransactionTestCase
+from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import valkey
+from evaluation.sandbox import create_sandbox
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
 
@@ -24,6 +28,24 @@ def _read_embedder_anew(*, setting: str, **change: Any) -> None:
         get_embedder.cache_clear()
 
 
+def _empty_tables(test: TransactionTestCase) -> None:
+    """Take back what a test committed, as Django's `flush` would, without making empty files of all tables and indexes.
+
+    Content types and permissions, which `flush` makes anew, stay. What others are about to commit is waited for.
+    """
+    kept = {"django_content_type", "auth_permission"}
+    tables = sorted({*connection.introspection.django_table_names(only_existing=True, include_views=False)} - kept)
+    listed = sql.SQL(", ").join(map(sql.Identifier, tables))
+    empty = sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)) for table in tables)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # audit and reviews refuse to be deleted
+        cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(listed).as_string(cursor.connection))
+        cursor.execute(empty.as_string(cursor.connection))
+
+
+TransactionTestCase._fixture_teardown = _empty_tables  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def broker() -> str:
     """URL of the throw-away Valkey, running."""
@@ -34,8 +56,13 @@ def broker() -> str:
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """The tests' database, which nobody is connected to any more when it is dropped.
 
-    A process that a test left or killed may be for a while, as far as PostgreSQL knows.
+    A process that a test left or killed may be for a while, as far as PostgreSQL knows. What else wants tables has them
+    from here, while there are no rows: evaluations in their sandbox, and homes in which the database is not what is
+    tested (`migrated_home`).
     """
+    with django_db_blocker.unblock():
+        create_sandbox()
+        copy_tests_database("erl")
     yield
     with django_db_blocker.unblock():
         connection.close()
@@ -44,6 +71,16 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+
+def copy_tests_database(name: str) -> None:
+    """Make the tables of the tests' database those of another of the same server, which is empty."""
+    parameters = connection.get_connection_params()
+    connection.close()  # what is copied may not be in use
+    this, other = sql.Identifier(parameters["dbname"]), sql.Identifier(name)
+    with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as server:
+        server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(other))
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(other, this))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +15,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+
+from erl_site.embedded import postgres
+from erl_site.programs import find_program, run_program
+from tests.servers import HOME
 
 ROOT = Path(__file__).resolve().parent.parent
 # One client records thousands of runs here, whose lessons nobody reviews.
@@ -29,6 +34,16 @@ def database_url(settings: dict[str, Any]) -> str:
     if host.startswith("/"):
         return f"postgresql://{credentials}@/{settings['NAME']}?{urlencode({'host': host, 'port': port})}"
     return f"postgresql://{credentials}@{host}:{port}/{settings['NAME']}"
+
+
+def migrated_home(home: Path) -> Path:
+    """Put a PostgreSQL under a home whose database `erl` has its tables, and no rows: a copy of the tests' server."""
+    with tempfile.TemporaryDirectory() as folder:
+        backup = Path(folder) / "backup"
+        where = ["--host", str(postgres.socket_dir(HOME / "postgres")), "--port", str(postgres.PORT), "--username=erl"]
+        run_program(find_program("pg_basebackup"), *where, "--checkpoint=fast", "--no-sync", f"--pgdata={backup}")
+        postgres.adopt(home / "postgres", backup)
+    return home
 
 
 def free_port() -> int:

@@ -20,7 +20,7 @@ import pytest
 
 from erl_site.embedded import postgres, processes, valkey
 from tests.servers import HOME, discard_home
-from tests.stack import ROOT, free_port
+from tests.stack import ROOT, free_port, migrated_home
 
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
@@ -86,10 +86,16 @@ def quickstart() -> Iterator[Quickstart]:
     yield from cleaned_up(Quickstart(home=new_home(), port=free_port()))
 
 
+@pytest.fixture
+def begun(django_db_setup: None) -> Iterator[Quickstart]:
+    """A home whose database has its tables."""
+    yield from cleaned_up(Quickstart(home=migrated_home(new_home()), port=free_port()))
+
+
 @pytest.fixture(scope="module")
-def running() -> Iterator[Quickstart]:
+def running(django_db_setup: None) -> Iterator[Quickstart]:
     """A quickstart that runs, without sample."""
-    for quickstart in cleaned_up(Quickstart(home=new_home(), port=free_port())):
+    for quickstart in cleaned_up(Quickstart(home=migrated_home(new_home()), port=free_port())):
         with quickstart.started("--no-sample"):
             yield quickstart
 
@@ -170,23 +176,23 @@ def test_running_quickstart_brings_killed_servers_back(running: Quickstart) -> N
 
 
 @pytest.mark.slow
-def test_quickstart_after_a_killed_one_ends_what_it_left_and_stops_on_ctrl_c(quickstart: Quickstart) -> None:
-    with quickstart.started("--no-sample") as killed:
-        left = recorded_pids(quickstart.home)
+def test_quickstart_after_a_killed_one_ends_what_it_left_and_stops_on_ctrl_c(begun: Quickstart) -> None:
+    with begun.started("--no-sample") as killed:
+        left = recorded_pids(begun.home)
         killed.kill()
     assert all(processes.group_runs(pid) for pid in left)
 
-    with quickstart.started("--no-sample") as process:
+    with begun.started("--no-sample") as process:
         assert not any(processes.group_runs(pid) for pid in left)
-        pids = recorded_pids(quickstart.home)
+        pids = recorded_pids(begun.home)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.wait(timeout=20)
         assert time.monotonic() - began < 10
         assert process.returncode == 0
     assert not any(processes.group_runs(pid) for pid in pids)
-    assert not postgres.is_running(quickstart.home / "postgres")
-    assert not valkey.is_running(quickstart.home / "valkey")
+    assert not postgres.is_running(begun.home / "postgres")
+    assert not valkey.is_running(begun.home / "valkey")
 
 
 def test_quickstart_with_a_busy_port_names_the_option(quickstart: Quickstart) -> None:
