@@ -8,10 +8,10 @@ class Fault:
     """A fault, the tests that cause it and the seconds they may take in each profile.
 
     Attributes:
-        quick_weight: seconds they took in the quick profile, by which they are shared out there.
+        quick_weight, full_weight: seconds they took in a profile, by which they are shared out there.
         quick_tests: those of the quick profile, where the others are no more than the suite shows anyway.
         alone: its figures are times, so nothing else of the run goes on meanwhile.
-        apart: its tests may run in both processes, beside each other.
+        apart: its tests may run in several processes, beside each other.
         quick_command, full_command: module and arguments of a fault that no test can cause.
     """
 
@@ -24,6 +24,7 @@ class Fault:
     quick_seconds: int = 180
     full_seconds: int = 900
     quick_weight: int = 10
+    full_weight: int = 60
     alone: bool = False
     apart: bool = False
 
@@ -53,6 +54,7 @@ FAULTS = (
         ),
         quick_seconds=360,
         quick_weight=70,
+        full_weight=500,
     ),
     Fault(
         name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=22
@@ -65,11 +67,13 @@ FAULTS = (
         quick_seconds=240,
         full_seconds=1800,
         quick_weight=20,
+        full_weight=1000,
     ),
     Fault(
         name="F6",
         what="workers frozen past their lease",
         tests=(f"{_WORKERS}::test_worker_that_hung_past_its_lease_is_fenced",),
+        full_weight=300,
     ),
     Fault(
         name="F7",
@@ -106,12 +110,14 @@ FAULTS = (
         quick_tests=("tests/chaos/provider_faults.py",),
         full_seconds=2400,
         quick_weight=9,
+        full_weight=1100,
     ),
     Fault(
         name="F11",
         what="reflections that kill their worker",
         tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
         quick_weight=14,
+        full_weight=120,
     ),
     Fault(
         name="F12",
@@ -119,6 +125,7 @@ FAULTS = (
         tests=("tests/chaos/test_rolling_restarts.py",),
         quick_seconds=240,
         quick_weight=21,
+        full_weight=270,
     ),
     Fault(
         name="F13",
@@ -126,12 +133,14 @@ FAULTS = (
         tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
         quick_seconds=240,
         quick_weight=26,
+        full_weight=120,
     ),
     Fault(
         name="F14",
         what="fuzzed requests",
         tests=("tests/security/test_fuzz.py::test_fuzzed_requests_never_break_the_contract",),
         full_seconds=3600,
+        full_weight=800,
     ),
     Fault(
         name="F15",
@@ -153,6 +162,7 @@ FAULTS = (
         tests=("tests/security/test_poisoning.py",),
         full_seconds=1800,
         quick_weight=6,
+        full_weight=220,
     ),
     Fault(
         name="F17",
@@ -222,6 +232,7 @@ FAULTS = (
         full_seconds=5400,
         apart=True,
         quick_weight=5,
+        full_weight=3200,
     ),
     Fault(
         name="F24",

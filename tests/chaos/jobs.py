@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import redis
@@ -128,6 +129,17 @@ def slowly(seconds: float) -> Behaviour:
 
     def play(exchange: Exchange) -> None:
         exchange.stopping.wait(seconds)
+        answer(lesson_of(exchange))(exchange)
+
+    return play
+
+
+def once(event: Event) -> Behaviour:
+    """Answer once an event has happened, however long it takes, with a lesson about the case."""
+
+    def play(exchange: Exchange) -> None:
+        while not event.wait(0.05) and not exchange.stopping.is_set():
+            pass
         answer(lesson_of(exchange))(exchange)
 
     return play

@@ -3,9 +3,9 @@
 Prints one JSON line for each fault with what its test counted, and one with what the run came to; pytest's own words go
 to standard error. Exits 1 where a fault test failed, took longer than its limit, or did not run to its end.
 
-PostgreSQL waits for the disk in all of them. They run in two processes beside each other, with the soak (F24) and the
-full disk (F9) beside both, each on a copy of a database that is made once. In the full profile those whose figures are
-times come first and have the machine to themselves.
+PostgreSQL waits for the disk in all of them. They run in a few processes beside each other (`--processes`), with the
+soak (F24) and the full disk (F9) beside all, each on a copy of a database that is made once. In the full profile those
+whose figures are times come first and have the machine to themselves.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 from tests.chaos.faults import FAULTS, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-LANES = 2
+PROCESSES = {"quick": 2, "full": 3}  # much of the full profile is waiting
 PHASES = ("setup", "call", "teardown")
 # Of a name that several tests of a fault report, the sum is given, but of these the largest or all of them.
 LARGEST = ("_ms", "_seconds", "_p50", "_p99", "slowest", "each", "clients")
@@ -42,6 +42,7 @@ class Run:
     seed: int
     history: str
     ends_at: float  # on the monotonic clock
+    processes: int = 2  # beside each other
     prepared: str = ""  # data folder that each process starts from a copy of
 
     def seconds_left(self, seconds: float) -> float:
@@ -52,13 +53,16 @@ class Run:
         return fault.full_seconds if self.profile == "full" else fault.quick_seconds
 
     def weight(self, fault: Fault) -> int:
-        return fault.full_seconds if self.profile == "full" else fault.quick_weight
+        return fault.full_weight if self.profile == "full" else fault.quick_weight
 
     def tests(self, fault: Fault) -> tuple[str, ...]:
         return fault.tests if self.profile == "full" else fault.quick_tests or fault.tests
 
     def environment(self, *, lines: Path, cases: Path) -> dict[str, str]:
-        return os.environ | {
+        given = dict(os.environ)
+        if given.pop("PYTHONDONTWRITEBYTECODE", "") and self.prepared:  # hundreds of processes would compile everything
+            given["PYTHONPYCACHEPREFIX"] = str(Path(self.prepared).parent / "bytecode")
+        return given | {
             "CHAOS_PROFILE": self.profile,
             "CHAOS_SEED": str(self.seed),
             "CHAOS_REPORT": str(lines),
@@ -102,9 +106,10 @@ def run_faults(faults: list[Fault], run: Run) -> list[Result]:
     if run.profile == "full":
         _run_tests([each for each in shares if each.fault.alone], run, cases, reported)
         shares = [each for each in shares if not each.fault.alone]
-    with ThreadPoolExecutor(max_workers=LANES + len(by_command)) as pool:
+    with ThreadPoolExecutor(max_workers=run.processes + len(by_command)) as pool:
         commands = [pool.submit(_run_command, each, run) for each in by_command]
-        tests = [pool.submit(_run_tests, lane, run, cases, reported) for lane in _share_out(shares, lanes=LANES)]
+        dealt = _share_out(shares, lanes=run.processes)
+        tests = [pool.submit(_run_tests, lane, run, cases, reported) for lane in dealt]
         for each in tests:
             each.result()
         results = [each.result() for each in commands]
@@ -242,6 +247,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--profile", choices=["quick", "full"], default="quick")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--processes", type=int, metavar="N", help="How many work beside each other.")
     parser.add_argument("--only", nargs="+", choices=[fault.name for fault in FAULTS])
     parser.add_argument(
         "--at-most", type=float, default=86_400, metavar="SECONDS", help="Stop then, and say what was seen."
@@ -255,7 +261,14 @@ def main() -> int:
     history = str(Path(options.history).resolve()) if options.history else ""
     ends_at = started + options.at_most
     with prepared_database() as data:
-        run = Run(profile=options.profile, seed=options.seed, history=history, ends_at=ends_at, prepared=data)
+        run = Run(
+            profile=options.profile,
+            seed=options.seed,
+            history=history,
+            ends_at=ends_at,
+            processes=options.processes or PROCESSES[options.profile],
+            prepared=data,
+        )
         results = run_faults(chosen, run)
     for result in results:
         print(json.dumps(result))

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from threading import Event
 
 import pytest
 from django.db import connection
@@ -18,6 +19,7 @@ from tests.chaos.jobs import (
     jobs,
     kill,
     lesson_of,
+    once,
     slowly,
     wait_for_all,
     working_process,
@@ -74,16 +76,19 @@ def test_killed_workers_lose_and_repeat_nothing() -> None:
 
 
 def test_worker_that_hung_past_its_lease_is_fenced() -> None:
-    with jobs(behaviour=slowly(0.7)) as made:
+    are_frozen = Event()
+    with jobs(behaviour=once(are_frozen)) as made:
         for name in (workers := ("worker", "other")):
             made.stack.start_worker(name, concurrency=AT_ONCE)
         frozen = queued = 0
         while frozen < FREEZES:
+            are_frozen.clear()
             queued += len(made.enqueue(AT_ONCE))
             wait_until(lambda: len(_running()) == AT_ONCE)
             hung = _running()
             for each in hung:
                 kill(working_process(each), signal.SIGSTOP)
+            are_frozen.set()  # whoever takes over is answered
             # One that was through before it was stopped was not frozen at its work.
             caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
             wait_until(lambda done=queued: Reflection.objects.filter(status=Status.DONE).count() == done, seconds=60)

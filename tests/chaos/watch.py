@@ -2,9 +2,12 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+LONG_SECONDS = 5  # of tests that take longer, whoever waits is told when they end
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -13,3 +16,5 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         line = {"test": report.nodeid, "seconds": round(report.duration, 3), "passed": report.passed}
         with Path(path).open("a") as file:
             file.write(json.dumps(line) + "\n")
+    if report.when == "call" and report.duration > LONG_SECONDS:
+        print(f"{report.nodeid} {report.outcome} after {report.duration:.0f} s", file=sys.stderr, flush=True)
