@@ -127,6 +127,16 @@ def stack(stack_processes: Stack, _worker_until_here: None, transactional_db: No
 
 
 @pytest.fixture(autouse=True)
+def _services_unknown() -> None:
+    """Let no test go by the model that was active in another, or wait for a service that failed there."""
+    from memory.retrieval import llm_ranking, rerank, task_vector  # once the apps are there
+
+    task_vector.active_model.forget()
+    for service in (llm_ranking, rerank, task_vector):
+        service.breaker.reset()
+
+
+@pytest.fixture(autouse=True)
 def _queue_to_itself(request: pytest.FixtureRequest) -> None:
     """Keep the worker of `stack` away from the rows of tests that commit and did not ask for it."""
     marker = request.node.get_closest_marker("django_db")

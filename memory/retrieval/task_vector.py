@@ -7,6 +7,7 @@ from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.cache import task_vectors
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
+from memory.retrieval.breaker import Breaker
 from memory.retrieval.database import QueryVector, read_prepared
 
 DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
@@ -35,34 +36,8 @@ class ActiveModel:
         self._known_until = 0.0
 
 
-class Breaker:
-    """Stops asking an embedder that does not answer, so that not every task waits for its deadline (A16)."""
-
-    def __init__(self, *, failures: int = 3, rest_seconds: float = 5.0) -> None:
-        self._allowed = failures
-        self._rest_seconds = rest_seconds
-        self._failures = 0
-        self._resting_until = 0.0
-
-    def check(self) -> None:
-        """Refuse while the embedder rests.
-
-        Raises:
-            EmbedderError: it failed several times a moment ago.
-        """
-        if time.monotonic() < self._resting_until:
-            raise EmbedderError("The embedder did not answer a moment ago and is not asked again yet.")
-
-    def note(self, *, answered: bool) -> None:
-        """Count an answer or a failure. After a rest one failure is enough for the next."""
-        self._failures = 0 if answered else self._failures + 1
-        if self._failures >= self._allowed:
-            self._failures = self._allowed - 1
-            self._resting_until = time.monotonic() + self._rest_seconds
-
-
 active_model = ActiveModel()
-breaker = Breaker()
+breaker = Breaker(rest_seconds=5.0)
 
 
 def embed_task(task: str) -> tuple[str, QueryVector]:
@@ -80,7 +55,8 @@ def embed_task(task: str) -> tuple[str, QueryVector]:
 
 
 def _ask(embedder: Embedder, task: str) -> Vectors:
-    breaker.check()
+    if breaker.is_resting:
+        raise EmbedderError("The embedder did not answer a moment ago and is not asked again yet.")
     try:
         vector = task_vectors.make(embedder, task, timeout_seconds=DEADLINE_SECONDS)
     except EmbedderError:

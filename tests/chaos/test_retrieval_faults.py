@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 
 from memory.embeddings.registry import forget_embedders
 from memory.models import HeuristicEmbedding, Project, Retrieval
-from memory.retrieval.task_vector import active_model, breaker
+from memory.retrieval.task_vector import active_model
 from memory.services.embed_heuristics import embed_heuristics
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
@@ -128,8 +128,6 @@ def service(settings: Any) -> Iterator[EmbeddingService]:
     settings.ERL_EMBEDDER_DIMENSIONS = 2
     yield service
     forget_embedders()
-    active_model.forget()
-    breaker.note(answered=True)
 
 
 def test_embedder_killed(client: APIClient, service: EmbeddingService) -> None:

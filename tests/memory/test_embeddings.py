@@ -17,7 +17,7 @@ from memory.embeddings.int8_graph import compute_in_integers
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import find_embedder, forget_embedders, get_embedder
 from memory.errors import EmbedderError
-from memory.retrieval.task_vector import Breaker
+from memory.retrieval.breaker import Breaker
 from tests.memory.embedding_service import EmbeddingService
 
 BUNDLED = MiniLM()
@@ -139,25 +139,22 @@ def test_http_embedder_gives_up_on_a_trickle(service: EmbeddingService) -> None:
 def test_breaker_stops_asking_after_repeated_failures() -> None:
     breaker = Breaker(failures=2)
     breaker.note(answered=False)
-    breaker.check()
+    assert not breaker.is_resting
     breaker.note(answered=False)
-    with pytest.raises(EmbedderError, match="not asked again yet"):
-        breaker.check()
+    assert breaker.is_resting
 
 
 def test_breaker_asks_again_after_its_rest() -> None:
     breaker = Breaker(failures=1, rest_seconds=0)
     breaker.note(answered=False)
-    breaker.check()
-    assert breaker._failures == 0
+    assert not breaker.is_resting
 
 
 def test_breaker_forgets_failures_after_an_answer() -> None:
     breaker = Breaker(failures=2)
     for answered in (False, True, False):
         breaker.note(answered=answered)
-    breaker.check()
-    assert breaker._failures == 1
+    assert not breaker.is_resting
 
 
 def test_split_text_cuts_at_sentences() -> None:

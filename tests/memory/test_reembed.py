@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import forget_embedders
 from memory.models import EmbeddingModel, HeuristicEmbedding, Project
-from memory.retrieval.task_vector import active_model, breaker
+from memory.retrieval.task_vector import active_model
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.retrieve import retrieve
 from memory.values import Actor
@@ -24,11 +24,8 @@ TASK = "A flight is to be cancelled"
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     forget_embedders()
-    active_model.forget()
-    breaker.note(answered=True)
     yield
     forget_embedders()
-    active_model.forget()
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ LESSONS = ["flight fare class", "hotel refund", "seat selection", "baggage fee"]
 
 @pytest.fixture
 def provider(settings: Any) -> Iterator[ScriptedProvider]:
-    llm_ranking.breaker.reset()
     with ScriptedProvider() as scripted:
         settings.ERL_LLM_PROVIDER = "openai-compatible"
         settings.ERL_LLM_MODEL = "scripted-1"
@@ -35,7 +34,6 @@ def provider(settings: Any) -> Iterator[ScriptedProvider]:
         settings.ERL_RANKING_DEADLINE_SECONDS = 5.0
         yield scripted
         close_provider()
-    llm_ranking.breaker.reset()
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ SUBJECTS = ["flight fare class", "refund of a flight", "seat on a flight"]
 
 @pytest.fixture
 def reranker(settings: Any) -> Iterator[ScriptedProvider]:
-    rerank.breaker.reset()
     with ScriptedProvider() as scripted:
         settings.ERL_RERANK_URL = f"{scripted.anthropic_url}/v2/rerank"
         settings.ERL_RERANK_API_KEY = "secret-of-the-reranker"
@@ -37,7 +36,6 @@ def reranker(settings: Any) -> Iterator[ScriptedProvider]:
         settings.ERL_RERANK_DEADLINE_SECONDS = 3.0
         yield scripted
         close_reranker()
-    rerank.breaker.reset()
 
 
 @pytest.fixture
