@@ -13,7 +13,7 @@ from django.conf import settings
 
 from erl_site.quickstart.access import Access
 from erl_site.quickstart.terminal import Terminal
-from memory.models import Heuristic, Project, Review
+from memory.models import Heuristic, HeuristicRevision, Project, Review
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor
 from reflection.models import Reflection
@@ -115,10 +115,12 @@ class Loop:
                 words.append(f"{found} proposals wait for you")
                 return
             of_the_family = proposals.filter(evidence__trajectory__task_id=NEW_TASK["task_id"]).distinct().with_text()
-            chosen = list(of_the_family.order_by("-support", "-confidence", "created_at", "id")[:APPROVALS])
-            for heuristic in chosen:
-                revision = heuristic.current_revision
-                assert revision is not None
+            first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # who reviews would merge two for one condition
+            for heuristic in of_the_family.order_by("-support", "-confidence", "created_at", "id"):
+                assert heuristic.current_revision is not None
+                first.setdefault(heuristic.current_revision.trigger, (heuristic, heuristic.current_revision))
+            chosen = list(first.values())[:APPROVALS]
+            for heuristic, revision in chosen:
                 approve_heuristic(heuristic, by=POLICY, content_sha256=revision.content_sha256, reason=POLICY_REASON)
             words.append(f"{found} heuristics proposed")
         if chosen:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -130,6 +131,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert rows["memory_trajectory"] == rows["reflection_reflection"] == 24
     assert rows["memory_review"] == 3
     assert "as policy quickstart-demo; the other" in first.stderr
+    assert len(set(re.findall(r"^ +\d\. \[H-\w+\] (When .+?): ", first.stderr, re.MULTILINE))) == 3
     assert f"curl -s {access['base_url']}/retrieve" in first.stderr
 
     assert second.returncode == 0, second.stderr
