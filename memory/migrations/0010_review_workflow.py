@@ -22,23 +22,13 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
-    operations = [
-        migrations.CreateModel(
-            name="DeskOpening",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("content_sha256", models.CharField(max_length=64)),
-                ("opened_at", models.DateTimeField(default=django.utils.timezone.now)),
-            ],
-            options={
-                "ordering": ["-opened_at"],
-            },
-        ),
-        migrations.CreateModel(
-            name="ProjectMembership",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                (
+    operations = [migrations.CreateModel(name='DeskOpening', fields=[("id", models.BigAutoField(primary_key=True, serialize=False)),("content_sha256", models.CharField(max_length=64)),("opened_at", models.DateTimeField(default=django.utils.timezone.now)),("heuristic", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="openings", to="memory.heuristic"
+            )),("user", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+            )),],options={'ordering': ["-opened_at"],'constraints': [models.UniqueConstraint(
+                fields=("heuristic", "user", "content_sha256"), name="memory_deskopening_once"
+            ),],},),migrations.CreateModel(name='ProjectMembership', fields=[("id", models.BigAutoField(primary_key=True, serialize=False)),(
                     "role",
                     models.TextField(
                         choices=[("reviewer", "Reviewer"), ("auditor", "Auditor"), ("operator", "Operator")],
@@ -48,17 +38,23 @@ class Migration(migrations.Migration):
                             "All may read."
                         ),
                     ),
-                ),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-            ],
-            options={
-                "ordering": ["user", "project", "role"],
-            },
-        ),
-        migrations.CreateModel(
-            name="ReviewClaim",
-            fields=[
-                (
+                ),("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),("project", models.ForeignKey(
+                blank=True,
+                help_text="Empty stands for every project, those to come included.",
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="memberships",
+                to="memory.project",
+            )),("user", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="project_memberships",
+                to=settings.AUTH_USER_MODEL,
+            )),],options={'ordering': ["user", "project", "role"],'constraints': [models.CheckConstraint(
+                condition=models.Q(("role__in", ["reviewer", "auditor", "operator"])),
+                name="memory_membership_role_known",
+            ),models.UniqueConstraint(
+                fields=("user", "project", "role"), name="memory_membership_once", nulls_distinct=False
+            ),],},),migrations.CreateModel(name='ReviewClaim', fields=[(
                     "heuristic",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.CASCADE,
@@ -67,30 +63,16 @@ class Migration(migrations.Migration):
                         serialize=False,
                         to="memory.heuristic",
                     ),
-                ),
-                ("claimed_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("expires_at", models.DateTimeField()),
-            ],
-            options={
-                "ordering": ["-claimed_at"],
-            },
-        ),
-        migrations.CreateModel(
-            name="SavedFilter",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("name", models.CharField(max_length=60)),
-                ("query", models.CharField(max_length=1000)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-            ],
-            options={
-                "ordering": ["name"],
-            },
-        ),
-        migrations.CreateModel(
-            name="TaskVector",
-            fields=[
-                (
+                ),("claimed_at", models.DateTimeField(default=django.utils.timezone.now)),("expires_at", models.DateTimeField()),("user", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+            )),],options={'ordering': ["-claimed_at"],'constraints': [models.CheckConstraint(
+                condition=models.Q(("expires_at__gte", models.F("claimed_at"))),
+                name="memory_reviewclaim_ends_after_start",
+            ),],},),migrations.CreateModel(name='SavedFilter', fields=[("id", models.BigAutoField(primary_key=True, serialize=False)),("name", models.CharField(max_length=60)),("query", models.CharField(max_length=1000)),("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),("user", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+            )),],options={'ordering': ["name"],'constraints': [models.CheckConstraint(
+                condition=models.Q(("name", ""), _negated=True), name="memory_savedfilter_name_not_blank"
+            ),models.UniqueConstraint(fields=("user", "name"), name="memory_savedfilter_name_once"),],},),migrations.CreateModel(name='TaskVector', fields=[(
                     "trajectory",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.CASCADE,
@@ -99,41 +81,34 @@ class Migration(migrations.Migration):
                         serialize=False,
                         to="memory.trajectory",
                     ),
-                ),
-                ("vector", pgvector.django.halfvec.HalfVectorField(null=True)),
-                ("terms", pgvector.django.sparsevec.SparseVectorField(null=True)),
-                (
+                ),("vector", pgvector.django.halfvec.HalfVectorField(null=True)),("terms", pgvector.django.sparsevec.SparseVectorField(null=True)),(
                     "meaning_weight",
                     models.FloatField(help_text="What meaning counts beside words, 0–1; long tasks blur."),
-                ),
-                ("recorded_at", models.DateTimeField(help_text="When the run was recorded.")),
-            ],
-            options={
-                "ordering": ["-recorded_at"],
-            },
-        ),
-        migrations.RemoveConstraint(
+                ),("recorded_at", models.DateTimeField(help_text="When the run was recorded.")),("embedding_model", models.ForeignKey(
+                db_index=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="+",
+                to="memory.embeddingmodel",
+            )),("project", models.ForeignKey(
+                db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project"
+            )),],options={'ordering': ["-recorded_at"],'indexes': [models.Index(fields=["project", "-recorded_at"], name="memory_taskvector_recent"),],},),migrations.RemoveConstraint(
             model_name="review",
             name="memory_review_decision_known",
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="prioritised_at",
             field=models.DateTimeField(editable=False, null=True),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="review_basis",
             field=models.JSONField(default=dict, editable=False, help_text="What the priority was made of."),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="review_priority",
             field=models.FloatField(
                 default=0, editable=False, help_text="Expected effect of deciding on it; the queue's order."
             ),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="risk_flags",
             field=django.contrib.postgres.fields.ArrayField(
@@ -143,8 +118,7 @@ class Migration(migrations.Migration):
                 help_text="Codes of what the checks found in it.",
                 size=None,
             ),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="project",
             name="archived_at",
             field=models.DateTimeField(
@@ -152,8 +126,7 @@ class Migration(migrations.Migration):
                 help_text="From then on its lessons wait for no decision. What is served stays served.",
                 null=True,
             ),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="project",
             name="four_eyes",
             field=models.BooleanField(
@@ -161,8 +134,7 @@ class Migration(migrations.Migration):
                 help_text="Two different people have to approve the same words before agents get them.",
                 verbose_name="two reviewers",
             ),
-        ),
-        migrations.AlterField(
+        ),migrations.AlterField(
             model_name="review",
             name="decision",
             field=models.TextField(
@@ -178,24 +150,21 @@ class Migration(migrations.Migration):
                     ("reflect_again", "Another reflection"),
                 ]
             ),
-        ),
-        migrations.AddIndex(
+        ),migrations.AddIndex(
             model_name="heuristic",
             index=models.Index(
                 condition=models.Q(("status", "proposed")),
                 fields=["project", "-review_priority", "-created_at", "-id"],
                 name="memory_heuristic_by_effect",
             ),
-        ),
-        migrations.AddIndex(
+        ),migrations.AddIndex(
             model_name="heuristic",
             index=models.Index(
                 models.OrderBy(models.F("prioritised_at"), nulls_first=True),
                 condition=models.Q(("status", "proposed")),
                 name="memory_heuristic_to_order",
             ),
-        ),
-        migrations.AddConstraint(
+        ),migrations.AddConstraint(
             model_name="review",
             constraint=models.CheckConstraint(
                 condition=models.Q(
@@ -216,112 +185,4 @@ class Migration(migrations.Migration):
                 ),
                 name="memory_review_decision_known",
             ),
-        ),
-        migrations.AddField(
-            model_name="deskopening",
-            name="heuristic",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="openings", to="memory.heuristic"
-            ),
-        ),
-        migrations.AddField(
-            model_name="deskopening",
-            name="user",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
-            ),
-        ),
-        migrations.AddField(
-            model_name="projectmembership",
-            name="project",
-            field=models.ForeignKey(
-                blank=True,
-                help_text="Empty stands for every project, those to come included.",
-                null=True,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="memberships",
-                to="memory.project",
-            ),
-        ),
-        migrations.AddField(
-            model_name="projectmembership",
-            name="user",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="project_memberships",
-                to=settings.AUTH_USER_MODEL,
-            ),
-        ),
-        migrations.AddField(
-            model_name="reviewclaim",
-            name="user",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
-            ),
-        ),
-        migrations.AddField(
-            model_name="savedfilter",
-            name="user",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
-            ),
-        ),
-        migrations.AddField(
-            model_name="taskvector",
-            name="embedding_model",
-            field=models.ForeignKey(
-                db_index=False,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="+",
-                to="memory.embeddingmodel",
-            ),
-        ),
-        migrations.AddField(
-            model_name="taskvector",
-            name="project",
-            field=models.ForeignKey(
-                db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="deskopening",
-            constraint=models.UniqueConstraint(
-                fields=("heuristic", "user", "content_sha256"), name="memory_deskopening_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="projectmembership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("role__in", ["reviewer", "auditor", "operator"])),
-                name="memory_membership_role_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="projectmembership",
-            constraint=models.UniqueConstraint(
-                fields=("user", "project", "role"), name="memory_membership_once", nulls_distinct=False
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="reviewclaim",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("expires_at__gte", models.F("claimed_at"))),
-                name="memory_reviewclaim_ends_after_start",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="savedfilter",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("name", ""), _negated=True), name="memory_savedfilter_name_not_blank"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="savedfilter",
-            constraint=models.UniqueConstraint(fields=("user", "name"), name="memory_savedfilter_name_once"),
-        ),
-        migrations.AddIndex(
-            model_name="taskvector",
-            index=models.Index(fields=["project", "-recorded_at"], name="memory_taskvector_recent"),
-        ),
-        migrations.RunSQL(DEFAULTS, migrations.RunSQL.noop),
-    ]
+        ),migrations.RunSQL(DEFAULTS, migrations.RunSQL.noop),]

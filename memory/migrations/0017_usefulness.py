@@ -12,13 +12,7 @@ class Migration(migrations.Migration):
         ("memory", "0016_trajectory_scores"),
     ]
 
-    operations = [
-        migrations.CreateModel(
-            name="UsageVerdict",
-            fields=[
-                ("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ("content_sha256", models.CharField(help_text="The wording the run was given.", max_length=64)),
-                (
+    operations = [migrations.CreateModel(name='UsageVerdict', fields=[("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),("content_sha256", models.CharField(help_text="The wording the run was given.", max_length=64)),(
                     "verdict",
                     models.TextField(
                         choices=[
@@ -28,17 +22,18 @@ class Migration(migrations.Migration):
                             ("unclear", "Unclear"),
                         ]
                     ),
-                ),
-                ("step", models.PositiveIntegerField(help_text="The step that shows it.", null=True)),
-                ("judge", models.TextField(help_text="Who read the run: rules or llm.")),
-                ("judge_version", models.TextField(blank=True, default="")),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-            ],
-            options={
-                "ordering": ["-created_at", "-id"],
-            },
-        ),
-        migrations.AddField(
+                ),("step", models.PositiveIntegerField(help_text="The step that shows it.", null=True)),("judge", models.TextField(help_text="Who read the run: rules or llm.")),("judge_version", models.TextField(blank=True, default="")),("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),("heuristic", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="usage_verdicts", to="memory.heuristic"
+            )),("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project")),("retrieval", models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="memory.retrieval"
+            )),("trajectory", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="usage_verdicts", to="memory.trajectory"
+            )),],options={'ordering': ["-created_at", "-id"],'constraints': [models.CheckConstraint(
+                condition=models.Q(("verdict__in", ["followed", "contradicted", "not_applicable", "unclear"])),
+                name="memory_usageverdict_verdict_known",
+            ),models.UniqueConstraint(
+                fields=("heuristic", "trajectory"), name="memory_usageverdict_once_a_run"
+            ),],},),migrations.AddField(
             model_name="heuristic",
             name="usefulness",
             field=models.FloatField(
@@ -46,13 +41,11 @@ class Migration(migrations.Migration):
                 editable=False,
                 help_text="0–1, 0.5 where nothing is known: did runs that followed it succeed?",
             ),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="usefulness_basis",
             field=models.JSONField(default=dict, editable=False, help_text="What it was counted from."),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="heuristic",
             name="usefulness_version",
             field=models.TextField(
@@ -61,51 +54,10 @@ class Migration(migrations.Migration):
                 editable=False,
                 help_text="The rule it was counted by; empty where it never was.",
             ),
-        ),
-        migrations.AddConstraint(
+        ),migrations.AddConstraint(
             model_name="heuristic",
             constraint=models.CheckConstraint(
                 condition=models.Q(("usefulness__gte", 0), ("usefulness__lte", 1)),
                 name="memory_heuristic_usefulness_0_to_1",
             ),
-        ),
-        migrations.AddField(
-            model_name="usageverdict",
-            name="heuristic",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="usage_verdicts", to="memory.heuristic"
-            ),
-        ),
-        migrations.AddField(
-            model_name="usageverdict",
-            name="project",
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project"),
-        ),
-        migrations.AddField(
-            model_name="usageverdict",
-            name="retrieval",
-            field=models.ForeignKey(
-                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to="memory.retrieval"
-            ),
-        ),
-        migrations.AddField(
-            model_name="usageverdict",
-            name="trajectory",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="usage_verdicts", to="memory.trajectory"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="usageverdict",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("verdict__in", ["followed", "contradicted", "not_applicable", "unclear"])),
-                name="memory_usageverdict_verdict_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="usageverdict",
-            constraint=models.UniqueConstraint(
-                fields=("heuristic", "trajectory"), name="memory_usageverdict_once_a_run"
-            ),
-        ),
-    ]
+        ),]

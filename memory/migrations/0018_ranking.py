@@ -62,12 +62,7 @@ class Migration(migrations.Migration):
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
     ]
-    operations = [
-        migrations.CreateModel(
-            name="PolarityQuota",
-            fields=[
-                ("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                (
+    operations = [migrations.CreateModel(name='PolarityQuota', fields=[("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),(
                     "task_id",
                     models.TextField(
                         blank=True,
@@ -75,65 +70,43 @@ class Migration(migrations.Migration):
                         help_text="Empty stands for every family without a quota of its own.",
                         verbose_name="task family",
                     ),
-                ),
-                (
+                ),(
                     "max_works_share",
                     models.FloatField(
                         blank=True,
                         help_text="Most lessons of what works, as a share of the answer from 0 to 1.",
                         null=True,
                     ),
-                ),
-                (
+                ),(
                     "max_avoid_share",
                     models.FloatField(
                         blank=True,
                         help_text="Most lessons of what to avoid, as a share of the answer from 0 to 1.",
                         null=True,
                     ),
-                ),
-                ("set_by", models.TextField(default="", editable=False)),
-                ("set_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                (
+                ),("set_by", models.TextField(default="", editable=False)),("set_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),(
                     "project",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="polarity_quotas",
                         to="memory.project",
                     ),
-                ),
-            ],
-            options={"ordering": ["project", "task_id"]},
-        ),
-        migrations.AddConstraint(
-            model_name="polarityquota",
-            constraint=models.UniqueConstraint(fields=["project", "task_id"], name="memory_quota_one_a_family"),
-        ),
-        migrations.AddConstraint(
-            model_name="polarityquota",
-            constraint=models.CheckConstraint(
+                ),],options={'ordering': ["project", "task_id"],'constraints': [models.UniqueConstraint(fields=["project", "task_id"], name="memory_quota_one_a_family"),models.CheckConstraint(
                 condition=(
                     models.Q(max_works_share__isnull=True) | models.Q(max_works_share__gte=0, max_works_share__lte=1)
                 )
                 & (models.Q(max_avoid_share__isnull=True) | models.Q(max_avoid_share__gte=0, max_avoid_share__lte=1)),
                 name="memory_quota_0_to_1",
-            ),
-        ),
-        migrations.AddField(
+            ),],},),migrations.AddField(
             model_name="retrieval",
             name="considered_ids",
             field=django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, size=None),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="retrieval",
             name="considered_scores",
             field=django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), default=list, size=None),
-        ),
-        migrations.AddField(
+        ),migrations.AddField(
             model_name="retrieval",
             name="subtasks",
             field=django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, size=None),
-        ),
-        migrations.RunSQL(FORWARD, REVERSE),
-        migrations.RunPython(let_operators_set_quotas, migrations.RunPython.noop),
-    ]
+        ),migrations.RunSQL(FORWARD, REVERSE),migrations.RunPython(let_operators_set_quotas, migrations.RunPython.noop),]

@@ -12,80 +12,7 @@ class Migration(migrations.Migration):
         ("reflection", "0003_worker_last_sweep_at"),
     ]
 
-    operations = [
-        migrations.CreateModel(
-            name="Suggestion",
-            fields=[
-                ("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                (
-                    "kind",
-                    models.TextField(
-                        choices=[
-                            ("new", "new lesson"),
-                            ("merge", "Merge"),
-                            ("narrow", "Narrow"),
-                            ("generalise", "Generalise"),
-                            ("retire", "Retire"),
-                            ("contradiction", "Contradiction"),
-                        ]
-                    ),
-                ),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("open", "Open"),
-                            ("accepted", "Accepted"),
-                            ("dismissed", "Dismissed"),
-                            ("outdated", "outdated by another decision"),
-                        ],
-                        default="open",
-                    ),
-                ),
-                ("content_sha256", models.CharField(help_text="The wording it speaks of.", max_length=64)),
-                ("other_sha256", models.CharField(blank=True, default="", max_length=64)),
-                (
-                    "text",
-                    models.JSONField(blank=True, default=dict, help_text="The new wording, where it suggests one."),
-                ),
-                ("reason", models.TextField()),
-                ("similarity", models.FloatField(blank=True, null=True)),
-                ("method", models.TextField(help_text="Who suggests it: llm or rules.")),
-                ("model", models.TextField(blank=True, default="")),
-                ("prompt_version", models.TextField(blank=True, default="")),
-                (
-                    "findings",
-                    models.JSONField(blank=True, default=list, help_text="What the checks found: [{code, message}]."),
-                ),
-                ("fingerprint", models.CharField(editable=False, max_length=64)),
-                (
-                    "tokens_saved",
-                    models.IntegerField(default=0, help_text="Tokens of prompt it would save where all are given."),
-                ),
-                ("decided_by", models.TextField(blank=True, default="")),
-                ("decided_at", models.DateTimeField(blank=True, null=True)),
-                ("decision_reason", models.TextField(blank=True, default="")),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-            ],
-            options={
-                "ordering": ["-created_at", "-id"],
-            },
-        ),
-        migrations.CreateModel(
-            name="SuggestionEvidence",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("quote", models.TextField(blank=True, default="")),
-            ],
-            options={
-                "ordering": ["id"],
-            },
-        ),
-        migrations.CreateModel(
-            name="ConsolidationRun",
-            fields=[
-                ("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                (
+    operations = [migrations.CreateModel(name='ConsolidationRun', fields=[("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),(
                     "status",
                     models.TextField(
                         choices=[
@@ -97,8 +24,7 @@ class Migration(migrations.Migration):
                         ],
                         default="queued",
                     ),
-                ),
-                (
+                ),(
                     "cause",
                     models.TextField(
                         choices=[
@@ -108,219 +34,109 @@ class Migration(migrations.Migration):
                             ("person", "asked for in the admin"),
                         ]
                     ),
-                ),
-                (
+                ),(
                     "since",
                     models.DateTimeField(help_text="Runs recorded from here on are new; empty reads all.", null=True),
-                ),
-                ("until", models.DateTimeField(help_text="Runs recorded later are left to the next consolidation.")),
-                ("available_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("attempts", models.PositiveIntegerField(default=0)),
-                ("lease_owner", models.TextField(blank=True, default="")),
-                ("lease_until", models.DateTimeField(blank=True, null=True)),
-                (
+                ),("until", models.DateTimeField(help_text="Runs recorded later are left to the next consolidation.")),("available_at", models.DateTimeField(default=django.utils.timezone.now)),("attempts", models.PositiveIntegerField(default=0)),("lease_owner", models.TextField(blank=True, default="")),("lease_until", models.DateTimeField(blank=True, null=True)),(
                     "stages_done",
                     models.JSONField(default=list, help_text="Names of the stages whose effect is written."),
-                ),
-                ("method", models.TextField(blank=True, default="", help_text="Who did it: llm or rules.")),
-                ("version", models.TextField(blank=True, default="")),
-                ("model", models.TextField(blank=True, default="")),
-                ("prompt_version", models.TextField(blank=True, default="")),
-                (
+                ),("method", models.TextField(blank=True, default="", help_text="Who did it: llm or rules.")),("version", models.TextField(blank=True, default="")),("model", models.TextField(blank=True, default="")),("prompt_version", models.TextField(blank=True, default="")),(
                     "fallback",
                     models.TextField(blank=True, default="", help_text="Why rules did what the model was to do."),
-                ),
-                ("episodes", models.PositiveIntegerField(default=0, help_text="New runs it read.")),
-                ("notes", models.PositiveIntegerField(default=0, help_text="Notes and mistake cards it compared.")),
-                (
+                ),("episodes", models.PositiveIntegerField(default=0, help_text="New runs it read.")),("notes", models.PositiveIntegerField(default=0, help_text="Notes and mistake cards it compared.")),(
                     "items_before",
                     models.PositiveIntegerField(default=0, help_text="Lessons in use or proposed, before."),
-                ),
-                (
+                ),(
                     "items_after",
                     models.PositiveIntegerField(default=0, help_text="The same if every open suggestion is accepted."),
-                ),
-                (
+                ),(
                     "tokens_before",
                     models.PositiveIntegerField(default=0, help_text="Tokens of those lessons in a prompt, before."),
-                ),
-                (
+                ),(
                     "tokens_after",
                     models.PositiveIntegerField(default=0, help_text="The same if every open suggestion is accepted."),
-                ),
-                ("heuristics_proposed", models.PositiveIntegerField(default=0)),
-                ("heuristics_supported", models.PositiveIntegerField(default=0)),
-                ("suggestions_made", models.PositiveIntegerField(default=0)),
-                ("verdicts", models.PositiveIntegerField(default=0, help_text="Uses of lessons that were judged.")),
-                ("last_error_code", models.TextField(blank=True, default="")),
-                ("last_error", models.TextField(blank=True, default="")),
-                ("input_tokens", models.PositiveBigIntegerField(default=0)),
-                ("output_tokens", models.PositiveBigIntegerField(default=0)),
-                ("cost_usd", models.DecimalField(decimal_places=6, default=0, max_digits=14)),
-                ("requested_by", models.TextField(blank=True, default="")),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ("started_at", models.DateTimeField(blank=True, null=True)),
-                ("finished_at", models.DateTimeField(blank=True, null=True)),
-                (
+                ),("heuristics_proposed", models.PositiveIntegerField(default=0)),("heuristics_supported", models.PositiveIntegerField(default=0)),("suggestions_made", models.PositiveIntegerField(default=0)),("verdicts", models.PositiveIntegerField(default=0, help_text="Uses of lessons that were judged.")),("last_error_code", models.TextField(blank=True, default="")),("last_error", models.TextField(blank=True, default="")),("input_tokens", models.PositiveBigIntegerField(default=0)),("output_tokens", models.PositiveBigIntegerField(default=0)),("cost_usd", models.DecimalField(decimal_places=6, default=0, max_digits=14)),("requested_by", models.TextField(blank=True, default="")),("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),("started_at", models.DateTimeField(blank=True, null=True)),("finished_at", models.DateTimeField(blank=True, null=True)),(
                     "project",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE, related_name="consolidations", to="memory.project"
                     ),
+                ),],options={'verbose_name': "consolidation",'ordering': ["-created_at", "-id"],'permissions': [("consolidate_project", "Can ask for a consolidation")],'indexes': [models.Index(fields=["project", "status", "-until"], name="reflection_consolidation_last"),models.Index(
+                condition=models.Q(("status__in", ["queued", "running", "retry"])),
+                fields=["available_at"],
+                name="reflection_consolidation_due",
+            ),],'constraints': [models.CheckConstraint(
+                condition=models.Q(("status__in", ["queued", "running", "retry", "done", "dead"])),
+                name="reflection_consolidation_status_known",
+            ),models.CheckConstraint(
+                condition=models.Q(("cause__in", ["episodes", "nightly", "command", "person"])),
+                name="reflection_consolidation_cause_known",
+            ),models.UniqueConstraint(
+                condition=models.Q(("status__in", ["queued", "running", "retry"])),
+                fields=("project",),
+                name="reflection_consolidation_one_live",
+            ),models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "running"), _negated=True), ("lease_until__isnull", False), _connector="OR"
                 ),
-            ],
-            options={
-                "verbose_name": "consolidation",
-                "ordering": ["-created_at", "-id"],
-                "permissions": [("consolidate_project", "Can ask for a consolidation")],
-            },
-        ),
-        migrations.AddField(
-            model_name="modelcall",
-            name="consolidation",
-            field=models.ForeignKey(
-                null=True,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="model_calls",
-                to="reflection.consolidationrun",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="modelcall",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("consolidation__isnull", False)),
-                fields=("consolidation", "step", "prompt_sha256"),
-                name="reflection_modelcall_of_consolidation",
-            ),
-        ),
-        migrations.AddField(
-            model_name="suggestion",
-            name="heuristic",
-            field=models.ForeignKey(
+                name="reflection_consolidation_running_has_lease",
+            ),],},),migrations.CreateModel(name='Suggestion', fields=[("id", models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),(
+                    "kind",
+                    models.TextField(
+                        choices=[
+                            ("new", "new lesson"),
+                            ("merge", "Merge"),
+                            ("narrow", "Narrow"),
+                            ("generalise", "Generalise"),
+                            ("retire", "Retire"),
+                            ("contradiction", "Contradiction"),
+                        ]
+                    ),
+                ),(
+                    "status",
+                    models.TextField(
+                        choices=[
+                            ("open", "Open"),
+                            ("accepted", "Accepted"),
+                            ("dismissed", "Dismissed"),
+                            ("outdated", "outdated by another decision"),
+                        ],
+                        default="open",
+                    ),
+                ),("content_sha256", models.CharField(help_text="The wording it speaks of.", max_length=64)),("other_sha256", models.CharField(blank=True, default="", max_length=64)),(
+                    "text",
+                    models.JSONField(blank=True, default=dict, help_text="The new wording, where it suggests one."),
+                ),("reason", models.TextField()),("similarity", models.FloatField(blank=True, null=True)),("method", models.TextField(help_text="Who suggests it: llm or rules.")),("model", models.TextField(blank=True, default="")),("prompt_version", models.TextField(blank=True, default="")),(
+                    "findings",
+                    models.JSONField(blank=True, default=list, help_text="What the checks found: [{code, message}]."),
+                ),("fingerprint", models.CharField(editable=False, max_length=64)),(
+                    "tokens_saved",
+                    models.IntegerField(default=0, help_text="Tokens of prompt it would save where all are given."),
+                ),("decided_by", models.TextField(blank=True, default="")),("decided_at", models.DateTimeField(blank=True, null=True)),("decision_reason", models.TextField(blank=True, default="")),("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),("heuristic", models.ForeignKey(
                 on_delete=django.db.models.deletion.CASCADE, related_name="suggestions", to="memory.heuristic"
-            ),
-        ),
-        migrations.AddField(
-            model_name="suggestion",
-            name="other",
-            field=models.ForeignKey(
+            )),("other", models.ForeignKey(
                 blank=True,
                 help_text="The lesson it is to be merged into, or that it contradicts.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="+",
                 to="memory.heuristic",
-            ),
-        ),
-        migrations.AddField(
-            model_name="suggestion",
-            name="project",
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project"),
-        ),
-        migrations.AddField(
-            model_name="suggestion",
-            name="run",
-            field=models.ForeignKey(
+            )),("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.project")),("run", models.ForeignKey(
                 blank=True,
                 null=True,
                 on_delete=django.db.models.deletion.SET_NULL,
                 related_name="suggestions",
                 to="reflection.consolidationrun",
-            ),
-        ),
-        migrations.AddField(
-            model_name="suggestionevidence",
-            name="suggestion",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="evidence", to="reflection.suggestion"
-            ),
-        ),
-        migrations.AddField(
-            model_name="suggestionevidence",
-            name="trajectory",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.trajectory"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="consolidationrun",
-            index=models.Index(fields=["project", "status", "-until"], name="reflection_consolidation_last"),
-        ),
-        migrations.AddIndex(
-            model_name="consolidationrun",
-            index=models.Index(
-                condition=models.Q(("status__in", ["queued", "running", "retry"])),
-                fields=["available_at"],
-                name="reflection_consolidation_due",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="consolidationrun",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("status__in", ["queued", "running", "retry", "done", "dead"])),
-                name="reflection_consolidation_status_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="consolidationrun",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("cause__in", ["episodes", "nightly", "command", "person"])),
-                name="reflection_consolidation_cause_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="consolidationrun",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("status__in", ["queued", "running", "retry"])),
-                fields=("project",),
-                name="reflection_consolidation_one_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="consolidationrun",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status", "running"), _negated=True), ("lease_until__isnull", False), _connector="OR"
-                ),
-                name="reflection_consolidation_running_has_lease",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="suggestion",
-            index=models.Index(fields=["project", "status", "-created_at", "-id"], name="reflection_suggestion_queue"),
-        ),
-        migrations.AddIndex(
-            model_name="suggestion",
-            index=models.Index(
+            )),],options={'ordering': ["-created_at", "-id"],'indexes': [models.Index(fields=["project", "status", "-created_at", "-id"], name="reflection_suggestion_queue"),models.Index(
                 condition=models.Q(("status", "open")), fields=["heuristic"], name="reflection_suggestion_open"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestion",
-            constraint=models.CheckConstraint(
+            ),],'constraints': [models.CheckConstraint(
                 condition=models.Q(("kind__in", ["new", "merge", "narrow", "generalise", "retire", "contradiction"])),
                 name="reflection_suggestion_kind_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestion",
-            constraint=models.CheckConstraint(
+            ),models.CheckConstraint(
                 condition=models.Q(("status__in", ["open", "accepted", "dismissed", "outdated"])),
                 name="reflection_suggestion_status_known",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestion",
-            constraint=models.CheckConstraint(
+            ),models.CheckConstraint(
                 condition=models.Q(("reason", ""), _negated=True), name="reflection_suggestion_reason_not_blank"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestion",
-            constraint=models.UniqueConstraint(fields=("project", "fingerprint"), name="reflection_suggestion_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestion",
-            constraint=models.CheckConstraint(
+            ),models.UniqueConstraint(fields=("project", "fingerprint"), name="reflection_suggestion_once"),models.CheckConstraint(
                 condition=models.Q(
                     models.Q(("decided_at__isnull", True), ("decided_by", ""), ("status", "open")),
                     models.Q(
@@ -331,12 +147,26 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="reflection_suggestion_decided_by_somebody",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="suggestionevidence",
-            constraint=models.UniqueConstraint(
+            ),],},),migrations.CreateModel(name='SuggestionEvidence', fields=[("id", models.BigAutoField(primary_key=True, serialize=False)),("quote", models.TextField(blank=True, default="")),("suggestion", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="evidence", to="reflection.suggestion"
+            )),("trajectory", models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="+", to="memory.trajectory"
+            )),],options={'ordering': ["id"],'constraints': [models.UniqueConstraint(
                 fields=("suggestion", "trajectory"), name="reflection_suggestion_evidence_once"
+            ),],},),migrations.AddField(
+            model_name="modelcall",
+            name="consolidation",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="model_calls",
+                to="reflection.consolidationrun",
             ),
-        ),
-    ]
+        ),migrations.AddConstraint(
+            model_name="modelcall",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("consolidation__isnull", False)),
+                fields=("consolidation", "step", "prompt_sha256"),
+                name="reflection_modelcall_of_consolidation",
+            ),
+        ),]
