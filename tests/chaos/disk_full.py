@@ -40,8 +40,8 @@ from tests.chaos.database import SETTINGS, OwnDatabase, own_database  # noqa: E4
 from tests.chaos.load import Load, posting  # noqa: E402
 from tests.chaos.profile import History  # noqa: E402
 from tests.chaos.web import ChaosWeb  # noqa: E402
-from tests.reflection.waiting import wait_until  # noqa: E402
 from tests.stack import ROOT  # noqa: E402
+from tests.waiting import wait_until  # noqa: E402
 
 FULL_SECONDS = 3.0
 REFUSED = 20  # answers to have met before there is room again

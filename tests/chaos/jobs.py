@@ -23,11 +23,11 @@ from reflection.doorbell import doorbell
 from reflection.models import ModelCall, Proposal, Reflection, WorkerHeartbeat
 from reflection.queue import enqueue_reflection
 from tests.factories import make_project, make_trajectory
-from tests.reflection.waiting import wait_until
 from tests.scripted_answers import Behaviour, Exchange, answer, lesson
 from tests.scripted_provider import ScriptedProvider
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
+from tests.waiting import wait_until
 
 BY = Actor(label="key:chaos")
 Status = Reflection.Status

@@ -23,7 +23,6 @@ from reflection.doorbell import doorbell
 from reflection.models import ModelCall, Proposal, ProviderState, Reflection
 from tests.chaos.jobs import Status, all_finished, case_number, jobs, lesson_of
 from tests.chaos.profile import pick, report
-from tests.reflection.waiting import wait_until
 from tests.scripted_answers import (
     Behaviour,
     Exchange,
@@ -38,6 +37,7 @@ from tests.scripted_answers import (
     resets_mid_body,
     silence,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -21,8 +21,8 @@ from tests.chaos.profile import FULL, History, pick, report
 from tests.chaos.proxy import Fault, FaultProxy
 from tests.chaos.web import RIGHT, ChaosWeb
 from tests.factories import STEPS, make_api_key
-from tests.reflection.waiting import wait_until
 from tests.stack import database_url
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from reflection.models import Reflection
 from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
 from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -18,8 +18,8 @@ from reflection.consolidation.queue import request_consolidation
 from reflection.consolidation.rows import ConsolidationRun, Suggestion
 from reflection.consolidation.service import run_consolidation
 from tests.factories import make_heuristic, make_project, make_trajectory
-from tests.reflection.waiting import wait_until
 from tests.stack import database_url
+from tests.waiting import wait_until
 
 BY = Actor(label="user:ana")
 TEXT = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}

@@ -17,7 +17,7 @@ from tests.chaos.load import Load, posting
 from tests.chaos.profile import FULL, History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, post
 from tests.factories import make_api_key
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -18,6 +18,7 @@ from memory.retrieval.task_vector import active_model
 from memory.services.embed_heuristics import embed_heuristics
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TASK = "Cancel the flight of a passenger"
@@ -163,7 +164,7 @@ def test_model_switched_while_agents_ask(client: APIClient, project: Project, se
     try:
         call_command("reembed", verbosity=0)
         assert HeuristicEmbedding.objects.filter(embedding_model_id="new@2", served=True).exists()
-        _wait_until(lambda: len(answers) >= 20)
+        wait_until(lambda: len(answers) >= 20)
     finally:
         done.set()
         for agent in agents:
@@ -171,14 +172,6 @@ def test_model_switched_while_agents_ask(client: APIClient, project: Project, se
         service.stop()
     assert failures == []
     assert all(answer["context"] for answer in answers)
-
-
-def _wait_until(condition: Any) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not happen within 30 seconds")
 
 
 def _plain_parameters() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.chaos.load import Load, posting
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import ChaosWeb
 from tests.factories import make_api_key
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -25,8 +25,8 @@ from tests.chaos.jobs import (
     working_process,
 )
 from tests.chaos.profile import pick, report
-from tests.reflection.waiting import wait_until
 from tests.scripted_answers import Exchange, answer
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -23,7 +23,7 @@ from tests.chaos.jobs import (
     working_process,
 )
 from tests.chaos.profile import pick, report
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

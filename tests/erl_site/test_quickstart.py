@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psycopg
@@ -22,6 +21,7 @@ import pytest
 from erl_site.embedded import postgres, processes, valkey
 from tests.servers import HOME, discard_home
 from tests.stack import ROOT, free_port, migrated_home
+from tests.waiting import wait_until
 
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
@@ -161,7 +161,7 @@ def test_running_quickstart_restarts_a_killed_worker(running: Quickstart) -> Non
     web, worker, scheduler = recorded_pids(running.home)
     os.kill(worker, signal.SIGKILL)
 
-    wait_for(lambda: recorded_pids(running.home) != [web, worker, scheduler])
+    wait_until(lambda: recorded_pids(running.home) != [web, worker, scheduler], seconds=40)
 
     assert (recorded_pids(running.home)[0], recorded_pids(running.home)[2]) == (web, scheduler)
 
@@ -173,8 +173,9 @@ def test_running_quickstart_brings_killed_servers_back(running: Quickstart) -> N
     os.kill(broker, signal.SIGKILL)
     os.kill(int((running.home / "postgres/data/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
 
-    wait_for(lambda: valkey.is_running(running.home / "valkey") and postgres.is_running(running.home / "postgres"))
-    wait_for(lambda: httpx.get(f"{running.url}/ready").status_code == 200)
+    wait_until(lambda: valkey.is_running(running.home / "valkey"), seconds=40)
+    wait_until(lambda: postgres.is_running(running.home / "postgres"), seconds=40)
+    wait_until(lambda: httpx.get(f"{running.url}/ready").status_code == 200, seconds=40)
 
 
 @pytest.mark.slow
@@ -215,10 +216,3 @@ def test_quickstart_reset_unasked_deletes_nothing(quickstart: Quickstart) -> Non
     assert refused.returncode == 1
     assert "Say --yes" in refused.stderr
     assert (quickstart.home / "postgres").exists()
-
-
-def wait_for(condition: Any, *, seconds: float = 40.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)

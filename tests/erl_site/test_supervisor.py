@@ -15,6 +15,7 @@ import pytest
 from erl_site.embedded import processes
 from erl_site.embedded.errors import EmbeddedServerError
 from erl_site.embedded.supervisor import Backoff, Server, Service, Supervisor, end_leftovers
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SLEEP = "import time; time.sleep(300)"
@@ -28,19 +29,12 @@ def python(name: str, code: str) -> Service:
     return Service(name=name, command=(sys.executable, "-c", code))
 
 
-def wait_for(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def poll_until(supervisor: Supervisor, condition: Callable[[], object]) -> None:
     def happened() -> object:
         supervisor.poll()
         return condition()
 
-    wait_for(happened)
+    wait_until(happened)
 
 
 def pid_of(supervisor: Supervisor) -> int:
@@ -114,12 +108,12 @@ def test_crash_takes_the_services_own_children_along(build: Build) -> None:
     supervisor = build(python("worker", WITH_CHILD))
     supervisor.start()
     leader = pid_of(supervisor)
-    wait_for(lambda: len(members(leader)) == 2)
+    wait_until(lambda: len(members(leader)) == 2)
     os.kill(leader, signal.SIGKILL)
 
     poll_until(supervisor, lambda: supervisor.states() == {"worker": "waiting"})
 
-    wait_for(lambda: not processes.group_runs(leader))
+    wait_until(lambda: not processes.group_runs(leader))
 
 
 def members(group: int) -> list[int]:
@@ -148,7 +142,7 @@ def test_stop_kills_a_deaf_service_within_ten_seconds(build: Build) -> None:
     supervisor = build(python("web", DEAF))
     supervisor.start()
     pid = pid_of(supervisor)
-    wait_for(lambda: "deaf" in supervisor.log_of("web").read_text())
+    wait_until(lambda: "deaf" in supervisor.log_of("web").read_text())
     began = time.monotonic()
 
     supervisor.stop()
@@ -161,7 +155,7 @@ def test_stop_in_a_hurry_gives_no_grace(build: Build) -> None:
     supervisor = build(python("web", DEAF))
     supervisor.start()
     pid = pid_of(supervisor)
-    wait_for(lambda: "deaf" in supervisor.log_of("web").read_text())
+    wait_until(lambda: "deaf" in supervisor.log_of("web").read_text())
     supervisor.hurry = True
     began = time.monotonic()
 
@@ -219,13 +213,13 @@ def test_end_leftovers_ends_what_a_killed_supervisor_left(tmp_path: Path) -> Non
         assert killed.stderr is not None
         killed.stderr.readline()
         pids = [entry["pid"] for entry in json.loads((tmp_path / "processes.json").read_text())]
-        wait_for(lambda: len(members(pids[1])) == 2)
+        wait_until(lambda: len(members(pids[1])) == 2)
         killed.kill()
     assert all(processes.group_runs(pid) for pid in pids)
 
     assert end_leftovers(tmp_path) == ["web", "worker"]
 
-    wait_for(lambda: not any(processes.group_runs(pid) for pid in pids))
+    wait_until(lambda: not any(processes.group_runs(pid) for pid in pids))
 
 
 def test_end_leftovers_spares_a_stranger_with_a_recycled_id(tmp_path: Path) -> None:

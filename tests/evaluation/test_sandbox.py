@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 from django.db import connection
@@ -18,6 +16,7 @@ from memory.models import Project
 from tests.evaluation.conftest import evaluate, hash_tables
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import ROOT, database_url
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +79,10 @@ def test_kill_in_the_middle_leaves_nothing_behind_and_goes_on() -> None:
     with subprocess.Popen(
         [sys.executable, "manage.py", *command], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
     ) as process:
-        wait_for(lambda: any(run.units for run in EvaluationRun.objects.all()))
+        wait_until(lambda: any(run.units for run in EvaluationRun.objects.all()), seconds=150)
         process.kill()
     after = hash_tables()
-    wait_for(lambda: not find_sandbox_clients())
+    wait_until(lambda: not find_sandbox_clients(), seconds=150)
     [killed] = EvaluationRun.objects.all()
 
     evaluate(*command[1:], "--resume")
@@ -95,13 +94,6 @@ def test_kill_in_the_middle_leaves_nothing_behind_and_goes_on() -> None:
     assert run.units["toolchoice"].items() >= killed.units["toolchoice"].items()
     assert len(run.units["toolchoice"]) == 3
     assert hash_tables() == before
-
-
-def wait_for(condition: Callable[[], bool], *, seconds: float = 150.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def find_sandbox_clients() -> list[int]:

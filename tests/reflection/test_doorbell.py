@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from erl_site.embedded import valkey
 from reflection.doorbell import Doorbell
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 QUEUE = "erl"
 

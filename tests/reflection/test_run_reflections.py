@@ -18,10 +18,10 @@ from django.utils import timezone
 from reflection.models import Reflection
 from reflection.services import Outcome
 from tests.factories import make_project, make_reflection, make_trajectory
-from tests.reflection.waiting import wait_until
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
 from tests.stack import database_url
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from reflection.services import Outcome, run_reflection
 from tests.factories import make_reflection
 from tests.reflection.running import BY, Status, run
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from reflection.models import Reflection
 from reflection.queue import claim
 from tests.api.hostile import BAD_VALUES, HOSTILE
 from tests.factories import make_api_key, make_project, make_reflection, make_trajectory
-from tests.reflection.waiting import wait_until
+from tests.waiting import wait_until
 
 PASSES_OVER = "FOR UPDATE SKIP LOCKED"
 WAITED, TWICE = "waited for a row that another was taking", "took a row that another had taken"
