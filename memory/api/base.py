@@ -1,6 +1,7 @@
 """The view every endpoint of the API is made of."""
 
 from typing import Any, ClassVar
+from urllib.parse import unquote_to_bytes
 
 import structlog
 from django.http import HttpRequest
@@ -121,6 +122,10 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
 
     def _check_query(self, request: Request) -> None:
         known = self.get_allowed_query_params(request)
+        try:
+            unquote_to_bytes(request.META.get("QUERY_STRING", "").encode("latin-1")).decode()  # as WSGI has bytes
+        except UnicodeDecodeError:
+            raise Refusal(ErrorCode.INVALID_QUERY, "Write the query in UTF-8, percent-encoded.") from None
         for name, values in request.query_params.lists():
             if name not in known:
                 fault = "Leave this parameter out: it is not known here."

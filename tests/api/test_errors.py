@@ -203,7 +203,9 @@ def test_unknown_query_parameter_is_refused(api_client: APIClient) -> None:
     assert (body["error"]["code"], list(body["error"]["fields"])) == ("invalid_query", ["taks"])
 
 
-@pytest.mark.parametrize("query", ["task=a&task=b", "task=%00", "format=json", "limit=1&limit=2", "=1", "%ff=1"])
+@pytest.mark.parametrize(
+    "query", ["task=a&task=b", "task=%00", "format=json", "limit=1&limit=2", "=1", "%ff=1", "task=%ff"]
+)
 def test_strange_query_is_refused(api_client: APIClient, query: str) -> None:
     assert error_of(api_client.get(f"/tiny?{query}")) == (400, "invalid_query")
 
