@@ -11,7 +11,7 @@ from memory.models import Trajectory
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor
-from tests.erl_site.pooler import Pooler, pooled
+from tests.erl_site.pooler import CONNECTIONS, Pooler, pooled
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.servers import HOME
 from tests.stack import Stack
@@ -24,7 +24,8 @@ _LEFT = """
 SELECT 'prepared ' || name FROM pg_prepared_statements
 UNION ALL SELECT 'lock ' || locktype FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
 UNION ALL SELECT 'setting ' || name FROM pg_settings WHERE source = 'session'
-    AND name <> 'application_name' AND name NOT LIKE 'transaction%'
+    AND name NOT LIKE 'transaction%' AND name NOT IN
+    ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', 'standard_conforming_strings')  -- PgBouncer's care
 UNION ALL SELECT 'table ' || relname FROM pg_class WHERE relpersistence = 't'
 UNION ALL SELECT 'channel ' || c FROM pg_listening_channels() c
 UNION ALL SELECT 'role ' || current_user WHERE current_user <> session_user
@@ -64,34 +65,24 @@ def ask_for_everything(base_url: str, token: str) -> list[str]:
 
 def find_what_is_left(pooler: Pooler) -> list[str]:
     """Ask each connection of the pooler for what clients left in it."""
-    import psycopg
-
-    with psycopg.connect(
-        host="127.0.0.1",
-        port=pooler.port,
-        user=pooler.database["USER"],
-        dbname=pooler.database["NAME"],
-        autocommit=True,
-        prepare_threshold=None,
-    ) as asking:
-        return [row[0] for _ in range(pooler.size) for row in asking.execute(_LEFT).fetchall()]
+    with pooler.connect() as asking:
+        return [row[0] for _ in range(CONNECTIONS) for row in asking.execute(_LEFT).fetchall()]
 
 
-def use(environment: dict[str, str]) -> tuple[list[str], list[str], int]:
+def use(environment: dict[str, str], *, ignored: str = "") -> tuple[list[str], list[str], int]:
     """Run a web server behind a pooler; return what failed, what was left, and how many transactions there were."""
     project = make_project()
     token = make_api_key(project=project).token
     served = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
     embed_heuristics([served.pk])
-    with pooled(connection.settings_dict) as pooler:
-        url = f"postgresql://{pooler.database['USER']}@127.0.0.1:{pooler.port}/{pooler.database['NAME']}"
-        stack = Stack(home=HOME, environment={"DATABASE_URL": url} | environment)
+    with pooled(connection.settings_dict, ignored=ignored) as pooler:
+        stack = Stack(home=HOME, environment={"DATABASE_URL": pooler.url} | environment)
         try:
             stack.start_web()
             failed = ask_for_everything(stack.base_url, token)
         finally:
             stack.kill_all()
-        return failed, find_what_is_left(pooler), pooler.transactions
+        return failed, find_what_is_left(pooler), pooler.count_transactions()
 
 
 @pytest.mark.parametrize("role", ["", "erl_tenant"])
@@ -107,6 +98,6 @@ def test_requests_work_behind_a_pooler_and_leave_nothing(broker: str, role: str)
 
 
 def test_check_notices_what_a_session_keeps(broker: str) -> None:
-    failed, left, _ = use({"CELERY_BROKER_URL": broker, "ERL_DATABASE_POOLER": "false"})
+    failed, left, _ = use({"CELERY_BROKER_URL": broker, "ERL_DATABASE_POOLER": "false"}, ignored="options")
 
     assert any(each.startswith("prepared ") for each in left) or failed
