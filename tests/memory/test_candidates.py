@@ -1,6 +1,5 @@
 """The search in the database: words and meaning of served texts, and the statistics behind them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,15 +28,8 @@ from memory.services.embed_heuristics import (
 )
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_embedders")]
 ANY = Filters()
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    forget_embedders()
-    yield
-    forget_embedders()
 
 
 def serve(project: Project, trigger: str, guideline: str = "Do it.", **text: Any) -> Heuristic:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,14 @@ from memory.embeddings.cache import TaskVectorCache
 from memory.embeddings.composite import embed_composites, split_text
 from memory.embeddings.int8_graph import compute_in_integers
 from memory.embeddings.minilm import MiniLM
-from memory.embeddings.registry import find_embedder, forget_embedders, get_embedder
+from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.retrieval.breaker import Breaker
 from tests.memory.embedding_service import EmbeddingService
 
+pytestmark = pytest.mark.usefixtures("fresh_embedders")
 BUNDLED = MiniLM()
 FLIGHT = "How do I cancel my flight?"
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    forget_embedders()
-    yield
-    forget_embedders()
-
-
-@pytest.fixture
-def service() -> Iterator[EmbeddingService]:
-    service = EmbeddingService()
-    yield service
-    service.stop()
 
 
 def test_minilm_gives_unit_vectors() -> None:

@@ -1,6 +1,5 @@
 """Changing the embedding model."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,23 +15,9 @@ from memory.values import Actor
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_embedders")]
 BY = Actor(label="test")
 TASK = "A flight is to be cancelled"
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    forget_embedders()
-    yield
-    forget_embedders()
-
-
-@pytest.fixture
-def service() -> Iterator[EmbeddingService]:
-    service = EmbeddingService()
-    yield service
-    service.stop()
 
 
 @pytest.fixture

@@ -37,13 +37,6 @@ def server(broker: Path, settings: Any) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def service() -> Iterator[EmbeddingService]:
-    service = EmbeddingService()
-    yield service
-    service.stop()
-
-
-@pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the server as long as a busy machine needs, not as short as a request may."""
     monkeypatch.setattr(shared, "SOCKET_SECONDS", 5.0)
