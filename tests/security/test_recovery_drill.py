@@ -1,7 +1,11 @@
 """The database can be brought back as it was at a moment: base backup, archived log, erasures (reliability C8)."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from django.core.management import CommandError, call_command
@@ -19,7 +24,7 @@ from django.test import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import postgres
-from erl_site.programs import find_program, run_program
+from erl_site.programs import find_program, run_program, write_url
 from memory.models import Project, Trajectory
 from memory.services.embed_heuristics import embed_heuristics
 from memory.services.erase_trajectory import erase_trajectory
@@ -27,11 +32,12 @@ from memory.services.retrieve import retrieve
 from memory.services.review_heuristic import approve_heuristic
 from memory.values import Actor
 from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.stack import ROOT
 
 pytestmark = pytest.mark.slow
 
 BY = Actor(label="user:ops")
-COMPOSE = yaml.safe_load((Path(__file__).resolve().parents[2] / "compose.yaml").read_text(encoding="utf-8"))
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 PLACE = "/var/lib/postgresql/archive"  # that compose.yaml archives to
 
 
@@ -152,6 +158,25 @@ def test_database_is_as_it_was_at_the_moment_but_for_what_was_erased(past: Past,
         assert runs == past.present, "of what came later there is nothing, and nothing of what was erased"
         assert len(past.answer) == 2
         assert ask(past.project) == past.answer
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, 130)], ids=["TERM", "INT"])
+@pytest.mark.parametrize("doing", ["Copying it", "Checking what"])
+def test_drill_that_is_ended_leaves_nothing_behind(
+    past: Past, tmp_path: Path, doing: str, number: signal.Signals, code: int
+) -> None:
+    environment = os.environ | {"DATABASE_URL": write_url(connection.settings_dict["NAME"]), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "manage.py", "recovery_drill", str(past.base), str(past.archive)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as drill:
+        assert drill.stderr is not None
+        assert any(line.startswith(doing) for line in drill.stderr)
+        drill.send_signal(number)
+        drill.communicate(timeout=60)
+
+    assert drill.returncode == code
+    assert [*tmp_path.iterdir()] == []
+    assert not any(str(tmp_path) in " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 
 
 def test_audit_that_is_not_the_one_that_was_noted_is_found(past: Past) -> None:
