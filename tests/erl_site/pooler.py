@@ -94,7 +94,7 @@ def pooled(settings: dict[str, Any], *, ignored: str = "") -> Iterator[Pooler]:
     program = find_pgbouncer()
     pooler = Pooler(user=settings["USER"], database=settings["NAME"])
     account = choose_account(HOME / "postgres")  # PgBouncer, too, refuses to run as root
-    with tempfile.TemporaryDirectory(prefix="pooler-", dir=HOME) as folder:
+    with tempfile.TemporaryDirectory(prefix="erl-pooler-") as folder:
         configuration = Path(folder) / "pgbouncer.ini"
         configuration.write_text(
             CONFIGURATION.format(
