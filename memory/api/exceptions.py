@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import ValidationError as ModelValidationError
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpResponse, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.request import Request
@@ -28,6 +28,9 @@ _DRF_CODES: dict[type[exceptions.APIException], ErrorCode] = {
     exceptions.Throttled: ErrorCode.RATE_LIMITED,
     exceptions.ParseError: ErrorCode.INVALID_REQUEST,
 }
+# PostgreSQL ended the connection, for this process stood still in a transaction: idle_in_transaction_session_timeout,
+# transaction_timeout (https://www.postgresql.org/docs/18/errcodes-appendix.html).
+_ENDED = ("25P03", "25P04")
 
 
 def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
@@ -94,14 +97,14 @@ def _from_drf(exc: exceptions.APIException) -> Refusal | None:
 
 def _from_database(exc: BaseException) -> Refusal | None:
     cause = getattr(exc.__cause__, "sqlstate", None)
+    if isinstance(exc, OperationalError | InterfaceError) or (isinstance(exc, InternalError) and cause in _ENDED):
+        log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
+        return Refusal(
+            ErrorCode.DATABASE_UNAVAILABLE,
+            DETAILS[ErrorCode.DATABASE_UNAVAILABLE],
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        )
     match exc:
-        case OperationalError() | InterfaceError():
-            log.warning("database_unavailable", sqlstate=cause, error=type(exc.__cause__ or exc).__name__)
-            return Refusal(
-                ErrorCode.DATABASE_UNAVAILABLE,
-                DETAILS[ErrorCode.DATABASE_UNAVAILABLE],
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
         case IntegrityError() if cause == "23505":  # unique_violation: somebody else was first
             log.warning("unique_violation_unhandled")
             return Refusal(ErrorCode.CONFLICT, DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})

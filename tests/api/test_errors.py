@@ -1,6 +1,8 @@
+import time
+
 import pytest
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from django.db import DataError, IntegrityError, OperationalError
+from django.db import DataError, IntegrityError, InternalError, OperationalError, connection
 from django.http import Http404
 from django.test import Client, RequestFactory, override_settings
 from rest_framework import exceptions
@@ -188,6 +190,23 @@ def test_error_is_sent_whatever_the_client_accepts(anonymous_client: APIClient) 
     response = anonymous_client.get("/tiny", headers={"Accept": "application/json"})
 
     assert error_of(response) == (401, "not_authenticated")
+
+
+def test_connection_that_stood_still_for_too_long_is_a_503() -> None:
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SET idle_in_transaction_session_timeout = 20")
+            cursor.execute("BEGIN")
+            time.sleep(0.2)
+            with pytest.raises(InternalError) as raised:
+                cursor.execute("SELECT 1")
+    finally:
+        other.close()
+
+    refusal = find_refusal(raised.value)
+    assert refusal is not None
+    assert (refusal.error_code, refusal.status_code) == ("database_unavailable", 503)
 
 
 def test_schema_names_every_code() -> None:
