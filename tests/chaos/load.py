@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.profile import History
 from tests.chaos.web import RIGHT, post
+from tests.waiting import wait_until
 
 HANG_SECONDS = 5.0
 GIVE_UP_SECONDS = 60.0  # no answer at all for so long: the client reports a failure
@@ -27,6 +28,7 @@ class Load:
     statuses: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    recorded: Counter[int] = field(default_factory=Counter)  # by client
     stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -51,7 +53,13 @@ class Load:
         while not self.stop.is_set():
             number += 1
             self._post_until_done(f"{self.prefix}-{client}-{number}")
+            self.recorded[client] += 1
             time.sleep(PAUSE_SECONDS)
+
+    def wait_for_each_client(self) -> None:
+        """Wait until nobody's request is one that was under way when this was called, nor the one after it."""
+        before = dict(self.recorded)
+        wait_until(lambda: all(self.recorded[client] >= count + 2 for client, count in before.items()), seconds=60)
 
     def _post_until_done(self, key: str) -> None:
         self.history.attempt(key)
@@ -80,6 +88,7 @@ class Load:
 @contextmanager
 def posting(load: Load, *, clients: int = 3) -> Iterator[Load]:
     """Let so many clients post while the block runs; afterwards each has its last answer."""
+    load.recorded.update(dict.fromkeys(range(clients), 0))
     threads = [threading.Thread(target=load.run, args=[number], daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()
