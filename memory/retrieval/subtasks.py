@@ -26,7 +26,7 @@ def split_task(task: str) -> tuple[str, ...]:
         parts = split_text(task, characters=max(200, -(-len(task) // (MAX_PARTS - 1))))
     else:
         parts = [part for step in _STEP.split(task) for part in _THEN.split(step)]
-    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_get_words(part)) >= MIN_WORDS]
+    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_read_words(part)) >= MIN_WORDS]
     return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
 
 
@@ -41,9 +41,9 @@ def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
     """Return the part that shares most with a lesson's texts, words that few parts have counting more; else ""."""
     if not parts:
         return ""
-    words_of = [_get_words(part) for part in parts]
+    words_of = [_read_words(part) for part in parts]
     in_parts = Counter(word for words in words_of for word in words)
-    said = frozenset().union(*map(_get_words, texts))
+    said = frozenset().union(*map(_get_words_of_lesson, texts))
     shared = [
         sum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
         for words in words_of
@@ -52,10 +52,12 @@ def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
     return parts[best] if shared[best] > 0 else ""
 
 
-@lru_cache(maxsize=4000)  # lessons come again with every task
-def _get_words(text: str) -> frozenset[str]:
+def _read_words(text: str) -> frozenset[str]:
     return frozenset(
         _ENDING.sub("", word) if len(word) > 4 else word
         for word in _WORD.findall(text.lower().replace("_", " "))
         if word not in SHARED_WORDS
     )
+
+
+_get_words_of_lesson = lru_cache(maxsize=4000)(_read_words)  # lessons come again with every task, tasks do not
