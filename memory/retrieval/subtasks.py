@@ -26,7 +26,7 @@ def split_task(task: str) -> tuple[str, ...]:
         parts = split_text(task, characters=max(200, -(-len(task) // (MAX_PARTS - 1))))
     else:
         parts = [part for step in _STEP.split(task) for part in _THEN.split(step)]
-    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_read_words(part)) >= MIN_WORDS]
+    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_get_words_of_part(part)) >= MIN_WORDS]
     return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
 
 
@@ -41,7 +41,7 @@ def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
     """Return the part that shares most with a lesson's texts, words that few parts have counting more; else ""."""
     if not parts:
         return ""
-    words_of = [_read_words(part) for part in parts]
+    words_of = [_get_words_of_part(part) for part in parts]
     in_parts = Counter(word for words in words_of for word in words)
     said = frozenset().union(*map(_get_words_of_lesson, texts))
     shared = [
@@ -60,4 +60,5 @@ def _read_words(text: str) -> frozenset[str]:
     )
 
 
-_get_words_of_lesson = lru_cache(maxsize=4000)(_read_words)  # lessons come again with every task, tasks do not
+_get_words_of_lesson = lru_cache(maxsize=4000)(_read_words)  # lessons come again with every task
+_get_words_of_part = lru_cache(maxsize=100)(_read_words)  # a task comes again with every lesson of its answer alone
