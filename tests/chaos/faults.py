@@ -54,7 +54,7 @@ FAULTS = (
         ),
         quick_seconds=360,
         quick_weight=70,
-        full_weight=500,
+        full_weight=1050,
     ),
     Fault(
         name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=22
@@ -67,13 +67,13 @@ FAULTS = (
         quick_seconds=240,
         full_seconds=1800,
         quick_weight=20,
-        full_weight=1000,
+        full_weight=700,
     ),
     Fault(
         name="F6",
         what="workers frozen past their lease",
         tests=(f"{_WORKERS}::test_worker_that_hung_past_its_lease_is_fenced",),
-        full_weight=300,
+        full_weight=170,
     ),
     Fault(
         name="F7",
@@ -110,14 +110,14 @@ FAULTS = (
         quick_tests=("tests/chaos/provider_faults.py",),
         full_seconds=2400,
         quick_weight=9,
-        full_weight=1100,
+        full_weight=1480,
     ),
     Fault(
         name="F11",
         what="reflections that kill their worker",
         tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
         quick_weight=14,
-        full_weight=120,
+        full_weight=340,
     ),
     Fault(
         name="F12",
@@ -125,7 +125,7 @@ FAULTS = (
         tests=("tests/chaos/test_rolling_restarts.py",),
         quick_seconds=240,
         quick_weight=21,
-        full_weight=270,
+        full_weight=230,
     ),
     Fault(
         name="F13",
@@ -133,14 +133,14 @@ FAULTS = (
         tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
         quick_seconds=240,
         quick_weight=26,
-        full_weight=120,
+        full_weight=95,
     ),
     Fault(
         name="F14",
         what="fuzzed requests",
         tests=("tests/security/test_fuzz.py::test_fuzzed_requests_never_break_the_contract",),
         full_seconds=3600,
-        full_weight=800,
+        full_weight=750,
     ),
     Fault(
         name="F15",
@@ -162,7 +162,7 @@ FAULTS = (
         tests=("tests/security/test_poisoning.py",),
         full_seconds=1800,
         quick_weight=6,
-        full_weight=220,
+        full_weight=160,
     ),
     Fault(
         name="F17",
@@ -232,7 +232,7 @@ FAULTS = (
         full_seconds=5400,
         apart=True,
         quick_weight=5,
-        full_weight=3200,
+        full_weight=3900,
     ),
     Fault(
         name="F24",
