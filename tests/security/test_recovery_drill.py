@@ -161,20 +161,17 @@ def test_database_is_as_it_was_at_the_moment_but_for_what_was_erased(past: Past,
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, 130)], ids=["TERM", "INT"])
 @pytest.mark.parametrize("doing", ["Copying it", "Checking what"])
-def test_drill_that_is_ended_leaves_nothing_behind(
-    past: Past, tmp_path: Path, doing: str, number: signal.Signals, code: int
-) -> None:
+def test_drill_that_is_ended_leaves_nothing_behind(past: Past, tmp_path: Path, doing: str) -> None:
     environment = os.environ | {"DATABASE_URL": write_url(connection.settings_dict["NAME"]), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "manage.py", "recovery_drill", str(past.base), str(past.archive)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as drill:
         assert drill.stderr is not None
         assert any(line.startswith(doing) for line in drill.stderr)
-        drill.send_signal(number)
+        drill.send_signal(signal.SIGTERM)
         drill.communicate(timeout=60)
 
-    assert drill.returncode == code
+    assert drill.returncode == 1
     assert [*tmp_path.iterdir()] == []
     assert not any(str(tmp_path) in " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 
