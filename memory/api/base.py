@@ -1,7 +1,7 @@
 """The view every endpoint of the API is made of."""
 
 from typing import Any, ClassVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 import structlog
 from django.http import HttpRequest
@@ -122,10 +122,12 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
 
     def _check_query(self, request: Request) -> None:
         known = self.get_allowed_query_params(request)
-        try:
-            unquote_to_bytes(request.META.get("QUERY_STRING", "").encode("latin-1")).decode()  # as WSGI has bytes
-        except UnicodeDecodeError:
-            raise Refusal(ErrorCode.INVALID_QUERY, "Write the query in UTF-8, percent-encoded.") from None
+        for pair in request.META.get("QUERY_STRING", "").encode("latin-1").split(b"&"):  # as WSGI has bytes
+            try:
+                unquote_to_bytes(pair).decode()
+            except UnicodeDecodeError:
+                name, fault = unquote(pair.partition(b"=")[0].decode("latin-1")), "Write this in UTF-8."
+                raise Refusal(ErrorCode.INVALID_QUERY, f"{name}: {fault}", fields={name: [fault]}) from None
         for name, values in request.query_params.lists():
             if name not in known:
                 fault = "Leave this parameter out: it is not known here."
