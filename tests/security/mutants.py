@@ -16,10 +16,10 @@ from tests.api.test_openapi_hostile import ODD, WRONG
 from tests.security.contract import Sent
 
 MOST_CHANGES = 3
+MOST_REPEATED = 2_000  # characters of a query that may come six hundred times; servers cut off at a few thousand
 _LARGE = (
     20_000  # of bytes; such a value comes in one of so many mutants, for reading it takes as long as a hundred others
 )
-MOST_REPEATED = 2_000  # characters of a query that may come six hundred times; servers cut off at a few thousand
 _LARGE_SHARE = 0.05
 _STAND_IN = "stands-in-for-a-value-that-python-does-not-write"
 
