@@ -36,7 +36,7 @@ def post_worker_init(worker: Any) -> None:
     from django.conf import settings
 
     from erl_site.database_watch import watch_database
-    from reflection.doorbell import doorbell
+    from reflection.jobs.doorbell import doorbell
 
     _warm_up()
     doorbell.ring_in_background()

@@ -9,7 +9,11 @@ from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from memory.models import ApiKey, Erasure, Heuristic, IdempotencyRecord, QuarantineOrder, SearchIndex
+from memory.api.models import IdempotencyRecord
+from memory.heuristics.models import Heuristic
+from memory.projects.models import ApiKey
+from memory.retrieval.models import SearchIndex
+from memory.trust.models import Erasure, QuarantineOrder
 from reflection.models import DailySpend, ProviderState, Reflection, WorkerHeartbeat
 
 ALIVE_SECONDS = 30

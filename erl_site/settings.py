@@ -259,7 +259,7 @@ ERL_REVIEW_RECENT_TASKS = env.int("ERL_REVIEW_RECENT_TASKS", 200)  # tasks a pro
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
-ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # a name of reflection/providers/registry.py, or none
+ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # a name of reflection/llm/registry.py, or none
 ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
 ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
 ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
@@ -323,13 +323,13 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "ErrorCode": "memory.api.errors.ErrorCode",
-        "HeuristicStatus": "memory.models.heuristic.HeuristicStatus",
-        "HeuristicScope": "memory.models.heuristic.HeuristicRevisionScope",
-        "Polarity": "memory.models.heuristic.HeuristicRevisionPolarity",
-        "Outcome": "memory.models.trajectory.TrajectoryOutcome",
-        "OutcomeSource": "memory.models.trajectory.TrajectoryOutcomeSource",
-        "RetrievalMode": "memory.models.retrieval.RetrievalMode",
-        "Verdict": "memory.models.feedback.HeuristicFeedbackVerdict",
+        "HeuristicStatus": "memory.heuristics.models.HeuristicStatus",
+        "HeuristicScope": "memory.heuristics.models.HeuristicRevisionScope",
+        "Polarity": "memory.heuristics.models.HeuristicRevisionPolarity",
+        "Outcome": "memory.runs.models.TrajectoryOutcome",
+        "OutcomeSource": "memory.runs.models.TrajectoryOutcomeSource",
+        "RetrievalMode": "memory.retrieval.models.RetrievalMode",
+        "Verdict": "memory.effects.models.HeuristicFeedbackVerdict",
         "ReflectionStatus": "reflection.models.ReflectionStatus",
         "EvaluationStatus": "evaluation.models.EvaluationRunStatus",
         "ProposalEffect": "reflection.models.ProposalEffect",

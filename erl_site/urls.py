@@ -6,7 +6,7 @@ from django.views.generic import RedirectView
 
 from erl_site import views
 from erl_site.sign_in.views import second_factor
-from memory.api.views import documentation
+from memory.api import documentation
 
 admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.site_url = None  # there is no other site to view
@@ -19,7 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("ready", views.ready, name="ready"),
     path("api/schema", documentation.schema, name="api-schema"),
     path("api/docs", documentation.docs, name="api-docs"),
-    path("api/v1/", include("memory.api.urls")),
+    path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),
 ]

@@ -26,15 +26,17 @@ from django.utils import timezone
 from erl_site.wsgi import application
 from memory.api.authentication import find_usable_keys
 from memory.api.idempotency import find_records
-from memory.api.serializers.retrieval import RetrieveQuery
-from memory.api.serializers.reuse import read_body, represent
-from memory.api.serializers.trajectory import TrajectoryInputSerializer, TrajectorySerializer
+from memory.api.models import IdempotencyRecord
+from memory.api.reuse import read_body, represent
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
-from memory.models import IdempotencyRecord, Project, Trajectory
+from memory.intake.serializers import TrajectoryInputSerializer, TrajectorySerializer
+from memory.projects.models import Project
 from memory.redaction import redact
-from memory.trajectory_steps import normalise_steps
+from memory.retrieval.serializers import RetrieveQuery
+from memory.runs.models import Trajectory
+from memory.runs.steps import normalise_steps
 
 log = structlog.get_logger(__name__)
 

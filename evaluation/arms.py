@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from evaluation.errors import EvaluationError
 from evaluation.fewshot import write_runs
-from memory.models import Project
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.answers import retrieve
 from memory.retrieval.context import build_context
-from memory.services.retrieve import retrieve
-from memory.values import Actor
-from reflection.providers.registry import find_config
+from reflection.llm.registry import find_config
 
 EVALUATION = Actor.policy("evaluation")
 MOST_LESSONS = 1000  # more than any budget of tokens holds

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from memory.models import Evidence, Project, Trajectory
+from memory.heuristics.models import Evidence
+from memory.projects.models import Project
 from memory.retrieval.context import clean, count_tokens
+from memory.runs.models import Trajectory
 
 OPEN, CLOSE = "<earlier-runs>", "</earlier-runs>"
 HEADER = "Earlier runs of like tasks, as they went:"

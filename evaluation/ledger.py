@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderError, estimate_tokens
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, estimate_tokens
 
 CAP_REACHED = "cap_reached"
 

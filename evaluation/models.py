@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.ids import uuid7
-from memory.models import Project
+from memory.projects.models import Project
 
 
 class EvaluationRunStatus(models.TextChoices):

@@ -16,9 +16,9 @@ from evaluation.errors import EvaluationError, ProcessEnded, SandboxTaken
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
-from memory.models import Project
-from memory.values import Actor
-from reflection.doorbell import doorbell
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from reflection.jobs.doorbell import doorbell
 
 log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 from psycopg import sql
 
 from evaluation.errors import EvaluationError, SandboxTaken, SandboxUnavailable
-from memory.models import Project
+from memory.projects.models import Project
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ _DATA = Path(__file__).parent / "data"
 _SEARCH = (
     "memory/retrieval",
     "memory/migrations",
-    "memory/services/retrieve.py",
-    "memory/services/embed_heuristics.py",
+    "memory/retrieval/answers.py",
+    "memory/retrieval/heuristic_vectors.py",
 )
 _PROMPTS = ("reflection/prompts",)
 

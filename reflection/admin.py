@@ -7,18 +7,18 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import Truncator
 
-from memory.access import has_role
 from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.hooks import add_flags, add_reflection_request
-from memory.models import ProjectMembership
-from memory.values import Actor
-from memory.visible_text import show_hidden
-from reflection.consolidation import pages
+from memory.heuristics.extensions import add_flags, add_reflection_request
+from memory.projects.access import has_role
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
+from memory.redaction.visible_text import show_hidden
+from reflection.consolidation import admin as pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
+from reflection.jobs.queue import requeue_reflection
 from reflection.models import DailySpend, ModelCall, Proposal, Reflection
-from reflection.queue import requeue_reflection
 
 add_desk_panel(draw_checks)
 add_flags(find_flags)

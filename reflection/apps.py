@@ -7,17 +7,17 @@ class ReflectionConfig(AppConfig):
     def ready(self) -> None:
         from celery.signals import worker_init
 
-        from memory.hooks import add_erasure
-        from memory.invariants import add_invariants
+        from memory.heuristics.extensions import add_erasure
         from memory.retrieval.llm_ranking import register_ranker
         from memory.retrieval.rerank import register_reranker
-        from memory.signals import trajectory_recorded
-        from reflection.erasing import forget_run
+        from memory.runs.signals import trajectory_recorded
+        from memory.trust.invariants import add_invariants
+        from reflection.erasure import forget_run
         from reflection.invariants import INVARIANTS
-        from reflection.ranking import find_provider_ranker
+        from reflection.jobs.sweeper import add_sweeper
+        from reflection.rankers.cross_encoder import find_http_reranker
+        from reflection.rankers.language_model import find_provider_ranker
         from reflection.receivers import queue_reflection
-        from reflection.reranking import find_http_reranker
-        from reflection.sweeper import add_sweeper
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)

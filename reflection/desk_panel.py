@@ -9,13 +9,13 @@ from django.db.models import Count, Q, Sum
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.access import narrow_to_projects
 from memory.admin.panels import Figure, Panel
 from memory.errors import NoRunToReflectOn
-from memory.models import Heuristic
-from memory.values import Actor
+from memory.heuristics.models import Heuristic
+from memory.projects.access import narrow_to_projects
+from memory.projects.actors import Actor
+from reflection.jobs.queue import enqueue_reflection
 from reflection.models import DailySpend, Proposal, Reflection
-from reflection.queue import enqueue_reflection
 
 
 def draw_checks(heuristic: Heuristic) -> Panel:

@@ -1,6 +1,6 @@
 """What must hold of reflections and their effects (reliability B3, B4, B14)."""
 
-from memory.invariants import Invariant, same_project
+from memory.trust.invariants import Invariant, same_project
 
 _PAIRS = (
     ("reflection_reflection", "trajectory_id", "memory_trajectory"),

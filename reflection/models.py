@@ -7,10 +7,12 @@ from django.db.models import Min, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from memory.constraints import one_of
+from memory.heuristics.models import Heuristic
 from memory.ids import uuid7
-from memory.models import Heuristic, Project, Trajectory
-from memory.models.constraints import one_of
-from reflection.consolidation.rows import ConsolidationRun, Suggestion, SuggestionEvidence
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
 
 __all__ = [
     "ConsolidationRun",

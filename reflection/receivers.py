@@ -4,9 +4,9 @@ from typing import Any
 
 import structlog
 
-from memory.models import Trajectory
-from memory.values import Actor
-from reflection.queue import enqueue_reflection
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from reflection.jobs.queue import enqueue_reflection
 
 
 def queue_reflection(*, trajectory: Trajectory, reflect: bool, actor: Actor, **_: Any) -> None:

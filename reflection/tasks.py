@@ -5,15 +5,15 @@ from uuid import UUID
 import structlog
 from celery import shared_task
 
+from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.queue import (
     request_due_consolidations,
     request_nightly_consolidations,
     ring_for_due_consolidations,
 )
-from reflection.consolidation.service import run_consolidation
-from reflection.housekeeping import find_overdue_reflections, keep_house, nudge, record_claim
-from reflection.services import run_reflection
-from reflection.worker_identity import owner_name, worker_name
+from reflection.jobs.housekeeping import find_overdue_reflections, keep_house, nudge, record_claim
+from reflection.jobs.worker_identity import owner_name, worker_name
+from reflection.reflectors.reflections import run_reflection
 
 log = structlog.get_logger(__name__)
 

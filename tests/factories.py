@@ -11,19 +11,13 @@ from django.contrib.auth.models import Permission
 from django.db import transaction
 from django.utils import timezone
 
-from memory.models import (
-    ApiKey,
-    Evidence,
-    Heuristic,
-    HeuristicRevision,
-    IdempotencyRecord,
-    Project,
-    ProjectMembership,
-    Retrieval,
-    Trajectory,
-)
-from memory.rules import get_rule_trigger
-from memory.services.create_api_key import NewApiKey, create_api_key
+from memory.api.models import IdempotencyRecord
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.heuristics.rules import get_rule_trigger
+from memory.projects.api_keys import NewApiKey, create_api_key
+from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 from reflection.models import Reflection
 
 _numbers = itertools.count(1)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from memory.models import MistakeCard, Trajectory
-from memory.services.retrieve import retrieve
-from memory.services.review_mistake import approve_card
-from memory.values import Actor
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.retrieval.answers import retrieve
+from memory.runs.models import Trajectory
 from tests.factories import make_api_key, make_project
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "memory.md").read_text()

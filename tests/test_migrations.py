@@ -10,7 +10,7 @@ from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
 from django.db.models.expressions import Value
 
-from memory.models import Project
+from memory.projects.models import Project
 from tests.factories import make_project
 from tests.security.any_rows import APPS, SHARED, values_of
 

@@ -7,8 +7,8 @@ import httpx
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from reflection.providers.base import ProviderError, ProviderNotConfigured
-from reflection.providers.registry import PROVIDERS, find_config
+from reflection.llm.base import ProviderError, ProviderNotConfigured
+from reflection.llm.registry import PROVIDERS, find_config
 
 MIN_INPUT_TOKENS = 3000
 MIN_OUTPUT_TOKENS = 300

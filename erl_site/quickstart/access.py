@@ -11,10 +11,10 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from memory.credentials import parse_token
-from memory.models import ApiKey, Project
-from memory.services.create_api_key import create_api_key
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.api_keys import create_api_key
+from memory.projects.credentials import parse_token
+from memory.projects.models import ApiKey, Project
 
 PROJECT = "demo"
 ADMIN_USER = "admin"

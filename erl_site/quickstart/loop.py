@@ -13,9 +13,10 @@ from django.conf import settings
 
 from erl_site.quickstart.access import Access
 from erl_site.quickstart.terminal import Terminal
-from memory.models import Heuristic, HeuristicRevision, Project, Review
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from reflection.models import Reflection
 
 SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"

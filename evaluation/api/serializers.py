@@ -8,7 +8,7 @@ from rest_framework import serializers
 from evaluation.models import EvaluationRun
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
-from memory.api.serializers.fields import Choice, StrictSerializer, Text, Whole
+from memory.api.fields import Choice, StrictSerializer, Text, Whole
 
 SUITES = ("toolchoice", "replay", "retrieval", "yours")
 SMALL = {"limit": 120, "experience": 100}

@@ -17,9 +17,9 @@ from evaluation.models import EvaluationRun
 from evaluation.requesting import LIVE, request_evaluation, ring_if_forgotten
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
+from memory.api.reuse import read_body, represent
 from memory.api.schema import LOCATION, describe
-from memory.api.serializers.reuse import read_body, represent
-from memory.models import ApiKey
+from memory.projects.models import ApiKey
 
 Scope = ApiKey.Scope
 _Status = EvaluationRun.Status

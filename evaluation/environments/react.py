@@ -7,7 +7,7 @@ from typing import Any
 from evaluation.environments.base import Played, Split, Task
 from evaluation.environments.office import TOOLS, describe_tools, make_tasks, open_office, read_json
 from evaluation.ledger import CAP_REACHED, price_of
-from reflection.providers.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.base import Completion, CompletionRequest, ProviderError
 
 MAX_TURNS = 8
 MAX_OUTPUT_TOKENS = 200

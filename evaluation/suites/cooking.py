@@ -14,9 +14,10 @@ from evaluation.environments.textworld_games import CookingGames, find_folder, r
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, Options
 from evaluation.suites.loop.suite import ClosedLoop
-from memory.values import Citation, Episode, LessonText
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
-from reflection.services import ReflectorFactory
+from reflection.reflectors.reflections import ReflectorFactory
 
 OTHERS = Path(__file__).resolve().parents[1] / "data" / "lessons" / "reflexion.jsonl"
 MOST_CHARACTERS = 80  # of a condition made of the beginning of a lesson that has none

@@ -8,8 +8,8 @@ from evaluation.errors import EvaluationError
 from evaluation.ledger import keep_ledger
 from evaluation.suites.base import About, Options
 from evaluation.suites.loop.suite import ClosedLoop
-from reflection.providers.base import ProviderNotConfigured
-from reflection.providers.registry import find_config, get_provider
+from reflection.llm.base import ProviderNotConfigured
+from reflection.llm.registry import find_config, get_provider
 
 
 class Live(ClosedLoop):

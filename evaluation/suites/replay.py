@@ -13,11 +13,11 @@ from evaluation.metrics import pass_at_k, pass_hat_k
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.loop.store import Learned, count_reflection
-from memory.models import Project
-from memory.services.record_trajectory import record_trajectory
+from memory.intake.recording import record_trajectory
+from memory.projects.models import Project
 from reflection.models import Reflection
+from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
-from reflection.services import run_reflection
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")

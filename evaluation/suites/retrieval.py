@@ -17,11 +17,11 @@ from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, recipro
 from evaluation.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.timing import percentiles
-from memory.models import Project
-from memory.services.embed_heuristics import count_terms
-from memory.services.propose_heuristic import propose_heuristic
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import LessonText
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import propose_heuristic
+from memory.heuristics.text import LessonText
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import count_terms
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data"
 DEPTH = 20

@@ -11,12 +11,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from memory.access import narrow_to_projects
 from memory.admin.charts import Chart, draw_weeks, first_week, midnight
 from memory.admin.panels import Figure, collect_figures
 from memory.admin.search_index import judge_searches
-from memory.models import Heuristic, Retrieval, Review, Trajectory
-from memory.review_statistics import APPROVALS, Median, decisions
+from memory.curation.review_statistics import APPROVALS, Median, decisions
+from memory.heuristics.models import Heuristic, Review
+from memory.projects.access import narrow_to_projects
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 
 _LONG_WAIT = timedelta(days=7)
 _Decision = Review.Decision

@@ -7,21 +7,22 @@ from typing import Any
 from django import forms
 from django.core import signing
 
-from memory.errors import CannotMerge, LessonMemoryError
-from memory.models import Heuristic, HeuristicRevision
-from memory.services.ask_again import ask_again
-from memory.services.claim_heuristic import release_heuristic, take_over_heuristic
-from memory.services.merge_heuristics import merge_heuristics
-from memory.services.propose_heuristic import restore_revision
-from memory.services.review_heuristic import (
+from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.curation.claims import release_heuristic, take_over_heuristic
+from memory.curation.decisions import (
     approve_heuristic,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
     retire_heuristic,
 )
-from memory.values import Actor, LessonText
-from memory.word_diff import DiffPart, diff_lessons
+from memory.curation.merge import merge_heuristics
+from memory.curation.proposals import restore_revision
+from memory.curation.reflect_again import ask_again
+from memory.errors import CannotMerge, LessonMemoryError
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
 
 # In the order of the keys 1 to 7.
 REASONS = [

@@ -6,18 +6,19 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
-from memory.access import may_review
 from memory.admin.decision_form import DecisionForm
 from memory.admin.neighbours import find_neighbours
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
 from memory.admin.timeline import collect_events, count_use
-from memory.hooks import can_reflect_again
-from memory.models import Evidence, Heuristic, HeuristicRevision, Review, Trajectory
+from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.curation.claims import open_heuristic
+from memory.curation.priority import find_fitting_tasks
+from memory.heuristics.extensions import can_reflect_again
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
-from memory.services.claim_heuristic import open_heuristic
-from memory.services.prioritise_heuristics import find_fitting_tasks
-from memory.word_diff import DiffPart, diff_lessons
+from memory.runs.models import Trajectory
 
 _RUNS = 5  # runs shown; the rest are counted
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one

@@ -16,20 +16,20 @@ from django.utils.html import format_html
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
-from memory.access import may_review, narrow_to_projects, visible_projects
 from memory.admin.decision_form import REASONS, STAYING, DecisionForm
 from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
 from memory.admin.undo import forget_decision, remember_decision, undo_context
+from memory.curation.bulk_decisions import MAX_AT_ONCE, review_in_bulk
+from memory.curation.claims import release_heuristic
+from memory.curation.undo import undo_review
 from memory.errors import ChangedMeanwhile, LessonMemoryError
-from memory.models import Heuristic, Review
-from memory.services.claim_heuristic import release_heuristic
-from memory.services.review_in_bulk import MAX_AT_ONCE, review_in_bulk
-from memory.services.undo_review import undo_review
-from memory.values import Actor
-from memory.visible_text import show_hidden
+from memory.heuristics.models import Heuristic, Review
+from memory.projects.access import may_review, narrow_to_projects, visible_projects
+from memory.projects.actors import Actor
+from memory.redaction.visible_text import show_hidden
 
 
 class ReviewActionForm(ActionForm):

@@ -12,18 +12,19 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
-from memory.access import has_role
 from memory.admin.mistake_desk import card_context
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
+from memory.curation.bulk_decisions import MAX_AT_ONCE
 from memory.errors import LessonMemoryError
-from memory.models import MistakeCard, MistakeMerge, ProjectMembership
-from memory.services.merge_mistakes import merge_cards, undo_merge
-from memory.services.review_in_bulk import MAX_AT_ONCE
-from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
-from memory.services.sight_mistakes import reopen_card
-from memory.values import Actor
-from memory.visible_text import show_hidden
+from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
+from memory.mistakes.merge import merge_cards, undo_merge
+from memory.mistakes.models import MistakeCard, MistakeMerge
+from memory.mistakes.sightings import reopen_card
+from memory.projects.access import has_role
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
+from memory.redaction.visible_text import show_hidden
 
 _DONE = {
     "approve": "Approved: agents are given it from now on.",

@@ -5,11 +5,11 @@ from typing import Any
 
 from django.db import connection
 
-from memory.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.admin.word_diff import diff_words
+from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.retrieval.context import count_tokens
+from memory.retrieval.heuristic_vectors import get_active_model
 from memory.retrieval.record import Mistake, write_mistake
-from memory.services.embed_heuristics import get_active_model
-from memory.word_diff import diff_words
 
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
 LIKE_FROM = 0.6  # cosine below which another card is not worth a look

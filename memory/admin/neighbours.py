@@ -7,8 +7,9 @@ from typing import Any
 from django.db.models import F, Q
 from pgvector.django import MaxInnerProduct
 
-from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision
-from memory.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.retrieval.models import HeuristicEmbedding
 
 _SHOWN = 3
 _MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.models import Heuristic
+from memory.heuristics.models import Heuristic
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

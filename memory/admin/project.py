@@ -7,14 +7,14 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from memory.access import has_role, visible_projects
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.counting import say_count
 from memory.database_clock import database_now
-from memory.models import ApiKey, Project, ProjectMembership
-from memory.services.quarantine_source import quarantine_source
-from memory.services.revoke_api_key import revoke_api_key
-from memory.values import Actor
+from memory.projects.access import has_role, visible_projects
+from memory.projects.actors import Actor
+from memory.projects.api_keys import revoke_api_key
+from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.trust.quarantine import quarantine_source
 
 
 @admin.register(Project)

@@ -13,9 +13,9 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.access import narrow_to_projects
 from memory.counting import say_count
-from memory.models import Heuristic, Review, ReviewClaim
+from memory.heuristics.models import Heuristic, Review, ReviewClaim
+from memory.projects.access import narrow_to_projects
 
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
 OLDEST_FIRST = ("created_at", "id")

@@ -10,7 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
-from memory.access import narrow_to_projects, visible_projects
+from memory.projects.access import narrow_to_projects, visible_projects
 
 Row = TypeVar("Row", bound=Model)
 

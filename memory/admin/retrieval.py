@@ -16,22 +16,18 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.text import Truncator
 
-from memory.access import has_role, projects_with_role, visible_projects
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
-from memory.models import (
-    Heuristic,
-    HeuristicFeedback,
-    HeuristicRevision,
-    PolarityQuota,
-    ProjectMembership,
-    Retrieval,
-    Trajectory,
-)
+from memory.effects.models import HeuristicFeedback
+from memory.effects.outcomes import OutcomeCount, count_outcomes
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.access import has_role, projects_with_role, visible_projects
+from memory.projects.models import ProjectMembership
+from memory.redaction.visible_text import show_hidden
+from memory.retrieval.answers import MATCHED_TASK_CHARACTERS
 from memory.retrieval.context import get_label
-from memory.services.count_outcomes import OutcomeCount, count_outcomes
-from memory.services.replay_retrieval import find_wordings, name_subtask, replay_block
-from memory.services.retrieve import MATCHED_TASK_CHARACTERS
-from memory.visible_text import show_hidden
+from memory.retrieval.models import PolarityQuota, Retrieval
+from memory.retrieval.replay import find_wordings, name_subtask, replay_block
+from memory.runs.models import Trajectory
 
 PERIODS_DAYS = (7, 30, 90, 365)
 _SCORE_NAMES = {

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from memory.models import Heuristic, SavedFilter
+from memory.heuristics.models import Heuristic, SavedFilter
 
 MAX_SAVED = 30
 # What the list offers to everybody.

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from memory.access import visible_projects
-from memory.models import Project, Trajectory
-from memory.services.score_history import ScoreHistory, read_score_history
+from memory.projects.access import visible_projects
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from memory.runs.scores import ScoreHistory, read_score_history
 
 SHOWN_CHARTS, SHOWN_RUNS = 24, 60
 WIDTH, HEIGHT, MARGIN = 320, 96, 6

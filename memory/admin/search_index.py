@@ -9,11 +9,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from memory.access import narrow_to_projects
 from memory.admin.panels import Figure
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.models import SearchIndex
-from memory.services.tune_search import LEAST_RECALL, WANTED_RECALL
+from memory.projects.access import narrow_to_projects
+from memory.retrieval.index_tuning import LEAST_RECALL, WANTED_RECALL
+from memory.retrieval.models import SearchIndex
 
 _LABEL = "of the likest lessons found"
 

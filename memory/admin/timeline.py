@@ -5,8 +5,10 @@ from datetime import datetime
 
 from django.db.models import Count, Max, Min, Q
 
-from memory.models import Heuristic, HeuristicRevision, Retrieval, Review, Trajectory
-from memory.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 
 _REVIEWS = 100
 

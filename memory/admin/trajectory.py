@@ -13,12 +13,13 @@ from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
+from memory.admin.conversation import find_given_lessons, read_steps
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.admin.reading import find_given_lessons, read_steps
-from memory.api.serializers.reuse import represent
-from memory.api.serializers.trajectory import TrajectorySerializer
-from memory.models import Evidence, Trajectory
-from memory.visible_text import show_hidden
+from memory.api.reuse import represent
+from memory.heuristics.models import Evidence
+from memory.intake.serializers import TrajectorySerializer
+from memory.redaction.visible_text import show_hidden
+from memory.runs.models import Trajectory
 
 MAX_QUERY_CHARS = 200
 LIST = "memory_trajectory_changelist"

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.models import AuditEntry, Erasure, QuarantineOrder
+from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
 
 
 @admin.register(AuditEntry)

@@ -6,8 +6,8 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.models import Heuristic, Review
-from memory.services.undo_review import UNDO_SECONDS, is_undoable
+from memory.curation.undo import UNDO_SECONDS, is_undoable
+from memory.heuristics.models import Heuristic, Review
 
 _KEY = "decided"
 

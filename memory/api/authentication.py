@@ -18,8 +18,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.request import Request
 
-from memory.credentials import Credential, parse_token
-from memory.models import ApiKey
+from memory.projects.credentials import Credential, parse_token
+from memory.projects.models import ApiKey
 
 log = structlog.get_logger(__name__)
 

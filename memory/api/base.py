@@ -19,9 +19,9 @@ from memory.api.pagination import LimitOffset
 from memory.api.parsers import BodyRequest, JsonNegotiation, StrictJSONParser
 from memory.api.permissions import HasScope
 from memory.api.throttling import ScopeThrottle, count_failed_key
-from memory.models import ApiKey, Project
-from memory.tenancy import confined
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.models import ApiKey, Project
+from memory.projects.tenancy import confined
 
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 

@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 
 from django_filters import rest_framework as filters
 
-from memory.models import Heuristic, HeuristicRevision, Review, Trajectory
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.redaction import redact
+from memory.runs.models import Trajectory
 
 
 class ExactText(filters.CharFilter):  # type: ignore[misc]

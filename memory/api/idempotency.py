@@ -24,8 +24,9 @@ from rest_framework.response import Response
 from memory.api.authentication import key_of
 from memory.api.canonical import canonical_json, canonical_request, fingerprint, is_same_fingerprint
 from memory.api.errors import ErrorCode, Refusal
+from memory.api.models import IdempotencyRecord
 from memory.failpoints import failpoint
-from memory.models import ApiKey, IdempotencyRecord
+from memory.projects.models import ApiKey
 from memory.redaction import redact
 
 log = structlog.get_logger(__name__)

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from memory.api.base import BODY_METHODS, ApiView
 from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode
+from memory.api.fields import StrictSerializer
 from memory.api.idempotency import SAFE_METHODS
 from memory.api.problem_schema import ProblemSerializer
-from memory.api.serializers.fields import StrictSerializer
 
 Json = dict[str, Any]
 

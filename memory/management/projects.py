@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 
 from django.core.management.base import CommandError
 
-from memory.models import Project
+from memory.projects.models import Project
 
 MAX_NAMED = 20
 

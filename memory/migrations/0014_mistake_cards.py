@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import memory.ids
-import memory.models.project
+import memory.projects.models
 
 
 class Migration(migrations.Migration):
@@ -235,7 +235,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 default=dict,
                 help_text='Most lines of each section of the record, such as {"mistake_cards": 5, "mean_score": 0}. Sections that are not named keep their default.',
-                validators=[memory.models.project.validate_record_sizes],
+                validators=[memory.projects.models.validate_record_sizes],
             ),
         ),migrations.AddField(
             model_name="trajectory",

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-# The pairs are those of memory/life_cycle.py; a test compares them.
+# The pairs are those of memory/heuristics/life_cycle.py; a test compares them.
 FORWARD = r"""
 CREATE FUNCTION memory_move_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

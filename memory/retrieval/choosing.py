@@ -8,13 +8,14 @@ import structlog
 from django.conf import settings
 
 from memory.errors import EmbedderError
-from memory.models import Project, Retrieval
+from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
 from memory.retrieval.indexed import USUAL_LIMIT
 from memory.retrieval.known import KNOWN_TASKS, Known
 from memory.retrieval.llm_ranking import LessonRanker, RankingFailed, find_ranker, rank_with_model
+from memory.retrieval.models import Retrieval
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import find_limits
 from memory.retrieval.ranking import rank, rank_as_drawn

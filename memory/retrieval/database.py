@@ -14,7 +14,7 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from memory.embeddings.base import Vectors
-from memory.tenancy import held, is_held
+from memory.projects.tenancy import held, is_held
 
 log = structlog.get_logger(__name__)
 

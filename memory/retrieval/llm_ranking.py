@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 
 from memory.embeddings.base import Vectors
-from memory.models import Project
+from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.breaker import Breaker
 from memory.retrieval.candidates import Candidate

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.models import Project
+from memory.projects.models import Project
 from memory.redaction import redact
 from memory.retrieval.context import Context
 from memory.retrieval.database import read_prepared

@@ -5,7 +5,7 @@ from typing import Any
 
 from django import template
 
-from memory.visible_text import show_hidden
+from memory.redaction.visible_text import show_hidden
 
 register = template.Library()
 

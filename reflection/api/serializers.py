@@ -6,8 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from memory.api.serializers.fields import Id, StrictSerializer
-from memory.api.serializers.trajectory import TrajectoryInputSerializer
+from memory.api.fields import Id, StrictSerializer
+from memory.intake.serializers import TrajectoryInputSerializer
 from reflection.models import Proposal, Reflection
 
 

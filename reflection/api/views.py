@@ -19,14 +19,15 @@ from rest_framework.reverse import reverse
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
+from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import LOCATION, describe
-from memory.api.serializers.reuse import read_body, represent, represent_all
-from memory.api.views.trajectories import get_trajectory, record_from
-from memory.models import ApiKey, Project, Trajectory
+from memory.intake.views import get_trajectory, record_from
+from memory.projects.models import ApiKey, Project
+from memory.runs.models import Trajectory
 from reflection.api.filters import ReflectionFilter
 from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
+from reflection.jobs.queue import enqueue_reflection
 from reflection.models import Reflection
-from reflection.queue import enqueue_reflection
 
 Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30

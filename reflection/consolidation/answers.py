@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reflection.parsing import UnusableAnswer, describe, read_object
+from reflection.reflectors.llm_answer import UnusableAnswer, describe, read_object
 
 MAX_DECISIONS = 60
 CHOICES = ("new", "merge", "generalise", "contradiction", "narrow", "retire", "keep")

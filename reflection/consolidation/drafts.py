@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-from memory.values import Citation, LessonText
+from memory.heuristics.text import Citation, LessonText
 
 WHOLE_RUN = Citation()
 

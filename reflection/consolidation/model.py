@@ -9,22 +9,23 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.values import RULE_TAG, Citation, Episode, LessonText, Step
+from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.runs.episode import Episode, Step
 from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
-from reflection.consolidation.comparing import suggest_generalisation, suggest_merge
+from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
-from reflection.consolidation.grouping import group_alike
-from reflection.consolidation.reading import Lesson, Note, stack
-from reflection.consolidation.rows import Suggestion
-from reflection.consolidation.showing import RUNS_SHOWN, show_lesson, show_note, show_run
+from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
+from reflection.consolidation.groups import group_alike
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.sources import Lesson, Note, stack
 from reflection.errors import ReflectionError
 from reflection.lifecycle.maintenance import FailedUse
-from reflection.prompt_files import prompt_version, read_prompt
-from reflection.prompting import Frame
-from reflection.providers.base import CompletionRequest
+from reflection.llm.base import CompletionRequest
+from reflection.prompts.files import prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.checks import is_rejected, verify
 from reflection.reflectors.llm import Ask
-from reflection.verification import is_rejected, verify
+from reflection.reflectors.llm_prompt import Frame
 
 GROUPS_AT_ONCE = 8
 NOTES_OF_A_GROUP = 6

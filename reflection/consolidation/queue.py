@@ -11,13 +11,14 @@ from django.db.models import Count, F, Max, OuterRef, Q, Subquery, Sum, Value
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from memory.models import Project, Trajectory
-from memory.values import Actor
-from reflection.consolidation.rows import ConsolidationRun
-from reflection.doorbell import CONSOLIDATE, doorbell
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from reflection.consolidation.models import ConsolidationRun
 from reflection.errors import LostClaim
+from reflection.jobs.doorbell import CONSOLIDATE, doorbell
+from reflection.jobs.queue import MAX_BACKOFF_SECONDS
 from reflection.models import ModelCall
-from reflection.queue import MAX_BACKOFF_SECONDS
 
 log = structlog.get_logger(__name__)
 

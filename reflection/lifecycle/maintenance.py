@@ -13,11 +13,13 @@ from uuid import UUID
 
 from django.conf import settings
 
-from memory.models import Heuristic, Trajectory, UsageVerdict
-from memory.services.refresh_usefulness import Use, find_uses
+from memory.effects.models import UsageVerdict
+from memory.effects.usefulness import Use, find_uses
+from memory.heuristics.models import Heuristic
+from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Author, Support
-from reflection.consolidation.reading import Lesson
-from reflection.consolidation.rows import Suggestion
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.sources import Lesson
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 
 AUTHOR = Author(method="rules", version="1")

@@ -13,11 +13,13 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from memory.models import Heuristic, HeuristicFeedback, Project, UsageVerdict
-from memory.services.refresh_usefulness import Use, find_uses
+from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.effects.usefulness import Use, find_uses
+from memory.heuristics.models import Heuristic
+from memory.projects.models import Project
 from reflection.consolidation.drafts import Advice, Author, Support
-from reflection.consolidation.reading import Lesson
-from reflection.consolidation.rows import Suggestion
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.sources import Lesson
 
 AUTHOR = Author(method="rules", version="1")
 HARMFUL_USEFULNESS = 0.4

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from memory.values import Citation, Episode, LessonText
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Episode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

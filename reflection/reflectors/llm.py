@@ -6,12 +6,13 @@ from itertools import groupby
 import structlog
 from django.conf import settings
 
-from memory.values import Citation, Episode, LessonText, Step
-from reflection.parsing import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
-from reflection.prompting import Prompt, build_prompt, build_repair, version_for, version_of_all
-from reflection.providers.base import Completion, CompletionRequest
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Episode, Step
+from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
-from reflection.verification import Severity, verify
+from reflection.reflectors.checks import Severity, verify
+from reflection.reflectors.llm_answer import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
+from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, version_for, version_of_all
 
 log = structlog.get_logger(__name__)
 

@@ -2,8 +2,8 @@
 
 from django.conf import settings
 
-from reflection.providers.base import Completion, CompletionRequest
-from reflection.providers.registry import find_config, get_provider
+from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.registry import find_config, get_provider
 from reflection.reflectors.base import Reflector
 from reflection.reflectors.llm import Ask, LlmReflector
 from reflection.reflectors.rules import RulesReflector

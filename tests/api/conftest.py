@@ -4,8 +4,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.models import Project
-from memory.services.create_api_key import NewApiKey
+from memory.projects.api_keys import NewApiKey
+from memory.projects.models import Project
 from tests.factories import make_api_key, make_project
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import yaml
 from rest_framework.test import APIClient
 
-from memory.models import Project
+from memory.projects.models import Project
 from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())

@@ -15,8 +15,8 @@ from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
 from evaluation.suites.replay import REFLECTED, SOURCES, Replay
-from memory.services.embed_heuristics import embed_heuristics
-from reflection.services import run_reflection
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from reflection.reflectors.reflections import run_reflection
 from tests.real_runs import WEBSHOP, load_runs
 
 ROOT = "/api/v1"

@@ -11,11 +11,9 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.credentials import Credential, mint_credential, parse_token
-from memory.models import ApiKey
-from memory.services.create_api_key import NewApiKey
-from memory.services.revoke_api_key import revoke_api_key
-from memory.services.rotate_api_key import rotate_api_key
+from memory.projects.api_keys import NewApiKey, revoke_api_key, rotate_api_key
+from memory.projects.credentials import Credential, mint_credential, parse_token
+from memory.projects.models import ApiKey
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
 from tests.factories import make_api_key, make_trajectory

@@ -7,9 +7,8 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
 from memory.api.authentication import ApiKeyAuthentication
-from memory.models import ApiKey, Project
-from memory.services.create_api_key import AGENT_SCOPES
-from memory.services.revoke_api_key import revoke_api_key
+from memory.projects.api_keys import AGENT_SCOPES, revoke_api_key
+from memory.projects.models import ApiKey, Project
 from tests.factories import make_api_key, make_project
 
 pytestmark = pytest.mark.django_db

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory.models import Retrieval
-from memory.services.embed_heuristics import embed_heuristics
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import Retrieval
 from tests.factories import make_api_key, make_heuristic
 
 pytestmark = pytest.mark.django_db

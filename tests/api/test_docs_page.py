@@ -7,7 +7,7 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from memory.api.docs_page import build_sections, split_code
-from memory.api.views.documentation import build_document
+from memory.api.documentation import build_document
 
 
 class Page(HTMLParser):

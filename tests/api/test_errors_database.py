@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.models import IdempotencyRecord, Trajectory
+from memory.api.models import IdempotencyRecord
+from memory.runs.models import Trajectory
 from tests.api.problems import read_problem
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.tiny")]

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from memory.models import HeuristicFeedback
+from memory.effects.models import HeuristicFeedback
 from tests.factories import make_api_key, make_heuristic, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.models import HeuristicRevision, Review
+from memory.heuristics.models import HeuristicRevision, Review
 from tests.api.proposing import LESSON, URL
 from tests.factories import make_api_key, make_heuristic
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from memory.models import Heuristic
+from memory.heuristics.models import Heuristic
 from tests.api.proposing import LESSON, URL
 from tests.factories import make_heuristic, make_trajectory
 

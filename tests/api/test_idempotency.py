@@ -8,12 +8,12 @@ from django.test import override_settings
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.models import ApiKey, IdempotencyRecord, Project, Trajectory
-from memory.services.create_api_key import NewApiKey
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.revoke_api_key import revoke_api_key
-from memory.services.rotate_api_key import rotate_api_key
-from memory.values import Actor
+from memory.api.models import IdempotencyRecord
+from memory.projects.actors import Actor
+from memory.projects.api_keys import NewApiKey, revoke_api_key, rotate_api_key
+from memory.projects.models import ApiKey, Project
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
 from tests.api.repeating import BODY, KEY

@@ -2,7 +2,8 @@ import pytest
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import IdempotencyRecord, Trajectory
+from memory.api.models import IdempotencyRecord
+from memory.runs.models import Trajectory
 from tests.api.problems import error_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]

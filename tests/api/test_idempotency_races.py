@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.models import Trajectory
-from memory.services.create_api_key import NewApiKey
+from memory.projects.api_keys import NewApiKey
+from memory.runs.models import Trajectory
 from tests.api.problems import read_problem
 from tests.api.repeating import BODY, KEY
 

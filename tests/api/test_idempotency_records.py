@@ -11,9 +11,10 @@ from django.db.models.functions import Now
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import IdempotencyRecord, Trajectory
-from memory.services.create_api_key import NewApiKey
-from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
+from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.models import IdempotencyRecord
+from memory.projects.api_keys import NewApiKey
+from memory.runs.models import Trajectory
 from tests.api.problems import error_of
 from tests.api.repeating import BODY, KEY
 from tests.factories import make_idempotency_record, make_project

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from erl_site.wsgi import application
-from memory.services.create_api_key import NewApiKey
+from memory.projects.api_keys import NewApiKey
 from tests.security.contract import Answer, Sent, requests_on_this_connection, send
 
 pytestmark = pytest.mark.django_db

@@ -14,8 +14,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from jsonschema import Draft202012Validator
 
 from memory.api.base import ApiView
+from memory.api.documentation import build_document
 from memory.api.schema import EXAMPLES, load_examples
-from memory.api.views.documentation import build_document
 from tests.api.conftest import make_client
 from tests.api.recorded import record_examples
 from tests.factories import make_api_key

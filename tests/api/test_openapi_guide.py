@@ -8,7 +8,7 @@ from string import Template
 import httpx
 import pytest
 
-from memory.models import ApiKey
+from memory.projects.models import ApiKey
 from tests.factories import make_api_key
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory.models import Project
+from memory.projects.models import Project
 from tests.api.hostile import BAD_BODIES, BAD_VALUES, HOSTILE, WRONG_TYPES
 from tests.api.operations import DOCUMENT, OPERATIONS, WITH_BODY, Operation, fill_body, make_target
 from tests.api.problems import read_problem

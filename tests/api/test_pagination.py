@@ -5,7 +5,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.api.pagination import _in_fixed_order
-from memory.models import Project, Trajectory
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
 from tests.api.problems import read_problem
 from tests.factories import make_trajectory
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from memory.strict_json import InvalidJson, Limits, check_json, parse_json
 from tests.api.hostile import HOSTILE
 from tests.api.problems import error_of, read_problem

@@ -8,12 +8,13 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
-from memory.models import MistakeCard, Project
+from memory.mistakes.decisions import approve_card, retire_card
+from memory.mistakes.merge import settle_cards
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.record_rows import ask_record
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.merge_mistakes import settle_cards
-from memory.services.review_mistake import approve_card, retire_card
-from memory.values import Actor
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_rule
 from tests.real_runs import TAU, WEBSHOP, load_runs

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from reflection.models import Proposal, Reflection
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_reflection, make_trajectory

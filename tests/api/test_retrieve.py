@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from memory.models import Retrieval
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import revise_heuristic
+from memory.projects.actors import Actor
 from memory.retrieval import llm_ranking
+from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.llm_ranking import Choice
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.retrieval.models import Retrieval
 from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Evidence, HeuristicRevision, Project, Review
+from memory.heuristics.models import Evidence, HeuristicRevision, Review
+from memory.projects.models import Project
 from tests.factories import make_api_key, make_heuristic, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ from django.apps import apps
 from django.utils import timezone
 
 from memory.api.authentication import verified_keys
-from memory.credentials import mint_credential
-from memory.models import ApiKey
+from memory.projects.credentials import mint_credential
+from memory.projects.models import ApiKey
 from tests.api.conftest import make_client
 from tests.api.operations import OPERATIONS, WITH_ID, fill_body, make_target
 from tests.api.problems import error_of

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from tests.api.recording import RUN, URL, post
 from tests.factories import make_api_key, make_retrieval
 from tests.real_runs import TAU, WEBSHOP, load_native_runs, load_runs

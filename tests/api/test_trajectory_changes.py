@@ -2,7 +2,8 @@
 
 import pytest
 
-from memory.models import Heuristic, Trajectory
+from memory.heuristics.models import Heuristic
+from memory.runs.models import Trajectory
 from tests.api.recording import URL
 from tests.factories import make_evidence, make_heuristic, make_trajectory
 

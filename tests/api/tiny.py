@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from erl_site import urls as site
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
-from memory.models import ApiKey, Trajectory
+from memory.projects.models import ApiKey
+from memory.runs.models import Trajectory
 
 
 class TinyList(ApiView):

@@ -38,14 +38,16 @@ from django.test.utils import setup_databases, setup_test_environment, teardown_
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
-from memory.models import Evidence, Heuristic, Project, Trajectory  # noqa: E402
-from memory.services.record_trajectory import record_trajectory  # noqa: E402
-from memory.trajectory_files import read_entries  # noqa: E402
-from memory.values import Actor  # noqa: E402
+from memory.heuristics.models import Evidence, Heuristic  # noqa: E402
+from memory.intake.files import read_entries  # noqa: E402
+from memory.intake.recording import record_trajectory  # noqa: E402
+from memory.projects.actors import Actor  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
+from memory.runs.models import Trajectory  # noqa: E402
+from reflection.consolidation.execution import run_consolidation  # noqa: E402
+from reflection.consolidation.models import ConsolidationRun, Suggestion  # noqa: E402
 from reflection.consolidation.queue import request_consolidation  # noqa: E402
-from reflection.consolidation.rows import ConsolidationRun, Suggestion  # noqa: E402
-from reflection.consolidation.service import run_consolidation  # noqa: E402
-from reflection.services import Outcome, run_reflection  # noqa: E402
+from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")

@@ -35,8 +35,8 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
-from memory.models import Project  # noqa: E402
-from memory.services.create_api_key import create_api_key  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.stack import ROOT, free_port  # noqa: E402
 

@@ -21,7 +21,7 @@ if "--home" not in sys.argv:
     raise SystemExit(__doc__)
 
 from tests.bench.serving_cost import HOME, fill, start_servers, stop_servers  # isort: skip  # sets Django up
-from memory.services.create_api_key import create_api_key
+from memory.projects.api_keys import create_api_key
 from tests.bench.serving.bench import CALLS, Bench, merge
 from tests.bench.serving.processes import read_shared_memory_mb
 

@@ -32,14 +32,14 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.utils import override_settings
 
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
-from memory.models import Project
+from memory.heuristics.text import LessonText
+from memory.projects.api_keys import create_api_key
+from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.task_vector import active_model, breaker
-from memory.services.create_api_key import create_api_key
-from memory.services.propose_heuristic import propose_heuristic
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import LessonText
 from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider

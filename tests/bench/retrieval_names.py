@@ -30,10 +30,10 @@ from django.db import connection
 from django.test import Client
 from tqdm import tqdm
 
-from memory.models import Project
+from memory.projects.api_keys import create_api_key
+from memory.projects.models import Project
 from memory.retrieval import candidates, naming
 from memory.retrieval.scoring import NAMES
-from memory.services.create_api_key import create_api_key
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11

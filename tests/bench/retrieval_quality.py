@@ -41,12 +41,15 @@ from django.test.utils import setup_databases, setup_test_environment, teardown_
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
-from memory.models import Heuristic, Project, Trajectory  # noqa: E402
-from memory.services.create_api_key import create_api_key  # noqa: E402
-from memory.services.embed_heuristics import embed_heuristics  # noqa: E402
-from memory.services.propose_heuristic import add_evidence, propose_heuristic  # noqa: E402
-from memory.services.review_heuristic import approve_heuristic  # noqa: E402
-from memory.values import Actor, Citation, LessonText  # noqa: E402
+from memory.curation.decisions import approve_heuristic  # noqa: E402
+from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
+from memory.heuristics.models import Heuristic  # noqa: E402
+from memory.heuristics.text import Citation, LessonText  # noqa: E402
+from memory.projects.actors import Actor  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
+from memory.retrieval.heuristic_vectors import embed_heuristics  # noqa: E402
+from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
 
 CUTOFF = 10

@@ -44,11 +44,14 @@ from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
-from memory.models import Heuristic, HeuristicRevision, Project, Retrieval, Review, Trajectory  # noqa: E402
-from memory.services.record_trajectory import record_trajectory  # noqa: E402
-from memory.trajectory_files import read_entries  # noqa: E402
-from memory.values import Actor  # noqa: E402
-from reflection.services import Outcome, run_reflection  # noqa: E402
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review  # noqa: E402
+from memory.intake.files import read_entries  # noqa: E402
+from memory.intake.recording import record_trajectory  # noqa: E402
+from memory.projects.actors import Actor  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
+from memory.retrieval.models import Retrieval  # noqa: E402
+from memory.runs.models import Trajectory  # noqa: E402
+from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
 from tests.bench.serving import seeding  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402

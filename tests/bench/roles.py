@@ -20,9 +20,9 @@ django.setup()
 from django.conf import settings  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
-from memory.services.embed_heuristics import embed_heuristics  # noqa: E402
-from memory.services.review_heuristic import approve_heuristic  # noqa: E402
-from memory.values import Actor  # noqa: E402
+from memory.curation.decisions import approve_heuristic  # noqa: E402
+from memory.projects.actors import Actor  # noqa: E402
+from memory.retrieval.heuristic_vectors import embed_heuristics  # noqa: E402
 from tests.bench.consolidation import scratch_database  # noqa: E402
 from tests.factories import bearer, make_api_key, make_heuristic, make_project  # noqa: E402
 

@@ -20,8 +20,8 @@ import django
 
 django.setup()
 
-from memory.trajectory_files import as_episode, read_entries  # noqa: E402
-from memory.values import Episode  # noqa: E402
+from memory.intake.files import as_episode, read_entries  # noqa: E402
+from memory.runs.episode import Episode  # noqa: E402
 from reflection.reflectors.base import ProposedLesson  # noqa: E402
 from reflection.reflectors.rules import RulesReflector  # noqa: E402
 

@@ -40,18 +40,12 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
-from memory.models import (  # noqa: E402
-    Heuristic,
-    HeuristicEmbedding,
-    HeuristicRevision,
-    Project,
-    SearchIndex,
-    SearchStatistics,
-    TermCount,
-)
+from memory.heuristics.models import Heuristic, HeuristicRevision  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
+from memory.retrieval.index_tuning import measure_recall, tune_search  # noqa: E402
+from memory.retrieval.models import HeuristicEmbedding, SearchIndex, SearchStatistics, TermCount  # noqa: E402
 from memory.retrieval.snapshots import BYTES_EACH_TEXT  # noqa: E402
-from memory.services.create_api_key import create_api_key  # noqa: E402
-from memory.services.tune_search import measure_recall, tune_search  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
 from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402

@@ -34,8 +34,8 @@ from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
-from memory.models import Project  # noqa: E402
-from memory.services.create_api_key import create_api_key  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
 from tests.chaos.database import SETTINGS, OwnDatabase, own_database  # noqa: E402
 from tests.chaos.load import Load, posting  # noqa: E402
 from tests.chaos.profile import History  # noqa: E402

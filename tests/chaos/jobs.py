@@ -17,11 +17,11 @@ import redis
 from django.db import connection
 
 from erl_site.embedded import valkey
-from memory.models import Heuristic
-from memory.values import Actor
-from reflection.doorbell import doorbell
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
+from reflection.jobs.doorbell import doorbell
+from reflection.jobs.queue import enqueue_reflection
 from reflection.models import ModelCall, Proposal, Reflection, WorkerHeartbeat
-from reflection.queue import enqueue_reflection
 from tests.factories import make_project, make_trajectory
 from tests.scripted_answers import Behaviour, Exchange, answer, lesson
 from tests.scripted_provider import ScriptedProvider

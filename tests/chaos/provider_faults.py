@@ -17,9 +17,9 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from memory.models import Heuristic
-from reflection import breaker
-from reflection.doorbell import doorbell
+from memory.heuristics.models import Heuristic
+from reflection.jobs.doorbell import doorbell
+from reflection.llm import breaker
 from reflection.models import ModelCall, Proposal, ProviderState, Reflection
 from tests.chaos.jobs import Status, all_finished, case_number, jobs, lesson_of
 from tests.chaos.profile import pick, report

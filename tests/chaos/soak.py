@@ -33,8 +33,8 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection  # noqa: E402
 
 from erl_site.embedded import valkey  # noqa: E402
-from memory.models import Project  # noqa: E402
-from memory.services.create_api_key import create_api_key  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
 from tests.stack import Stack, database_url  # noqa: E402
 
 EVERY_SECONDS = 5.0

@@ -14,7 +14,7 @@ import pytest
 from django.db import connection
 
 from erl_site.embedded import valkey
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from reflection.models import Reflection
 from tests.chaos.jobs import BROKER, Jobs, Status, all_finished, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import FULL, History, pick, report

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from reflection.doorbell import doorbell
+from reflection.jobs.doorbell import doorbell
 from reflection.models import Reflection
 from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
 from tests.chaos.profile import pick, report

@@ -12,8 +12,9 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory.models import IdempotencyRecord, Trajectory
-from memory.services.delete_expired_idempotency_records import delete_expired_idempotency_records
+from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.models import IdempotencyRecord
+from memory.runs.models import Trajectory
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, post
 from tests.factories import make_api_key

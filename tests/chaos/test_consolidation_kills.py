@@ -12,11 +12,12 @@ from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 
-from memory.models import Evidence, Heuristic, Project
-from memory.values import Actor
+from memory.heuristics.models import Evidence, Heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from reflection.consolidation.execution import run_consolidation
+from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.queue import request_consolidation
-from reflection.consolidation.rows import ConsolidationRun, Suggestion
-from reflection.consolidation.service import run_consolidation
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import database_url
 from tests.waiting import wait_until

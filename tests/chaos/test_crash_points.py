@@ -18,29 +18,24 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import approve_heuristic
 from memory.embeddings.registry import forget_embedders
 from memory.errors import AlreadyDecided
-from memory.invariants import find_violations
-from memory.models import (
-    ApiKey,
-    Heuristic,
-    HeuristicRevision,
-    IdempotencyRecord,
-    Project,
-    QuarantineOrder,
-    Review,
-    Trajectory,
-)
-from memory.services.embed_heuristics import find_heuristics_without_vectors
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.quarantine_source import quarantine_source
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
-from reflection.housekeeping import keep_house
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
+from memory.projects.models import ApiKey, Project
+from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.invariants import find_violations
+from memory.trust.models import QuarantineOrder
+from memory.trust.quarantine import quarantine_source
+from reflection.jobs.housekeeping import keep_house
+from reflection.jobs.queue import enqueue_reflection
+from reflection.llm.base import Completion, CompletionRequest
 from reflection.models import ModelCall, Proposal, Reflection
-from reflection.providers.base import Completion, CompletionRequest
-from reflection.queue import enqueue_reflection
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.api.operations import OPERATIONS, Operation, fill_body, make_target
 from tests.chaos.crash import Crash, Point, crash_at
 from tests.chaos.profile import FULL, make_random, report

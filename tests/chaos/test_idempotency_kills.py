@@ -13,7 +13,7 @@ from uuid import UUID
 import psutil
 import pytest
 
-from memory.services.create_api_key import NewApiKey
+from memory.projects.api_keys import NewApiKey
 from tests.chaos.jobs import kill
 from tests.chaos.profile import make_random, pick, report
 from tests.chaos.web import BROKEN, RIGHT, ChaosWeb, find_violations, post_until_done

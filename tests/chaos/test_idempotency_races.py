@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from tests.chaos import same_request
 from tests.chaos.profile import pick, report
 from tests.chaos.web import BROKEN, RIGHT, ChaosWeb, find_violations, post

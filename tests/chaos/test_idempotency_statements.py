@@ -10,8 +10,8 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.models import ApiKey
-from memory.services.create_api_key import NewApiKey
+from memory.projects.api_keys import NewApiKey
+from memory.projects.models import ApiKey
 from tests.chaos.profile import report
 from tests.chaos.web import BROKEN, RIGHT, find_violations
 from tests.factories import make_api_key

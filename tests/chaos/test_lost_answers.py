@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from tests.chaos.profile import History, pick, report
 from tests.chaos.proxy import Fault, FaultProxy
 from tests.chaos.web import RIGHT, ChaosWeb, post

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.quarantine_source import find_carried, quarantine_source
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.projects.actors import Actor
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.trust.quarantine import find_carried, quarantine_source
 from tests.chaos.profile import pick, report
 from tests.chaos.web import ChaosWeb
 from tests.factories import make_api_key, make_heuristic, make_project, make_trajectory

@@ -13,9 +13,10 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from memory.embeddings.registry import forget_embedders
-from memory.models import HeuristicEmbedding, Project, Retrieval
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.retrieval.task_vector import active_model
-from memory.services.embed_heuristics import embed_heuristics
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 from tests.waiting import wait_until

@@ -5,7 +5,7 @@ import signal
 import psutil
 import pytest
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from reflection.models import Reflection
 from tests.chaos.jobs import assert_each_has_one_effect, find_running, jobs, slowly, wait_for_all
 from tests.chaos.load import Load, posting

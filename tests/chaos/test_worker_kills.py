@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
-from memory.models import Heuristic
+from memory.heuristics.models import Heuristic
 from reflection.models import ModelCall, Reflection, WorkerHeartbeat
 from tests.chaos.jobs import (
     Status,

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from erl_site import urls as site
 from memory.api import idempotency
-from memory.api.views.trajectories import TrajectoryListView
+from memory.intake.views import TrajectoryListView
 
 BETWEEN_COMMITS_SECONDS = 0.008
 

@@ -9,7 +9,9 @@ from uuid import UUID
 
 import psutil
 
-from memory.models import IdempotencyRecord, Project, Trajectory
+from memory.api.models import IdempotencyRecord
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
 from tests.stack import Stack
 
 WORKERS = 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from memory.models import ProjectMembership
+from memory.projects.models import ProjectMembership
 from tests.e2e.browser import find_chromium, open_browser
 from tests.factories import make_member
 

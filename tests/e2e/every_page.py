@@ -6,7 +6,8 @@ from django.contrib import admin
 from django.core.paginator import Paginator
 from django.urls import reverse
 
-from memory.models import Heuristic, Trajectory
+from memory.heuristics.models import Heuristic
+from memory.runs.models import Trajectory
 
 # Forms of Django's own widgets, which have faults of their own (dates in two fields without a label each, and others).
 DJANGO_FORMS = ("auth", "memory.project", "memory.projectmembership")

@@ -10,9 +10,11 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page
 
 from evaluation.models import EvaluationRun
-from memory.models import HeuristicFeedback, ProjectMembership, Review
-from memory.services.review_heuristic import approve_heuristic, retire_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.effects.models import HeuristicFeedback
+from memory.heuristics.models import Review
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
 from reflection.models import ModelCall
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (

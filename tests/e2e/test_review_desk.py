@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from memory.models import Heuristic, HeuristicRevision, Project, Review
-from memory.services.claim_heuristic import take_over_heuristic
-from memory.services.propose_heuristic import revise_heuristic
-from memory.values import Actor, LessonText
+from memory.curation.claims import take_over_heuristic
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

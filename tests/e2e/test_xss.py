@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from memory.models import ProjectMembership
+from memory.projects.models import ProjectMembership
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import make_member
 from tests.security.hostile_rows import PAYLOADS, store_payloads

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from memory.models import Project
+from memory.projects.models import Project
 
 
 @pytest.mark.django_db

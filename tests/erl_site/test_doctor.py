@@ -14,10 +14,10 @@ from django.utils import timezone
 from erl_site import health
 from erl_site.diagnosis import diagnose
 from erl_site.findings import Status
-from memory.models import ApiKey
-from reflection.breaker import FAILURES, note_failure
+from memory.projects.models import ApiKey
+from reflection.llm.base import ProviderError
+from reflection.llm.breaker import FAILURES, note_failure
 from reflection.models import WorkerHeartbeat
-from reflection.providers.base import ProviderError
 from tests.factories import make_api_key, make_reflection
 
 pytestmark = pytest.mark.django_db

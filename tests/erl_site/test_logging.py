@@ -16,9 +16,9 @@ import structlog
 from django.db.models.functions import Now
 from rest_framework.test import APIClient
 
+from reflection.llm.base import ProviderError
 from reflection.models import Reflection
-from reflection.providers.base import ProviderError
-from reflection.services import run_reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, fail_with, make_lesson, propose
 from tests.stack import Stack

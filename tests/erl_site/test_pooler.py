@@ -7,10 +7,10 @@ import httpx
 import pytest
 from django.db import connection
 
-from memory.models import Trajectory
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.projects.actors import Actor
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.runs.models import Trajectory
 from tests.erl_site.pooler import CONNECTIONS, Pooler, pooled
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.servers import HOME

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from evaluation.models import EvaluationRun
 from evaluation.requesting import run_requested
-from memory.models import Project
+from memory.projects.models import Project
 from tests.api.conftest import make_client
 from tests.factories import bearer, make_api_key, make_project
 from tests.stack import Stack, kill_workers

@@ -11,8 +11,9 @@ from evaluation.environments.cooking import Cook, Seen, find_facts, find_way, re
 from evaluation.environments.textworld_games import OBJECTIVE, CookingGames
 from evaluation.suites.cooking import CookingReflector, read_others, write_lesson
 from evaluation.suites.loop.suite import refuse_shared_tasks
+from memory.heuristics.text import LessonText
 from memory.retrieval.context import build_context
-from memory.values import Action, Episode, LessonText, Step
+from memory.runs.episode import Action, Episode, Step
 
 PAGE = """You open the cookbook.
 

@@ -16,8 +16,8 @@ from evaluation.ledger import CAP_REACHED, Ledger
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
-from reflection.providers.base import CompletionRequest, ProviderError
-from reflection.providers.registry import close_provider, get_provider
+from reflection.llm.base import CompletionRequest, ProviderError
+from reflection.llm.registry import close_provider, get_provider
 from tests.scripted_answers import Exchange, answer
 from tests.scripted_provider import ScriptedProvider
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from evaluation.errors import EvaluationError
 from evaluation.quotas import get_sign_p, learn_quotas
-from memory.models import PolarityQuota
+from memory.retrieval.models import PolarityQuota
 from memory.retrieval.quota import find_limits, known_quotas
 from tests.factories import make_project
 

@@ -12,7 +12,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run, find_unfinished
 from evaluation.sandbox import create_sandbox, empty_sandbox, prepare_sandbox, sandbox_environment
 from evaluation.suites.base import Options
-from memory.models import Project
+from memory.projects.models import Project
 from tests.evaluation.conftest import evaluate, hash_tables
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import ROOT, database_url

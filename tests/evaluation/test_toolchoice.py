@@ -7,8 +7,9 @@ from evaluation.suites.toolchoice.data import load, sample
 from evaluation.suites.toolchoice.ears import Ears
 from evaluation.suites.toolchoice.learning import err_sometimes
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
+from memory.heuristics.text import LessonText
 from memory.retrieval.context import build_context
-from memory.values import Action, Episode, LessonText, Step
+from memory.runs.episode import Action, Episode, Step
 
 TOOLS = {"Weather": "Weather: forecasts for any place", "Chess": "Chess: plays chess", "Maps": "Maps: finds a route"}
 REQUEST = "Will it rain in Lima (Peru) tomorrow: yes or no?"

@@ -13,7 +13,7 @@ from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.runner import create_run, execute_run
 from evaluation.suites.base import Options
 from evaluation.suites.loop.suite import refuse_shared_tasks
-from memory.models import Project
+from memory.projects.models import Project
 from tests.evaluation.conftest import hash_tables
 from tests.factories import make_heuristic, make_project, make_trajectory
 

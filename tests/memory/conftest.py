@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from memory.embeddings.registry import forget_embedders
-from memory.models import Project
+from memory.projects.models import Project
 from tests.factories import make_member, make_project
 from tests.memory.embedding_service import EmbeddingService
 

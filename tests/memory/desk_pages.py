@@ -5,8 +5,9 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import EmbeddingModel, Heuristic, HeuristicEmbedding, HeuristicRevision
-from memory.values import Actor
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from tests.factories import make_member
 
 ANA = Actor(label="user:ana")

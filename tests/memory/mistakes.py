@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from memory.models import MistakeCard, Project
-from memory.services.merge_mistakes import settle_cards
-from memory.services.record_trajectory import record_trajectory
-from memory.values import Actor
+from memory.intake.recording import record_trajectory
+from memory.mistakes.merge import settle_cards
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 
 ANA = Actor(label="user:ana")
 CARD = {

@@ -5,8 +5,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.models import PolarityQuota, Project, SavedFilter
-from reflection.consolidation.rows import ConsolidationRun
+from memory.heuristics.models import SavedFilter
+from memory.projects.models import Project
+from memory.retrieval.models import PolarityQuota
+from reflection.consolidation.models import ConsolidationRun
 from tests.factories import make_member, make_project
 
 pytestmark = pytest.mark.django_db

@@ -8,24 +8,18 @@ from django.db import connection
 
 from memory.embeddings.registry import forget_embedders, get_embedder
 from memory.embeddings.words import SHARED_WORDS
-from memory.models import (
-    EmbeddingModel,
-    Heuristic,
-    HeuristicEmbedding,
-    HeuristicRevision,
-    Project,
-    SearchStatistics,
-    TermCount,
-)
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.models import Project
 from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
 from memory.retrieval.database import QueryVector, read_vector
-from memory.services.embed_heuristics import (
+from memory.retrieval.heuristic_vectors import (
     count_terms,
     embed_heuristics,
     find_heuristics_without_vectors,
     get_active_model,
 )
+from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, SearchStatistics, TermCount
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_embedders")]

@@ -8,9 +8,9 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
 
-from memory.models import Heuristic
-from memory.services.review_heuristic import approve_heuristic, reject_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_project, make_reflection, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

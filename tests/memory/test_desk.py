@@ -6,9 +6,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor, LessonText
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
 from reflection.models import Proposal
 from tests.factories import (
     make_evidence,

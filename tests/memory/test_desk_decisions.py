@@ -9,9 +9,9 @@ from django.core import signing
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import HeuristicRevision, Review
-from memory.services.propose_heuristic import revise_heuristic
-from memory.values import LessonText
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.text import LessonText
 from tests.factories import make_heuristic, make_project
 from tests.memory.desk_pages import ANA, decide
 

@@ -8,11 +8,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from memory.models import Heuristic, Review, SavedFilter, TaskVector, Trajectory
-from memory.services.prioritise_heuristics import prioritise_heuristics, prioritise_queue
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.remember_tasks import find_projects_to_remember, remember_tasks
-from memory.values import Actor, LessonText
+from memory.curation.priority import prioritise_heuristics, prioritise_queue
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import Heuristic, Review, SavedFilter
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
+from memory.retrieval.models import TaskVector
+from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
+from memory.runs.models import Trajectory
 from reflection.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
 from tests.memory.desk_pages import embed, model

@@ -11,21 +11,15 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.proposals import revise_heuristic
 from memory.errors import NotAllowed, ProjectArchived
-from memory.models import (
-    Heuristic,
-    Project,
-    ProjectMembership,
-    Retrieval,
-    Review,
-    Trajectory,
-)
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.review_heuristic import (
-    approve_heuristic,
-    reject_heuristic,
-)
-from memory.values import Actor, LessonText
+from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
+from memory.projects.models import Project, ProjectMembership
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 from tests.factories import (
     make_api_key,
     make_heuristic,

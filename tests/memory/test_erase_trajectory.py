@@ -3,12 +3,15 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory.models import Evidence, Heuristic, HeuristicRevision, IdempotencyRecord, Review, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.propose_heuristic import add_evidence
-from memory.services.record_feedback import record_feedback
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor, Citation
+from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import add_evidence
+from memory.effects.feedback import record_feedback
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.text import Citation
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
 from tests.factories import make_heuristic, make_idempotency_record, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory.models import Project
-from memory.services.review_heuristic import reject_heuristic, retire_heuristic
-from memory.values import Actor
+from memory.curation.decisions import reject_heuristic, retire_heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from tests.factories import make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory.models import Project
+from memory.projects.models import Project
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db

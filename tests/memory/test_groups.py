@@ -9,7 +9,8 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import ProjectMembership, Review
+from memory.heuristics.models import Review
+from memory.projects.models import ProjectMembership
 from tests.factories import make_heuristic
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from reflection.models import Reflection
 from tests.factories import make_project
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP

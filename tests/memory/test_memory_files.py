@@ -10,16 +10,19 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.episodes.export_file import export_memory
+from memory.episodes.import_file import import_memory
 from memory.errors import InvalidMemoryFile
-from memory.models import Heuristic, HeuristicRevision, MistakeCard, Project, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.export_memory import export_memory
-from memory.services.import_memory import import_memory
-from memory.services.record_trajectory import record_trajectory
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic, reject_heuristic
-from memory.services.score_history import read_score_history
-from memory.values import Actor
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.intake.recording import record_trajectory
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.retrieval.answers import retrieve
+from memory.runs.models import Trajectory
+from memory.runs.scores import read_score_history
+from memory.trust.erasure import erase_trajectory
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db

@@ -2,11 +2,11 @@
 
 import pytest
 
+from memory.curation.claims import open_heuristic
+from memory.curation.merge import merge_heuristics
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
-from memory.models import Heuristic, HeuristicRevision, Review
-from memory.services.claim_heuristic import open_heuristic
-from memory.services.merge_heuristics import merge_heuristics
-from memory.values import Actor
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,11 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import MistakeCard, MistakeCardReview, MistakeMerge, ProjectMembership
-from memory.services.merge_mistakes import merge_by_likeness
-from memory.services.record_trajectory import record_trajectory
-from memory.values import Actor
+from memory.intake.recording import record_trajectory
+from memory.mistakes.merge import merge_by_likeness
+from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from memory.errors import AlreadyDecided
-from memory.models import MistakeCard, MistakeCardRevision, MistakeMerge, Project
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.merge_mistakes import merge_cards, settle_cards, undo_merge
-from memory.services.review_mistake import approve_card
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.merge import merge_cards, settle_cards, undo_merge
+from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.projects.models import Project
+from memory.trust.erasure import erase_trajectory
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
 
 pytestmark = pytest.mark.django_db

@@ -8,12 +8,13 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
-from memory.models import MistakeCard, MistakeCardReview, MistakeCardRevision, Project
-from memory.services.keep_cards import retire_unseen_cards
-from memory.services.merge_mistakes import merge_cards, settle_cards
-from memory.services.review_mistake import approve_card, confirm_count, reject_card, retire_card
-from memory.services.sight_mistakes import reopen_card
-from memory.values import Actor
+from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
+from memory.mistakes.merge import merge_cards, settle_cards
+from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
+from memory.mistakes.retention import retire_unseen_cards
+from memory.mistakes.sightings import reopen_card
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from tests.factories import make_api_key, make_member, make_project
 from tests.memory.mistakes import ANA, CARD, OTHER, only_card, record, served_words
 

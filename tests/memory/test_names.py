@@ -13,17 +13,19 @@ from django.test import override_settings
 
 from memory.embeddings.registry import get_embedder
 from memory.embeddings.words import SHARED_WORDS
-from memory.models import Heuristic, HeuristicRevision, Project, ServedChange
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.answers import retrieve
 from memory.retrieval.candidates import Candidate, How, find_candidates
 from memory.retrieval.database import QueryVector
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.missing_names import name_lessons
+from memory.retrieval.models import ServedChange
 from memory.retrieval.names import STRESSED, find_names, is_near
 from memory.retrieval.naming import MOST_LESSONS, find_named, weigh
 from memory.retrieval.snapshots import snapshots
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.name_lessons import name_lessons
-from memory.services.retrieve import retrieve
-from memory.values import Actor
 from tests.factories import make_heuristic, make_project
 
 BY = Actor(label="key:agent")

@@ -9,8 +9,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memory.models import HeuristicFeedback, Trajectory
-from memory.step_values import make_step
+from memory.effects.models import HeuristicFeedback
+from memory.runs.models import Trajectory
+from memory.runs.step_limits import make_step
 from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

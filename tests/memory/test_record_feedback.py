@@ -2,10 +2,10 @@
 
 import pytest
 
+from memory.effects.feedback import record_feedback
+from memory.effects.models import HeuristicFeedback
 from memory.errors import NoSuchRun
-from memory.models import HeuristicFeedback
-from memory.services.record_feedback import record_feedback
-from memory.values import Actor
+from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

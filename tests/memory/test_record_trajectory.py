@@ -7,11 +7,11 @@ import pytest
 from django.dispatch import Signal
 
 from memory.errors import DuplicateExternalId, InvalidSteps, UnknownRetrieval
-from memory.models import Project, Trajectory
-from memory.services.record_trajectory import record_trajectory
-from memory.services.report_outcome import report_outcome
-from memory.signals import trajectory_recorded
-from memory.values import Actor
+from memory.intake.recording import record_trajectory, report_outcome
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from memory.runs.signals import trajectory_recorded
 from tests.factories import make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

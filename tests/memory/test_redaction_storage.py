@@ -9,7 +9,7 @@ from django.db import connection
 from psycopg import sql
 from rest_framework.test import APIClient
 
-from memory.models import Trajectory
+from memory.runs.models import Trajectory
 from tests.factories import bearer, make_api_key, make_trajectory
 from tests.memory.synthetic_secrets import Planted, plant_secrets
 

@@ -7,11 +7,12 @@ from django.core.management import CommandError, call_command
 
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import forget_embedders
-from memory.models import EmbeddingModel, HeuristicEmbedding, Project
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from memory.retrieval.task_vector import active_model
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.values import Actor
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 

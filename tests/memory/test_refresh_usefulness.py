@@ -8,14 +8,18 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
-from memory.models import Heuristic, HeuristicEmbedding, Retrieval, Trajectory, UsageVerdict
-from memory.services.embed_heuristics import embed_heuristics, find_heuristics_without_vectors
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.record_feedback import record_feedback
-from memory.services.refresh_usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
-from memory.services.report_outcome import report_outcome
-from memory.services.retrieve import retrieve
-from memory.values import Actor, LessonText
+from memory.curation.proposals import revise_heuristic
+from memory.effects.feedback import record_feedback
+from memory.effects.models import UsageVerdict
+from memory.effects.usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import LessonText
+from memory.intake.recording import report_outcome
+from memory.projects.actors import Actor
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
+from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.runs.models import Trajectory
 from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
 
 START = timezone.now()

@@ -6,11 +6,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from memory.models import Heuristic, PolarityQuota, Project, Retrieval
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval.answer import RetrievalAnswer
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.values import Actor
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import PolarityQuota, Retrieval
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db

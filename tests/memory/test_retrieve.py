@@ -6,13 +6,15 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memory.embeddings.registry import forget_embedders
-from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project, Retrieval
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval.answer import Filters
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.retrieval.quota import known_quotas
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.services.set_polarity_quota import set_polarity_quota
-from memory.values import Actor
+from memory.retrieval.quota_services import set_polarity_quota
 from tests.factories import make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db

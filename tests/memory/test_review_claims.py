@@ -5,16 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from memory.curation.claims import open_heuristic, take_over_heuristic
+from memory.curation.decisions import approve_heuristic
 from memory.errors import ClaimedByOther
-from memory.models import (
-    Review,
-    ReviewClaim,
-)
-from memory.services.claim_heuristic import open_heuristic, take_over_heuristic
-from memory.services.review_heuristic import (
-    approve_heuristic,
-)
-from memory.values import Actor
+from memory.heuristics.models import Review, ReviewClaim
+from memory.projects.actors import Actor
 from tests.factories import (
     make_heuristic,
     make_member,

@@ -3,17 +3,18 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
-from memory.models import Heuristic, HeuristicRevision, Review
-from memory.services.propose_heuristic import propose_heuristic, revise_heuristic
-from memory.services.review_heuristic import (
+from memory.curation.decisions import (
     approve_heuristic,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
     retire_heuristic,
 )
-from memory.values import Actor, LessonText
+from memory.curation.proposals import propose_heuristic, revise_heuristic
+from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
 from tests.factories import make_member, make_project
 
 pytestmark = pytest.mark.django_db

@@ -10,11 +10,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memory.models import Heuristic, Review
-from memory.review_statistics import count_reviewers, count_weeks, find_disagreements, find_regrets, median_seconds
-from memory.services.review_heuristic import approve_heuristic, reject_heuristic, retire_heuristic
-from memory.services.undo_review import undo_review
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.review_statistics import (
+    count_reviewers,
+    count_weeks,
+    find_disagreements,
+    find_regrets,
+    median_seconds,
+)
+from memory.curation.undo import undo_review
+from memory.heuristics.models import Heuristic, Review
+from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_member, make_project
 
 pytestmark = pytest.mark.django_db

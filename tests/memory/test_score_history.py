@@ -6,13 +6,13 @@ from statistics import fmean
 import pytest
 from django.db import connection
 
-from memory.models import Project, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.record_trajectory import record_trajectory
-from memory.services.report_outcome import report_outcome
-from memory.services.score_history import find_trend, read_score_history
-from memory.services.summarize_memory import summarize_memory
-from memory.values import Actor
+from memory.episodes.summary import summarize_memory
+from memory.intake.recording import record_trajectory, report_outcome
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from memory.runs.scores import find_trend, read_score_history
+from memory.trust.erasure import erase_trajectory
 from tests.factories import make_project
 
 ANA = Actor(label="user:ana")

@@ -7,7 +7,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.models import EmbeddingModel, Project, SearchIndex
+from memory.projects.models import Project
+from memory.retrieval.models import EmbeddingModel, SearchIndex
 from tests.erl_site.test_metrics import scrape
 from tests.factories import make_member, make_project
 

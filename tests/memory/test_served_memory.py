@@ -8,21 +8,23 @@ import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 
+from memory.curation.decisions import approve_heuristic, quarantine_heuristic, retire_heuristic
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
-from memory.models import Heuristic, HeuristicRevision, Project, SearchIndex, ServedChange
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval import candidates
 from memory.retrieval.answer import Filters
+from memory.retrieval.answers import retrieve
 from memory.retrieval.candidates import Candidate, How, find_candidates
 from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
+from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
+from memory.retrieval.index_tuning import measure_recall, tune_search
 from memory.retrieval.indexed import FIRST_BREADTH, USUAL_LIMIT, index_plans
+from memory.retrieval.models import SearchIndex, ServedChange
+from memory.retrieval.served_changes import fold_changes
 from memory.retrieval.snapshots import STATE, State, snapshots
-from memory.services.embed_heuristics import count_terms, embed_heuristics
-from memory.services.fold_changes import fold_changes
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, retire_heuristic
-from memory.services.tune_search import measure_recall, tune_search
-from memory.values import Actor
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -248,7 +250,7 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
     retrieve(project, task=TASKS[0], by=BY)
     index = tune_search(project, threshold=5)
     assert index is not None
-    monkeypatch.setattr("memory.services.tune_search.WANTED_RECALL", 1.1)
+    monkeypatch.setattr("memory.retrieval.index_tuning.WANTED_RECALL", 1.1)
     measure_recall(index)
     index.refresh_from_db()
     assert index.breadth == 2 * FIRST_BREADTH

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory.errors import UnreadableFile
-from memory.trajectory_files import as_episode, count_entries, read_entries
+from memory.intake.files import as_episode, count_entries, read_entries
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
 
 RUN = {"id": "r1", "task": "Find a lamp", "steps": [{"action": "search[lamp]", "observation": "one lamp"}]}

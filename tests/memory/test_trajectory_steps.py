@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from memory.errors import InvalidSteps
-from memory.step_values import MAX_STEPS, MAX_TEXT_CHARS
-from memory.trajectory_steps import normalise_steps, parse_action
+from memory.runs.step_limits import MAX_STEPS, MAX_TEXT_CHARS
+from memory.runs.steps import normalise_steps, parse_action
 from tests.memory.chat import call
 
 

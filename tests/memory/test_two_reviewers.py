@@ -5,18 +5,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory.curation.decisions import approve_heuristic, edit_and_approve_heuristic, record_review
+from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
-from memory.models import (
-    HeuristicRevision,
-    Review,
-)
-from memory.services.review_heuristic import (
-    approve_heuristic,
-    edit_and_approve_heuristic,
-    record_review,
-)
-from memory.services.undo_review import undo_review
-from memory.values import Actor, LessonText
+from memory.heuristics.models import HeuristicRevision, Review
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
 from tests.factories import (
     bearer,
     make_api_key,

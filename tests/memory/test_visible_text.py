@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.visible_text import show_hidden
+from memory.redaction.visible_text import show_hidden
 
 
 @pytest.mark.parametrize(

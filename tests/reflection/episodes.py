@@ -5,7 +5,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from memory.values import Action, Citation, Episode, LessonText, Step
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Action, Episode, Step
 from reflection.reflectors.base import ProposedLesson
 
 _BEGIN = re.compile(r"BEGIN ([0-9a-f]{16}) (.+)")

@@ -7,9 +7,9 @@ from typing import Any
 from django.db import connection
 from django.db.models.functions import Now
 
-from memory.values import Actor
+from memory.projects.actors import Actor
+from reflection.jobs.queue import claim
 from reflection.models import Reflection
-from reflection.queue import claim
 from tests.factories import make_reflection
 
 BY = Actor(label="key:test")

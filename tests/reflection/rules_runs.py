@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from memory.trajectory_files import as_episode, as_trajectory
-from memory.values import Action, Episode, Step
+from memory.intake.files import as_episode, as_trajectory
+from memory.runs.episode import Action, Episode, Step
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.rules.run_view import RunView

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.db import connection
 
-from memory.values import Citation, Episode, LessonText
-from reflection.providers.base import Completion, CompletionRequest
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Episode
+from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.llm import Ask
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from memory.models import Project
-from reflection import breaker
+from memory.projects.models import Project
 from reflection.errors import CircuitOpen
+from reflection.llm import breaker
+from reflection.llm.base import Completion, CompletionRequest, ProviderError
 from reflection.models import ProviderState, Reflection
-from reflection.providers.base import Completion, CompletionRequest, ProviderError
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.factories import make_reflection
 
 pytestmark = pytest.mark.django_db

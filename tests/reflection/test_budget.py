@@ -9,12 +9,12 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memory.models import Project
-from reflection.budget import reserve, resume_projects, settle
+from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
+from reflection.llm.base import ProviderError
+from reflection.llm.budget import reserve, resume_projects, settle
 from reflection.models import DailySpend, Reflection
-from reflection.providers.base import ProviderError
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import (
     ScriptedModel,

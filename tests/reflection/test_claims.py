@@ -7,8 +7,8 @@ import pytest
 from django.utils import timezone
 
 from reflection.errors import LostClaim
+from reflection.jobs.queue import claim, extend_lease, fail, finish, postpone
 from reflection.models import Reflection
-from reflection.queue import claim, extend_lease, fail, finish, postpone
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.reflection.queueing import Status, claimed_twice, expire_lease, in_threads
 

@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from memory.models import Evidence, Heuristic, HeuristicRevision, Project, Review, Trajectory, UsageVerdict
-from memory.services.refresh_usefulness import refresh_usefulness
-from memory.values import Actor
+from memory.effects.models import UsageVerdict
+from memory.effects.usefulness import refresh_usefulness
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from reflection.consolidation.execution import run_consolidation
+from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.queue import (
     claim,
     request_consolidation,
     request_due_consolidations,
 )
-from reflection.consolidation.rows import ConsolidationRun, Suggestion
-from reflection.consolidation.service import run_consolidation
 from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from memory.models import Heuristic, Project
-from memory.values import Actor
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from reflection.consolidation.execution import run_consolidation
+from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.queue import request_consolidation
-from reflection.consolidation.rows import ConsolidationRun, Suggestion
-from reflection.consolidation.service import run_consolidation
+from reflection.llm.base import Completion, CompletionRequest, ProviderError
 from reflection.models import DailySpend, ModelCall
-from reflection.providers.base import Completion, CompletionRequest, ProviderError
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.reflection.episodes import read_blocks
 from tests.reflection.scripted import make_completion

@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.models import Heuristic, HeuristicRevision, Project, Review
-from reflection.consolidation.rows import ConsolidationRun, Suggestion
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.models import Project
+from reflection.consolidation.models import ConsolidationRun, Suggestion
 from tests.factories import make_heuristic, make_member, make_project
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from celery import Celery
 from structlog.testing import capture_logs
 
 from erl_site.embedded import valkey
-from reflection.doorbell import Doorbell
+from reflection.jobs.doorbell import Doorbell
 from tests.waiting import wait_until
 
 QUEUE = "erl"

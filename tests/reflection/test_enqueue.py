@@ -6,12 +6,11 @@ import pytest
 import structlog
 from django.db import transaction
 
-from memory.services.record_trajectory import record_trajectory
-from memory.services.report_outcome import report_outcome
-from memory.values import Actor
+from memory.intake.recording import record_trajectory, report_outcome
+from memory.projects.actors import Actor
 from reflection.errors import StillQueued
+from reflection.jobs.queue import enqueue_reflection, requeue_reflection
 from reflection.models import Reflection
-from reflection.queue import enqueue_reflection, requeue_reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.reflection.queueing import BY, Status, in_threads
 

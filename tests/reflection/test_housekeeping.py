@@ -6,7 +6,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from reflection.housekeeping import keep_house
+from reflection.jobs.housekeeping import keep_house
 
 
 @pytest.mark.django_db

@@ -17,13 +17,13 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from reflection.parsing import UnusableAnswer, answer_schema, parse_answer
-from reflection.prompting import build_prompt
-from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderError
-from reflection.providers.registry import ProviderConfig, build_provider, close_provider, get_provider
-from reflection.providers.transport import EgressPolicy
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError
+from reflection.llm.registry import ProviderConfig, build_provider, close_provider, get_provider
+from reflection.llm.transport import EgressPolicy
+from reflection.reflectors.checks import verify
+from reflection.reflectors.llm_answer import UnusableAnswer, answer_schema, parse_answer
+from reflection.reflectors.llm_prompt import build_prompt
 from reflection.reflectors.registry import get_reflector
-from reflection.verification import verify
 from tests.reflection.episodes import make_episode
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.timeout(1500)]

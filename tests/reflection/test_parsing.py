@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reflection.parsing import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
+from reflection.reflectors.llm_answer import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
 from tests.scripted_answers import lesson
 
 

@@ -10,12 +10,12 @@ from django.test import override_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.values import Action, Episode, Step
-from reflection.parsing import answer_schema
-from reflection.prompt_files import FOLDER, prompt_version, read_prompt
-from reflection.prompting import Prompt, build_prompt, build_repair, choose_variant, cut_middle, version_for
-from reflection.providers.base import estimate_tokens
+from memory.runs.episode import Action, Episode, Step
+from reflection.llm.base import estimate_tokens
+from reflection.prompts.files import FOLDER, prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
+from reflection.reflectors.llm_answer import answer_schema
+from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, choose_variant, cut_middle, version_for
 from tests.reflection.episodes import make_episode, read_blocks
 
 NEAR = NearHeuristic(

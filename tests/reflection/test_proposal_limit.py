@@ -7,13 +7,15 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.models import Heuristic, MistakeCard, Trajectory
-from memory.services.record_trajectory import record_trajectory
-from memory.services.review_heuristic import approve_heuristic, reject_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.heuristics.models import Heuristic
+from memory.intake.recording import record_trajectory
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from reflection.jobs.queue import requeue_reflection
 from reflection.models import ModelCall, Reflection
-from reflection.queue import requeue_reflection
-from reflection.services import NO_ROOM, run_reflection
+from reflection.reflectors.reflections import NO_ROOM, run_reflection
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
 

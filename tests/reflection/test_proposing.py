@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from memory.models import Heuristic, HeuristicRevision
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.review_heuristic import approve_heuristic, quarantine_heuristic, reject_heuristic
-from memory.values import Actor, Episode
+from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.runs.episode import Episode
 from reflection.models import Proposal, Reflection
-from reflection.nearest import find_near_heuristics
 from reflection.reflectors.base import ProposedLesson
-from reflection.services import run_reflection
+from reflection.reflectors.nearest import find_near_heuristics
+from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_heuristic, make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import ScriptedReflector, make_lesson, propose
 

@@ -7,10 +7,10 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory.models import Project
+from memory.projects.models import Project
 from reflection.errors import LostClaim
+from reflection.jobs.queue import backoff_seconds, claim, fail, finish, postpone, release_claims
 from reflection.models import Reflection
-from reflection.queue import backoff_seconds, claim, fail, finish, postpone, release_claims
 from tests.factories import make_reflection, make_trajectory
 from tests.reflection.queueing import Status, claimed_twice
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from memory.models import Project, Retrieval
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.answer import RetrievalAnswer
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.values import Actor
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.models import Retrieval
+from reflection.llm.registry import close_provider
 from reflection.models import DailySpend, ModelCall
-from reflection.providers.registry import close_provider
 from tests.factories import make_heuristic, make_project
 from tests.scripted_answers import Exchange, answer, cut_off, drips, empty, fails, prose, refuses, resets, silence
 from tests.scripted_provider import ScriptedProvider

@@ -8,7 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from memory.models import Evidence, Heuristic, Trajectory
+from memory.heuristics.models import Evidence, Heuristic
+from memory.runs.models import Trajectory
 from reflection.models import Reflection
 from tests.factories import make_project
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP

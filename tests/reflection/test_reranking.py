@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from memory.models import Project
+from memory.curation.decisions import retire_heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval import rerank
 from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.answers import retrieve
 from memory.retrieval.candidates import draw_candidates
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import retire_heuristic
-from memory.values import Actor
-from reflection.reranking import close_reranker
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from reflection.rankers.cross_encoder import close_reranker
 from tests.factories import make_heuristic, make_project, make_rule
 from tests.scripted_answers import Exchange, answer, drips, fails, raw, silence
 from tests.scripted_provider import ScriptedProvider

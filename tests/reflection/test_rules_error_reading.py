@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.values import Step
+from memory.runs.episode import Step
 from reflection.reflectors.rules.error_reading import numbers_in, read_error, shape_of
 
 

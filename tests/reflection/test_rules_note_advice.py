@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.values import RULE_TAG
+from memory.heuristics.text import RULE_TAG
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.rules.detectors.recorded_notes import find
 from reflection.reflectors.rules.note_advice import read_advice

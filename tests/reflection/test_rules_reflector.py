@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from memory.trajectory_files import as_episode, as_trajectory
-from memory.values import Episode
+from memory.intake.files import as_episode, as_trajectory
+from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.checks import is_rejected, verify
 from reflection.reflectors.rules import RulesReflector
-from reflection.verification import is_rejected, verify
 from tests.real_runs import load_all_runs
 from tests.reflection.rules_runs import call, make_run, say
 

@@ -16,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from reflection.models import Reflection
-from reflection.services import Outcome
+from reflection.reflectors.reflections import Outcome
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider

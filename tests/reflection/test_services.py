@@ -8,13 +8,14 @@ import pytest
 import structlog
 from django.db import connection
 
-from memory.models import Evidence, Heuristic, Trajectory
-from memory.services.report_outcome import report_outcome
-from memory.values import Citation
+from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.text import Citation
+from memory.intake.recording import report_outcome
+from memory.runs.models import Trajectory
+from reflection.jobs.queue import enqueue_reflection
 from reflection.models import ModelCall, Proposal, Reflection
-from reflection.queue import enqueue_reflection
 from reflection.reflectors.base import ReflectionResult
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
 from tests.reflection.running import BY, Status, make_due, run
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, fail_with, make_lesson, propose

@@ -9,11 +9,12 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from memory.models import Heuristic, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
+from memory.heuristics.models import Heuristic
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from reflection.jobs.queue import claim
 from reflection.models import ModelCall, Proposal, Reflection
-from reflection.queue import claim
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.factories import make_reflection
 from tests.reflection.running import BY, Status, run
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose

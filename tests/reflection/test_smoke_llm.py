@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from erl_site.checks.llm import check_llm
-from reflection.providers.registry import close_provider
+from reflection.llm.registry import close_provider
 from tests.scripted_answers import answer, fails, lesson, prose
 from tests.scripted_provider import ScriptedProvider
 

@@ -14,10 +14,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from erl_site.embedded import valkey
-from reflection.housekeeping import elect_sweeper, find_overdue_reflections, record_claim, record_heartbeat
+from reflection.jobs.housekeeping import elect_sweeper, find_overdue_reflections, record_claim, record_heartbeat
+from reflection.jobs.queue import claim
+from reflection.jobs.sweeper import Sweeper
 from reflection.models import Reflection, WorkerHeartbeat
-from reflection.queue import claim
-from reflection.sweeper import Sweeper
 from tests.factories import make_reflection
 from tests.servers import HOME
 

@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from memory.models import IdempotencyRecord, TermChange
+from memory.api.models import IdempotencyRecord
+from memory.retrieval.models import TermChange
 from reflection.models import Reflection, WorkerHeartbeat
 from reflection.tasks import reflect, sweep
 from tests.factories import make_heuristic, make_idempotency_record, make_reflection

@@ -2,9 +2,10 @@
 
 import pytest
 
-from memory.values import Action, Citation, Episode, Step
+from memory.heuristics.text import Citation
+from memory.runs.episode import Action, Episode, Step
 from reflection.reflectors.base import ProposedLesson
-from reflection.verification import Severity, is_rejected, overlap, verify
+from reflection.reflectors.checks import Severity, is_rejected, overlap, verify
 from tests.reflection.episodes import make_episode, make_lesson
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.apps import apps
 from django.db import connection, models
 
-from memory.models import Project
+from memory.projects.models import Project
 
 APPS = ("memory", "reflection", "evaluation")
 # Tables of nobody in particular, and why they hold nothing of a project.

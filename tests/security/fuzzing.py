@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from django.db import connection, transaction
 from psycopg.pq import TransactionStatus
 
-from memory.models import ApiKey, Project
+from memory.projects.models import ApiKey, Project
 from tests.api.operations import DOCUMENT, OPERATIONS, Operation, fill_body, make_target
 from tests.factories import make_api_key, make_project, make_trajectory
 from tests.security.contract import Answer, Application, Contract, Sent, location_of, send

@@ -10,17 +10,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.models import EvaluationRun
-from memory.models import (
-    Evidence,
-    Heuristic,
-    HeuristicFeedback,
-    HeuristicRevision,
-    Project,
-    Retrieval,
-    Review,
-    Trajectory,
-)
-from memory.step_values import make_step
+from memory.effects.models import HeuristicFeedback
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.projects.models import Project
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
+from memory.runs.step_limits import make_step
 from reflection.models import DailySpend, ModelCall, Proposal, Reflection
 from tests.factories import make_api_key
 

@@ -9,12 +9,14 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from memory.models import ApiKey, AuditEntry, HeuristicRevision, Review
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.review_heuristic import approve_heuristic, reject_heuristic
-from memory.services.revoke_api_key import revoke_api_key
-from memory.services.verify_audit import Head, verify_audit
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.heuristics.models import HeuristicRevision, Review
+from memory.projects.actors import Actor
+from memory.projects.api_keys import revoke_api_key
+from memory.projects.models import ApiKey
+from memory.trust.audit import Head, verify_audit
+from memory.trust.erasure import erase_trajectory
+from memory.trust.models import AuditEntry
 from tests.factories import make_api_key, make_heuristic, make_member, make_project, make_trajectory
 from tests.security.threads import run_in_threads
 

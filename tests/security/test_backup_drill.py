@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from erl_site import backup
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.projects.actors import Actor
+from memory.trust.erasure import erase_trajectory
 from tests.factories import make_heuristic, make_trajectory
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]

@@ -17,15 +17,18 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
-from memory.models import Erasure, Heuristic, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.propose_heuristic import add_evidence
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor, Citation
-from reflection.consolidation.rows import ConsolidationRun, Suggestion, SuggestionEvidence
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import add_evidence
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import Citation
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.models import Erasure
+from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.llm.base import Completion, CompletionRequest
 from reflection.models import ModelCall
-from reflection.providers.base import Completion, CompletionRequest
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.chaos.profile import pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion

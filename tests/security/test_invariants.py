@@ -7,12 +7,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from memory.invariants import all_invariants, find_violations
-from memory.models import MistakeCard
-from memory.services.record_trajectory import record_trajectory
-from memory.services.review_heuristic import approve_heuristic
-from memory.services.review_mistake import approve_card
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.intake.recording import record_trajectory
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.trust.invariants import all_invariants, find_violations
 from reflection.models import Proposal
 from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_trajectory
 

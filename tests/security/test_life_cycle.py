@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory.life_cycle import CARD_MOVES, HEURISTIC_MOVES
-from memory.models import Heuristic, MistakeCard
-from memory.services.review_heuristic import approve_heuristic, retire_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.heuristics.life_cycle import CARD_MOVES, HEURISTIC_MOVES
+from memory.heuristics.models import Heuristic
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db

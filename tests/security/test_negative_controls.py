@@ -13,10 +13,10 @@ from rest_framework.parsers import JSONParser
 from rest_framework.test import APIClient
 
 from erl_site import urls as site
-from memory.api.views.trajectories import TrajectoryListView
-from memory.models import Trajectory
+from memory.intake.views import TrajectoryListView
+from memory.runs.models import Trajectory
+from reflection.jobs.queue import claim
 from reflection.models import Reflection
-from reflection.queue import claim
 from tests.api.hostile import BAD_VALUES, HOSTILE
 from tests.factories import make_api_key, make_project, make_reflection, make_trajectory
 from tests.waiting import wait_until

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Heuristic, HeuristicRevision, Retrieval
-from memory.services.create_api_key import AGENT_SCOPES
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
-from reflection.providers.base import Completion, CompletionRequest
-from reflection.services import Outcome, run_reflection
+from memory.curation.decisions import approve_heuristic
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
+from memory.projects.api_keys import AGENT_SCOPES
+from memory.retrieval.answers import retrieve
+from memory.retrieval.models import Retrieval
+from reflection.llm.base import Completion, CompletionRequest
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.reflection.scripted import make_completion

@@ -13,25 +13,20 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from memory.models import (
-    Heuristic,
-    HeuristicRevision,
-    MistakeCard,
-    MistakeCardRevision,
-    Project,
-    ProjectMembership,
-    QuarantineOrder,
-    Review,
-)
-from memory.services.create_api_key import NewApiKey
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.propose_heuristic import add_evidence, restore_revision
-from memory.services.quarantine_source import quarantine_source
-from memory.services.record_trajectory import record_trajectory
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic
-from memory.services.review_mistake import approve_card
-from memory.values import Actor, Citation
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import add_evidence, restore_revision
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.text import Citation
+from memory.intake.recording import record_trajectory
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.projects.actors import Actor
+from memory.projects.api_keys import NewApiKey
+from memory.projects.models import Project, ProjectMembership
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.trust.models import QuarantineOrder
+from memory.trust.quarantine import quarantine_source
 from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
 from tests.security.test_invariants import CARD
 

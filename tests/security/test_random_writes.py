@@ -10,12 +10,13 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connection, models, transaction
 
-from memory.invariants import find_violations
-from memory.models import MistakeCard, Trajectory
-from memory.services.record_trajectory import record_trajectory
-from memory.services.review_heuristic import approve_heuristic, retire_heuristic
-from memory.services.review_mistake import approve_card
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.intake.recording import record_trajectory
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from memory.trust.invariants import find_violations
 from reflection.models import Proposal
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_retrieval

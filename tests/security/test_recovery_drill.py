@@ -25,12 +25,13 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import postgres
 from erl_site.programs import find_program, run_program, write_url
-from memory.models import Project, Trajectory
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
+from memory.curation.decisions import approve_heuristic
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import ROOT
 

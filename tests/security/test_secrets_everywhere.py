@@ -10,11 +10,13 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
-from memory.models import Heuristic, ProjectMembership, Trajectory
+from memory.heuristics.models import Heuristic
+from memory.projects.models import ProjectMembership
 from memory.redaction import redact
-from reflection.doorbell import doorbell
-from reflection.providers.base import Completion, CompletionRequest
-from reflection.services import Outcome, run_reflection
+from memory.runs.models import Trajectory
+from reflection.jobs.doorbell import doorbell
+from reflection.llm.base import Completion, CompletionRequest
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.chaos.profile import SEED, pick, report
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import bearer, make_api_key, make_member

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from django.db import OperationalError, ProgrammingError, connection, transaction
 
+from memory.curation.decisions import approve_heuristic
+from memory.projects.actors import Actor
 from memory.retrieval import indexed, snapshots, statements
+from memory.retrieval.answers import retrieve
 from memory.retrieval.database import ServingRole, read_prepared, serving_role
+from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.snapshots import Snapshots
-from memory.services.embed_heuristics import embed_heuristics
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import Actor
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, Phase, seed
 from hypothesis import settings as Budget
 from hypothesis.stateful import run_state_machine_as_test
 
-from memory.models import Heuristic, Trajectory
+from memory.heuristics.models import Heuristic
+from memory.runs.models import Trajectory
 from tests.chaos.profile import SEED, pick, report
 from tests.security.watched import effective, made, plan_look
 from tests.security.world import World

@@ -14,8 +14,9 @@ from rest_framework.test import APIClient
 
 from erl_site import urls as site
 from memory.api.base import ApiView
-from memory.models import ApiKey, Project, Trajectory
-from memory.tenancy import confined, is_held
+from memory.projects.models import ApiKey, Project
+from memory.projects.tenancy import confined, is_held
+from memory.runs.models import Trajectory
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.security.any_rows import SHARED, all_models, fill, project_tables
 

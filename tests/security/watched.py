@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from memory.api.authentication import verified_keys
 from memory.errors import LessonMemoryError
-from memory.invariants import all_invariants
-from memory.models import Project
-from memory.services.verify_audit import verify_audit
+from memory.projects.models import Project
+from memory.trust.audit import verify_audit
+from memory.trust.invariants import all_invariants
 from reflection.errors import ReflectionError
 from tests.factories import make_api_key, make_project
 

@@ -15,28 +15,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from rest_framework.test import APIClient
 
-from memory.models import Heuristic, IdempotencyRecord, Review, Trajectory
-from memory.services.embed_heuristics import count_terms, embed_heuristics
-from memory.services.erase_trajectory import erase_trajectory
-from memory.services.merge_heuristics import merge_heuristics
-from memory.services.propose_heuristic import revise_heuristic
-from memory.services.quarantine_source import quarantine_source
-from memory.services.record_feedback import record_feedback
-from memory.services.report_outcome import report_outcome
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import (
-    approve_heuristic,
-    quarantine_heuristic,
-    reject_heuristic,
-    retire_heuristic,
-)
-from memory.services.undo_review import undo_review
-from memory.values import Actor, LessonText
-from reflection.housekeeping import keep_house
+from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.merge import merge_heuristics
+from memory.curation.proposals import revise_heuristic
+from memory.curation.undo import undo_review
+from memory.effects.feedback import record_feedback
+from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.text import LessonText
+from memory.intake.recording import report_outcome
+from memory.projects.actors import Actor
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.quarantine import quarantine_source
+from reflection.jobs.housekeeping import keep_house
+from reflection.jobs.queue import claim, release_claims, requeue_reflection
+from reflection.llm.base import Completion, CompletionRequest, ProviderError
 from reflection.models import ProviderState, Reflection
-from reflection.providers.base import Completion, CompletionRequest, ProviderError
-from reflection.queue import claim, release_claims, requeue_reflection
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 from tests.factories import bearer
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson

@@ -8,9 +8,9 @@ from django.core.management.base import BaseCommand, CommandError
 from evaluation.errors import EvaluationError
 from evaluation.finding import find_report
 from evaluation.quotas import FEWEST_TASKS, LearntQuota, learn_quotas
-from memory.models import Project
-from memory.services.set_polarity_quota import set_polarity_quota
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.retrieval.quota_services import set_polarity_quota
 
 _SAYS = {
     "mixed": "neither half is shown to be better: the mix stays free",

@@ -10,15 +10,15 @@ from django.db.models import Exists, OuterRef
 from evaluation.arms import EVALUATION
 from evaluation.environments.base import Played, Task
 from evaluation.remembering import embed_ahead
-from memory.models import Evidence, Heuristic, Project
-from memory.models.heuristic import HeuristicQuerySet
-from memory.services.embed_heuristics import count_terms
-from memory.services.propose_heuristic import propose_heuristic
-from memory.services.record_trajectory import record_trajectory
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import LessonText
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import propose_heuristic
+from memory.heuristics.models import Evidence, Heuristic, HeuristicQuerySet
+from memory.heuristics.text import LessonText
+from memory.intake.recording import record_trajectory
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import count_terms
 from reflection.models import Proposal, Reflection
-from reflection.services import Outcome, ReflectorFactory, run_reflection
+from reflection.reflectors.reflections import Outcome, ReflectorFactory, run_reflection
 
 WRONG_JUDGEMENTS = 0.3
 Tell = Callable[[Task, bool], bool]  # whether it succeeded → what the record says

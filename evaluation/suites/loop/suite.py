@@ -15,13 +15,14 @@ from evaluation.suites.loop import store
 from evaluation.suites.loop.store import Learned, approve_all, furnish, learn_from, propose_dealt, read_lessons
 from evaluation.suites.loop.summary import summarise_loop
 from evaluation.suites.timing import EMBEDDED, percentiles, time_block
-from memory.models import Heuristic, Project
+from memory.curation.decisions import retire_heuristic
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import LessonText
+from memory.projects.models import Project
 from memory.retrieval.answer import RetrievalAnswer
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import retire_heuristic
-from memory.values import LessonText
-from reflection.providers.base import ProviderError
-from reflection.services import ReflectorFactory
+from memory.retrieval.answers import retrieve
+from reflection.llm.base import ProviderError
+from reflection.reflectors.reflections import ReflectorFactory
 
 ARMS = ("none", "random:{k}", "hybrid:{k}", "all")
 # In this order, since the last ones change what is in the first's store

@@ -10,14 +10,15 @@ from evaluation.arms import EVALUATION
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, REJECTED, USE, ToolAgent
 from evaluation.suites.toolchoice.data import Request
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
-from memory.models import Heuristic, Project
-from memory.services.embed_heuristics import count_terms
-from memory.services.propose_heuristic import propose_heuristic
-from memory.services.record_trajectory import record_trajectory
-from memory.services.retrieve import retrieve
-from memory.services.review_heuristic import approve_heuristic, retire_heuristic
+from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.proposals import propose_heuristic
+from memory.heuristics.models import Heuristic
+from memory.intake.recording import record_trajectory
+from memory.projects.models import Project
+from memory.retrieval.answers import retrieve
+from memory.retrieval.heuristic_vectors import count_terms
 from reflection.models import Reflection
-from reflection.services import Outcome, run_reflection
+from reflection.reflectors.reflections import Outcome, run_reflection
 
 TRIES = 3
 WRONG_JUDGEMENTS = 0.3

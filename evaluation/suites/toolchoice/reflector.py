@@ -1,7 +1,8 @@
 """The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
 
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, BETWEEN, NONE, TRIGGER, USE
-from memory.values import Citation, Episode, LessonText
+from memory.heuristics.text import Citation, LessonText
+from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 
 MAX_REQUEST_CHARACTERS = 250

@@ -5,7 +5,9 @@ from typing import Any
 from django.db import connection, transaction
 
 from evaluation.errors import EvaluationError
-from memory.models import Evidence, Heuristic, HeuristicRevision, Project, Trajectory
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
 
 MAX_RUNS = 5000
 _STATUS = Heuristic.Status

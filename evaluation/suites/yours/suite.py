@@ -17,16 +17,17 @@ from evaluation.suites.base import About, Options, Progress, UnitResult
 from evaluation.suites.loop.suite import ClosedLoop
 from evaluation.suites.timing import percentiles
 from evaluation.suites.yours.collecting import collect_project
-from memory.models import Heuristic, Project
-from memory.services.embed_heuristics import count_terms
-from memory.services.propose_heuristic import propose_heuristic
-from memory.services.record_trajectory import record_trajectory
-from memory.services.review_heuristic import approve_heuristic
-from memory.values import LessonText
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import propose_heuristic
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import LessonText
+from memory.intake.recording import record_trajectory
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import count_terms
+from reflection.llm.registry import find_config
 from reflection.models import Reflection
-from reflection.providers.registry import find_config
+from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
-from reflection.services import run_reflection
 
 LEARNT_SHARE = 0.7  # of the runs, the oldest; the others are tested on
 FEWEST_RUNS = 10

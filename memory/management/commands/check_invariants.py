@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.invariants import all_invariants, find_violations
+from memory.trust.invariants import all_invariants, find_violations
 
 
 class Command(BaseCommand):

@@ -5,9 +5,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from memory.management.projects import add_project_argument, get_project
-from memory.models import Retrieval
-from memory.services.retrieve import retrieve
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.retrieval.answers import retrieve
+from memory.retrieval.models import Retrieval
 
 
 class Command(BaseCommand):

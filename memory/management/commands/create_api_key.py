@@ -12,9 +12,9 @@ from django.core.validators import validate_slug
 from django.db import transaction
 from django.utils import timezone
 
-from memory.models import ApiKey, Project
-from memory.services.create_api_key import AGENT_SCOPES, create_api_key
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.api_keys import AGENT_SCOPES, create_api_key
+from memory.projects.models import ApiKey, Project
 
 
 class Command(BaseCommand):

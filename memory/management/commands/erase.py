@@ -10,9 +10,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
 from memory.counting import say_count
-from memory.models import Erasure, Trajectory
-from memory.services.erase_trajectory import erase_trajectory
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.models import Erasure
 
 BY = Actor(label="command:erase")
 TABLES = (

@@ -11,11 +11,11 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
-from memory.api.serializers.heuristic import ReviewSerializer
-from memory.api.serializers.reuse import represent
+from memory.api.reuse import represent
+from memory.curation.serializers import ReviewSerializer
+from memory.heuristics.models import Review
 from memory.management.line_output import add_output_argument, write_lines
 from memory.management.projects import add_project_argument, get_project
-from memory.models import Review
 
 
 class Command(BaseCommand):

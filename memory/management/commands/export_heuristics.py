@@ -8,9 +8,10 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import F
 
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.management.line_output import add_output_argument, write_lines
 from memory.management.projects import add_project_argument, get_project
-from memory.models import Heuristic, HeuristicRevision, Project
+from memory.projects.models import Project
 
 STATUSES = (*Heuristic.Status.values, "all")
 

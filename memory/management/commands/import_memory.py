@@ -5,11 +5,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from memory.episodes.import_file import LIMITS, import_memory
 from memory.errors import LessonMemoryError
 from memory.management.projects import add_project_argument, get_project
-from memory.services.import_memory import LIMITS, import_memory
+from memory.projects.actors import Actor
 from memory.strict_json import InvalidJson, parse_json
-from memory.values import Actor
 
 
 class Command(BaseCommand):

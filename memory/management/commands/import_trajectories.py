@@ -9,11 +9,12 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from memory.errors import LessonMemoryError
+from memory.intake.files import FORMATS, FileEntry, count_entries, read_entries
+from memory.intake.recording import record_trajectory
 from memory.management.projects import add_project_argument, get_project
-from memory.models import Project, Trajectory
-from memory.services.record_trajectory import record_trajectory
-from memory.trajectory_files import FORMATS, FileEntry, count_entries, read_entries
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
 

@@ -13,11 +13,14 @@ from django.utils.dateparse import parse_datetime
 
 from memory.counting import say_count
 from memory.database_clock import database_now
+from memory.heuristics.models import Heuristic
 from memory.management.projects import add_project_argument, get_project
-from memory.models import ApiKey, Heuristic, Project, QuarantineOrder, Trajectory
-from memory.services.quarantine_source import Quarantined, find_carried, find_suspects, quarantine_source
-from memory.services.revoke_api_key import revoke_api_key
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.api_keys import revoke_api_key
+from memory.projects.models import ApiKey, Project
+from memory.runs.models import Trajectory
+from memory.trust.models import QuarantineOrder
+from memory.trust.quarantine import Quarantined, find_carried, find_suspects, quarantine_source
 
 BY = Actor(label="command:quarantine")
 

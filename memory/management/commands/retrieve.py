@@ -6,12 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from memory.heuristics.models import HeuristicRevision
 from memory.management.numbers import number_up_to
-from memory.models import HeuristicRevision, Project, Retrieval
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.redaction.visible_text import is_visible
 from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K, Filters, RetrievalAnswer
-from memory.services.retrieve import retrieve
-from memory.values import Actor
-from memory.visible_text import is_visible
+from memory.retrieval.answers import retrieve
+from memory.retrieval.models import Retrieval
 
 
 class Command(BaseCommand):

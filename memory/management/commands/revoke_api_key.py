@@ -6,9 +6,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.models import ApiKey
-from memory.services.revoke_api_key import revoke_api_key
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.api_keys import revoke_api_key
+from memory.projects.models import ApiKey
 
 
 class Command(BaseCommand):

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.models import ApiKey
-from memory.services.rotate_api_key import rotate_api_key
-from memory.values import Actor
+from memory.projects.actors import Actor
+from memory.projects.api_keys import rotate_api_key
+from memory.projects.models import ApiKey
 
 
 class Command(BaseCommand):

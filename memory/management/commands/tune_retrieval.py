@@ -8,8 +8,9 @@ from django.db import Error
 from memory.counting import say_count
 from memory.errors import EmbedderError
 from memory.management.numbers import number_up_to
-from memory.models import Project, SearchIndex
-from memory.services.tune_search import measure_recall, tune_search
+from memory.projects.models import Project
+from memory.retrieval.index_tuning import measure_recall, tune_search
+from memory.retrieval.models import SearchIndex
 
 
 class Command(BaseCommand):

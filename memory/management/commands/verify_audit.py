@@ -8,7 +8,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from memory.counting import say_count
-from memory.services.verify_audit import Head, verify_audit
+from memory.trust.audit import Head, verify_audit
 
 
 class Command(BaseCommand):

@@ -12,19 +12,21 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from memory.errors import LessonMemoryError
+from memory.heuristics.models import Evidence
+from memory.heuristics.text import Citation
+from memory.intake.files import FORMATS, FileEntry, as_episode, read_entries
+from memory.intake.recording import record_trajectory
 from memory.management.projects import add_project_argument, get_project
-from memory.models import Evidence, Project
-from memory.services.record_trajectory import record_trajectory
-from memory.trajectory_files import FORMATS, FileEntry, as_episode, read_entries
-from memory.values import Actor, Citation
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from reflection.errors import ReflectionError
+from reflection.jobs.queue import enqueue_reflection
+from reflection.jobs.worker_identity import owner_name
 from reflection.models import Proposal, Reflection
-from reflection.queue import enqueue_reflection
 from reflection.reflectors.base import ReflectionResult, Reflector
+from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.registry import get_reflector
-from reflection.services import run_reflection
-from reflection.verification import is_rejected, verify
-from reflection.worker_identity import owner_name
 
 BY = Actor(label="command:reflect")
 

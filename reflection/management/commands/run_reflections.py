@@ -12,10 +12,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from reflection.housekeeping import keep_house
+from reflection.jobs.housekeeping import keep_house
+from reflection.jobs.worker_identity import owner_name
 from reflection.models import Reflection
-from reflection.services import Attempt, Outcome, run_reflection
-from reflection.worker_identity import owner_name
+from reflection.reflectors.reflections import Attempt, Outcome, run_reflection
 
 WATCH_SECONDS = 1.0
 FIGURES = ("done", "retry", "deferred_budget", "dead", "lost")

@@ -8,15 +8,15 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.values import Action, Episode, Step
-from reflection.budget import cost_usd
+from memory.runs.episode import Action, Episode, Step
 from reflection.errors import ReflectionError
-from reflection.parsing import UnusableAnswer
-from reflection.providers.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
-from reflection.providers.registry import PROVIDERS, get_provider
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
+from reflection.llm.budget import cost_usd
+from reflection.llm.registry import PROVIDERS, get_provider
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.checks import verify
 from reflection.reflectors.llm import LlmReflector
-from reflection.verification import verify
+from reflection.reflectors.llm_answer import UnusableAnswer
 
 NOT_CONFIGURED = (
     "No language model is configured, so there is nothing to try; reflection works offline, by rules. To use a model, "

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from memory.values import Step
+from memory.runs.episode import Step
 
 MAX_MESSAGE_CHARS = 160
 

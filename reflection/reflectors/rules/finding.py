@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from memory.values import Citation
+from memory.heuristics.text import Citation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from memory.values import RULE_TAG, Episode, LessonText
+from memory.heuristics.text import RULE_TAG, LessonText
+from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.rules.detectors import (
     amounts,

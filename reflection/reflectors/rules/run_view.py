@@ -10,7 +10,8 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.values import Citation, Episode, Step
+from memory.heuristics.text import Citation
+from memory.runs.episode import Episode, Step
 from reflection.reflectors.rules.error_reading import ErrorReading, read_error
 from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memory.embeddings.minilm import TOKENIZER
-from memory.values import LessonText
+from memory.heuristics.text import LessonText
 
 TOPICS, TOPIC_WORDS = 400, 24
 BACKGROUND_WORDS = 8000

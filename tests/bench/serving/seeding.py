@@ -12,8 +12,10 @@ from pgvector import HalfVector
 from memory.embeddings.base import Vectors, scale_to_unit
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
-from memory.models import Heuristic, HeuristicEmbedding, HeuristicRevision, Project
-from memory.services.embed_heuristics import count_terms, get_active_model
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.models import Project
+from memory.retrieval.heuristic_vectors import count_terms, get_active_model
+from memory.retrieval.models import HeuristicEmbedding
 from tests.bench.serving.corpus import Corpus
 
 REAL_LESSONS = 4000  # above, vectors are mixed from two real ones

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import override_settings
 
-from reflection.providers.registry import close_provider
+from reflection.llm.registry import close_provider
 from tests.scripted_provider import ScriptedProvider
 
 

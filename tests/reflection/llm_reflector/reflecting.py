@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from memory.values import Episode
+from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ReflectionResult
 from reflection.reflectors.registry import get_reflector
 from tests.reflection.episodes import make_episode

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from django.test import override_settings
 
-from reflection.providers.base import Completion, CompletionRequest, ProviderError
-from reflection.providers.registry import get_provider
+from reflection.llm.base import Completion, CompletionRequest, ProviderError
+from reflection.llm.registry import get_provider
 from reflection.reflectors.registry import get_reflector
 from tests.reflection.episodes import make_episode, read_blocks
 from tests.reflection.llm_reflector.reflecting import NEAR, reflect

@@ -3,7 +3,7 @@
 import pytest
 from django.test import override_settings
 
-from reflection.providers.base import ProviderNotConfigured
+from reflection.llm.base import ProviderNotConfigured
 from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.registry import get_reflector
 from reflection.reflectors.rules import RulesReflector

@@ -3,9 +3,9 @@
 import pytest
 from django.test import override_settings
 
-from memory.values import Citation
+from memory.heuristics.text import Citation
 from reflection.reflectors.base import ReflectionResult
-from reflection.verification import verify
+from reflection.reflectors.checks import verify
 from tests.reflection.episodes import make_episode
 from tests.reflection.llm_reflector.reflecting import NEAR, reflect
 from tests.scripted_answers import answer, lesson

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from reflection.parsing import UnusableAnswer
-from reflection.verification import is_rejected, verify
+from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.llm_answer import UnusableAnswer
 from tests.reflection.episodes import make_episode, read_blocks
 from tests.reflection.llm_reflector.reflecting import reflect
 from tests.scripted_answers import Behaviour, answer, cut_off, empty, lesson, nul, prose, refuses

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reflection.providers.base import CompletionRequest, Provider, ProviderError
+from reflection.llm.base import CompletionRequest, Provider, ProviderError
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 SCHEMA = {"type": "object", "properties": {"learn": {"type": "boolean"}}, "required": ["learn"]}

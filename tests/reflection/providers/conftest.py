@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from reflection.providers.base import Provider
-from reflection.providers.registry import ProviderConfig, build_provider
-from reflection.providers.transport import EgressPolicy, EgressTransport
+from reflection.llm.base import Provider
+from reflection.llm.registry import ProviderConfig, build_provider
+from reflection.llm.transport import EgressPolicy, EgressTransport
 from tests.reflection.providers.asking import KEY, Make
 from tests.reflection.providers.listening import TRUSTS_SYSTEM, Listener
 from tests.scripted_provider import ScriptedProvider

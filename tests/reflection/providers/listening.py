@@ -5,7 +5,7 @@ from threading import Thread
 
 import httpx
 
-from reflection.providers.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context
+from reflection.llm.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context
 
 CLOSED = EgressPolicy()
 OPEN_LOOPBACK = EgressPolicy(allow_loopback=True)

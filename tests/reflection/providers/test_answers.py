@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.providers.base import Completion, Provider, estimate_tokens
+from reflection.llm.base import Completion, Provider, estimate_tokens
 from tests.reflection.providers.asking import REQUEST, Make
 from tests.scripted_answers import MODEL, Behaviour, answer, cut_off, empty, lesson, nul, prose, raw, refuses
 from tests.scripted_provider import ScriptedProvider

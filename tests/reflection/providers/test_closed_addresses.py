@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from reflection.providers.base import ProviderError
-from reflection.providers.registry import ProviderConfig, build_provider
-from reflection.providers.transport import EgressPolicy
+from reflection.llm.base import ProviderError
+from reflection.llm.registry import ProviderConfig, build_provider
+from reflection.llm.transport import EgressPolicy
 from tests.reflection.providers.asking import REQUEST
 from tests.reflection.providers.listening import CLOSED, OPEN_LOOPBACK, Listener, fetch, transport
 from tests.scripted_answers import answer, redirects

@@ -6,10 +6,10 @@ from email.utils import format_datetime
 
 import pytest
 
-from reflection.providers.base import Provider
-from reflection.providers.http import MAX_RESPONSE_BYTES
-from reflection.providers.registry import ProviderConfig
-from reflection.providers.transport import EgressPolicy
+from reflection.llm.base import Provider
+from reflection.llm.http import MAX_RESPONSE_BYTES
+from reflection.llm.registry import ProviderConfig
+from reflection.llm.transport import EgressPolicy
 from tests.reflection.providers.asking import KEY, REQUEST, Make, failure_of
 from tests.scripted_answers import (
     Behaviour,

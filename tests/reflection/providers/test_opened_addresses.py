@@ -4,9 +4,9 @@ import ipaddress
 
 import pytest
 
-from reflection.providers.addresses import kind_of
-from reflection.providers.base import ProviderError
-from reflection.providers.transport import EgressPolicy
+from reflection.llm.addresses import kind_of
+from reflection.llm.base import ProviderError
+from reflection.llm.transport import EgressPolicy
 from tests.reflection.providers.listening import OPEN_LOOPBACK, Listener, fetch, transport
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.providers.base import CompletionRequest
+from reflection.llm.base import CompletionRequest
 from tests.reflection.providers.asking import KEY, REQUEST, SCHEMA, Make, failure_of
 from tests.scripted_answers import answer, fails
 from tests.scripted_provider import ScriptedProvider

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from django.test import override_settings
 
-from reflection.providers.base import ProviderNotConfigured
-from reflection.providers.registry import PROVIDERS, close_provider, find_provider, get_provider
+from reflection.llm.base import ProviderNotConfigured
+from reflection.llm.registry import PROVIDERS, close_provider, find_provider, get_provider
 from tests.reflection.providers.asking import KEY, REQUEST
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider

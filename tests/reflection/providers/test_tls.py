@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reflection.providers.transport import EgressPolicy, EgressTransport, default_ssl_context
+from reflection.llm.transport import EgressPolicy, EgressTransport, default_ssl_context
 from tests.reflection.providers.listening import fetch, transport
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.values import Citation, Step
+from memory.heuristics.text import Citation
+from memory.runs.episode import Step
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.note_advice import Advice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView

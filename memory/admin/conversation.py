@@ -1,0 +1,166 @@
+"""A run as a conversation: what the agent thought, did and said, and what came back."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Func, UUIDField
+
+from memory.effects.models import HeuristicFeedback
+from memory.heuristics.models import Evidence, Heuristic
+from memory.redaction.visible_text import show_hidden
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
+
+FOLD_CHARS = 1_200  # longer texts are folded
+_PEEK_CHARS = 120
+_SPEECH = frozenset({"respond", "reply", "say", "message", "send_message", "answer", "final_answer", "finish"})
+_Outcome = Trajectory.Outcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A stretch of a text; `found` where it is what was searched for."""
+
+    text: str
+    found: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passage:
+    """One text of a step. `peek` stands for it while it is folded, "" where it is short enough to stand open."""
+
+    kind: str
+    label: str
+    parts: tuple[Part, ...]
+    length: int
+    peek: str
+    found: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadStep:
+    """One turn: the agent's side, then what it got back."""
+
+    index: int
+    tool: str
+    agent: tuple[Passage, ...]
+    answer: tuple[Passage, ...]
+    failed: bool
+    cited: bool
+    quotes: tuple[str, ...]
+    matches: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenLesson:
+    """A lesson the run was given, what it did with it, and how all runs ended that were given it."""
+
+    heuristic_id: UUID
+    heuristic: Heuristic | None
+    trigger: str
+    verdict: str
+    successes: int
+    failures: int
+
+
+def read_steps(trajectory: Trajectory, *, cited: list[Evidence], query: str) -> list[ReadStep]:
+    """Return the steps for the page, those in `cited` marked and what is searched for set apart."""
+    quotes: dict[int, list[str]] = {}
+    for item in cited:
+        if item.first_step is not None and item.last_step is not None:
+            for index in range(item.first_step, item.last_step + 1):
+                quotes.setdefault(index, [])
+            if item.quote:
+                quotes[item.first_step].append(item.quote)
+    return [_read_step(raw, quotes, query) for raw in trajectory.steps]
+
+
+def find_given_lessons(trajectory: Trajectory) -> list[GivenLesson]:
+    """Return the lessons that were put into the run's prompt, in their order. Three queries, or none."""
+    retrieval: Retrieval | None = trajectory.retrieval
+    if retrieval is None or not retrieval.heuristic_ids:
+        return []
+    ids = list(retrieval.heuristic_ids)
+    rows = Heuristic.objects.filter(project=trajectory.project_id).select_related("current_revision").in_bulk(ids)
+    said = HeuristicFeedback.objects.filter(heuristic__in=ids, trajectory=trajectory)
+    verdicts = {feedback.heuristic_id: feedback.get_verdict_display() for feedback in said}
+    ended = count_outcomes(trajectory.project_id, ids)
+    return [
+        GivenLesson(
+            heuristic_id=id,
+            heuristic=rows.get(id),
+            trigger=str(rows[id]) if id in rows else "a lesson that was erased",
+            verdict=verdicts.get(id, ""),
+            successes=ended[id, _Outcome.SUCCESS.value],
+            failures=ended[id, _Outcome.FAILURE.value],
+        )
+        for id in ids
+    ]
+
+
+def count_outcomes(project_id: UUID, heuristic_ids: list[UUID]) -> Counter[tuple[UUID, str]]:
+    """Count how the runs ended that were given these lessons, by lesson and outcome, in one query."""
+    each = Func(F("retrieval__heuristic_ids"), function="unnest", output_field=UUIDField(), set_returning=True)
+    rows = (
+        Trajectory.objects.filter(project=project_id, retrieval__heuristic_ids__overlap=heuristic_ids)
+        .annotate(given=each)
+        .values_list("given", "outcome")
+        .annotate(runs=Count("id"))
+        .order_by()
+    )
+    return Counter({(given, outcome): runs for given, outcome, runs in rows})
+
+
+def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) -> ReadStep:
+    action = raw.get("action") or {}
+    name, arguments = action.get("name", ""), action.get("arguments") or {}
+    speech = name.lower() in _SPEECH and len(arguments) == 1 and isinstance(next(iter(arguments.values())), str)
+    said = next(iter(arguments.values())) if speech or set(arguments) == {"input"} else ""
+    if not said and arguments:
+        said = json.dumps(arguments, ensure_ascii=False, indent=1)
+    agent = (
+        _passage("thought", "Thought", raw.get("thought", ""), query),
+        _passage("said" if speech else "call", "Says" if speech else "Calls", str(said), query),
+    )
+    answer = (
+        _passage("error", "Error", raw.get("error", ""), query),
+        _passage("observation", "Answer", raw.get("observation", ""), query),
+    )
+    index, tool = raw["index"], show_hidden(name)
+    found = any(passage.found for passage in (*agent, *answer) if passage)
+    return ReadStep(
+        index=index,
+        tool="" if speech else tool,
+        agent=tuple(passage for passage in agent if passage),
+        answer=tuple(passage for passage in answer if passage),
+        failed=bool(raw.get("error")),
+        cited=index in quotes,
+        quotes=tuple(quotes.get(index, ())),
+        matches=found or bool(query and query.casefold() in tool.casefold()),
+    )
+
+
+def _passage(kind: str, label: str, text: str, query: str) -> Passage | None:
+    if not text:
+        return None
+    shown = show_hidden(text)
+    parts = _split(shown, query)
+    found = len(parts) > 1 or parts[0].found
+    peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""
+    return Passage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found)
+
+
+def _split(text: str, query: str) -> tuple[Part, ...]:
+    """Set apart what is searched for, in any case of letters."""
+    folded, wanted = text.lower(), query.lower()
+    if not wanted or len(folded) != len(text):  # some letters grow in lower case; positions would not fit
+        return (Part(text=text, found=bool(wanted) and wanted in folded),)
+    parts, start = [], 0
+    while (at := folded.find(wanted, start)) >= 0:
+        parts += [Part(text=text[start:at], found=False), Part(text=text[at : at + len(wanted)], found=True)]
+        start = at + len(wanted)
+    parts.append(Part(text=text[start:], found=False))
+    return tuple(part for part in parts if part.text) or (Part(text="", found=False),)

@@ -1,0 +1,94 @@
+"""Make one of two heuristics that say the same."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory.curation.deciders import check_claim, check_decider
+from memory.curation.decisions import approve_heuristic, record_review, set_status
+from memory.curation.proposals import count_support, get_current_revision, revise_heuristic
+from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
+
+_Status = Heuristic.Status
+_IN_USE = (_Status.PROPOSED, _Status.APPROVED)
+
+
+@transaction.atomic
+def merge_heuristics(
+    heuristic: Heuristic,
+    *,
+    into: Heuristic,
+    take_wording: bool = False,
+    by: Actor,
+    content_sha256: str | None = None,
+    into_sha256: str | None = None,
+    reason: str = "",
+    seconds_on_screen: float | None = None,
+    request_id: str = "",
+) -> Heuristic:
+    """Let one heuristic be superseded by another, which gets its evidence too; return the one that stays.
+
+    Args:
+        take_wording: the one that stays takes over this one's words; where it is approved, they are served at once,
+            or, where the project asks for two reviewers, once another person approves them.
+        content_sha256, into_sha256: the hashes of the two texts the reviewer read; None stands for the newest.
+
+    Raises:
+        CannotMerge: the two are the same or of two projects.
+        AlreadyDecided: one of them is neither proposed nor approved.
+        ChangedMeanwhile: one of the texts is not the one that was read.
+        NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
+    """
+    if heuristic.pk == into.pk or heuristic.project_id != into.project_id:
+        raise CannotMerge("Choose another heuristic of the same project to merge this one into.")
+    # In the order of their ids, so that two merges of one pair do not wait for each other for ever.
+    rows = Heuristic.objects.select_for_update().filter(pk__in=[heuristic.pk, into.pk]).order_by("pk")
+    locked = {row.pk: row for row in rows}
+    heuristic, into = locked[heuristic.pk], locked[into.pk]
+    for each in (heuristic, into):
+        if each.status not in _IN_USE:
+            raise AlreadyDecided(f"The heuristic {each} is {each.status}, so the two cannot be merged.")
+    check_decider(heuristic, by=by)
+    if by.user_id is not None:
+        check_claim(into, user_id=by.user_id)  # its reader would find other words than those on the screen
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    get_current_revision(into, content_sha256=into_sha256)
+
+    heuristic.superseded_by = into
+    heuristic.save(update_fields=["superseded_by"])
+    HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
+    set_status(heuristic, _Status.SUPERSEDED)
+    record_review(heuristic, revision, Review.Decision.MERGE, by, reason, seconds_on_screen, request_id)
+    _copy_evidence(heuristic, into)
+    if take_wording:
+        into = _take_wording(into, revision, by=by, request_id=request_id)
+    return count_support(into)
+
+
+def _copy_evidence(heuristic: Heuristic, into: Heuristic) -> None:
+    copies = [
+        Evidence(
+            project_id=into.project_id,
+            heuristic=into,
+            trajectory_id=item.trajectory_id,
+            first_step=item.first_step,
+            last_step=item.last_step,
+            quote=item.quote,
+            created_at=timezone.now(),
+        )
+        for item in heuristic.evidence.all()
+    ]
+    Evidence.objects.bulk_create(copies, ignore_conflicts=True)
+
+
+def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, request_id: str) -> Heuristic:
+    was_approved = into.status == _Status.APPROVED
+    try:
+        revised = revise_heuristic(into, text=revision.as_text(), by=by)
+    except NothingChanged:
+        return into
+    if not was_approved:
+        return revised
+    reason = f"Took over the words of heuristic {revision.heuristic_id}."
+    return approve_heuristic(revised, by=by, reason=reason, request_id=request_id)

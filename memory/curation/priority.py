@@ -1,0 +1,158 @@
+"""Put those proposals first on which a decision has the largest effect (reference: ERL (b) 5).
+
+    priority = traffic · uncertainty · harm
+
+Traffic is the mean likeness to the project's newest tasks, of those that the lesson fits by retrieval's likeness and
+floor; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and where the
+reflector said how sure it is, with its distance from a coin's toss. Harm grows with what the checks found, with a scope
+of the whole project, and where an earlier wording is being served.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from memory.heuristics.extensions import find_flags
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.retrieval.ranking import FLOORS
+from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
+
+log = structlog.get_logger(__name__)
+
+FLOOR = FLOORS["hybrid"].best
+BATCH = 100
+VALID_FOR = timedelta(hours=1)
+SHOWN_TASKS = 12
+
+# How like each recent task the likest text of a lesson's newest wording is: meaning and words, as in retrieval.
+_LIKENESS = """
+SELECT v.heuristic_id, t.trajectory_id, t.recorded_at,
+       max(t.meaning_weight * coalesce(-(v.vector <#> t.vector), 0)
+           + (1 - t.meaning_weight) * coalesce(-(v.terms <#> t.terms), 0)) AS likeness
+FROM memory_heuristic h
+JOIN memory_heuristicembedding v ON v.revision_id = h.current_revision_id
+JOIN memory_taskvector t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
+WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (
+    SELECT FROM memory_evidence e WHERE e.heuristic_id = h.id AND e.trajectory_id = t.trajectory_id)
+GROUP BY v.heuristic_id, t.trajectory_id, t.recorded_at
+"""
+_COUNT = f"""
+SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*),
+    coalesce(sum(likeness) FILTER (WHERE likeness >= %(floor)s), 0) FROM ({_LIKENESS}) s GROUP BY heuristic_id
+"""  # noqa: S608 - constants of this module
+_SHOW = f"""
+SELECT r.id, left(r.task, 300), r.outcome, r.created_at, r.retrieval_id IS NOT NULL, s.likeness, count(*) OVER ()
+FROM ({_LIKENESS}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
+WHERE s.likeness >= %(floor)s
+ORDER BY s.recorded_at DESC, r.id DESC LIMIT %(limit)s
+"""  # noqa: S608 - constants of this module
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FittingTask:
+    """A recorded task that a lesson fits, and how its run ended. `likeness` is 0–1."""
+
+    trajectory_id: UUID
+    task: str
+    outcome: str
+    recorded_at: datetime
+    had_lessons: bool
+    likeness: float
+    found: int  # how many fit in all
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fit:
+    """How many recent tasks a lesson fits, of how many, and the sum of the likeness to those."""
+
+    matches: int = 0
+    tasks: int = 0
+    likeness: float = 0
+
+
+def find_fitting_tasks(heuristic: Heuristic, *, limit: int = SHOWN_TASKS) -> list[FittingTask]:
+    """Return the newest recorded tasks that a heuristic's newest wording fits, newest first. One query, bounded."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": limit})
+        rows = cursor.fetchall()
+    return [FittingTask(**dict(zip(FittingTask.__slots__, row, strict=True))) for row in rows]
+
+
+@transaction.atomic
+def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
+    """Work out the priority of these heuristics; return how many there were. A fixed number of queries."""
+    ids = list(heuristic_ids)
+    served_earlier = HeuristicRevision.objects.filter(heuristic=OuterRef("pk"), served=True).exclude(
+        pk=OuterRef("current_revision")
+    )
+    rows = list(
+        Heuristic.objects.filter(pk__in=ids)
+        .select_for_update(of=("self",), skip_locked=True)  # whoever is decided on now has its turn again
+        .with_text()
+        .annotate(replaces=Exists(served_earlier))
+        .only("support", "confidence", "current_revision__scope")
+    )
+    counts = _count_fitting_tasks(ids)
+    flags = find_flags(ids)
+    now = timezone.now()
+    for row in rows:
+        fit = counts.get(row.pk, _Fit())
+        codes = sorted(flags.get(row.pk, ()))
+        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)  # type: ignore[attr-defined]  # annotated above
+        row.review_priority = row.review_basis["priority"]
+        row.risk_flags = codes
+        row.prioritised_at = now
+    Heuristic.objects.bulk_update(rows, ["review_basis", "review_priority", "risk_flags", "prioritised_at"])
+    return len(rows)
+
+
+def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) -> dict[str, Any]:
+    """Return the priority and what it is made of."""
+    revision = heuristic.current_revision
+    broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
+    traffic = (fit.likeness + FLOOR) / (fit.tasks + 1)  # without any task: as if one just fitted
+    uncertainty = max(1, heuristic.support) ** -0.5
+    if heuristic.confidence is not None:
+        uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
+    harm = 1 + (0.5 + 0.5 * len(flags) if flags else 0) + 0.5 * broad + 0.5 * replaces
+    return {
+        "priority": round(traffic * uncertainty * harm, 6),
+        "matches": fit.matches,
+        "tasks": fit.tasks,
+        "traffic": round(traffic, 4),
+        "uncertainty": round(uncertainty, 4),
+        "harm": round(harm, 2),
+        "flags": flags,
+        "broad": broad,
+        "replaces": replaces,
+    }
+
+
+def prioritise_queue(*, limit: int = BATCH) -> int:
+    """Bring the order of the queue up to date: proposals that have none first, then those whose order is old.
+
+    Returns:
+        how many were looked at; 0 where everything is up to date.
+    """
+    for project_id in find_projects_to_remember():
+        remember_tasks(project_id)
+    old = Q(prioritised_at__isnull=True) | Q(prioritised_at__lt=timezone.now() - VALID_FOR)
+    waiting = Heuristic.objects.proposed().filter(old).order_by(F("prioritised_at").asc(nulls_first=True))
+    ids = list(waiting.values_list("pk", flat=True)[:limit])
+    return prioritise_heuristics(ids) if ids else 0
+
+
+def _count_fitting_tasks(ids: list[UUID]) -> dict[UUID, _Fit]:
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT, {"ids": ids, "floor": FLOOR})
+        return {
+            heuristic_id: _Fit(matches=matches, tasks=tasks, likeness=likeness)
+            for heuristic_id, matches, tasks, likeness in cursor.fetchall()
+        }

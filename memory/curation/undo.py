@@ -1,0 +1,100 @@
+"""Take back a decision that was a slip of the finger."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory.curation.deciders import check_decider
+from memory.curation.decisions import record_review, set_status
+from memory.curation.proposals import get_current_revision, lock_heuristic, repropose_heuristic
+from memory.errors import TooLateToUndo
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
+
+UNDO_SECONDS = 10  # as shown to the reviewer
+_GRACE_SECONDS = 5  # for the way there and back
+
+_Decision = Review.Decision
+_APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
+# What is kept beside a decision, or before it, and leaves the wording undecided.
+_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN)
+_UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
+
+
+def is_undoable(review: Review) -> bool:
+    """Tell whether a decision is young enough and of a kind that can be taken back."""
+    age = timezone.now() - review.created_at
+    return review.decision in _UNDOABLE and age <= timedelta(seconds=UNDO_SECONDS)
+
+
+@transaction.atomic
+def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic:
+    """Put the heuristic back into the queue. The decision stays in the records, and so does that it was undone.
+
+    What was served before the decision is served again. A text that was approved, also by the first of two, comes back
+    as a revision of its own, an edited one with the words it had before the edit: approvals are never reused.
+
+    Raises:
+        NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
+        TooLateToUndo: it is too old, another person's, or not the latest decision.
+    """
+    heuristic = lock_heuristic(review.heuristic)
+    check_decider(heuristic, by=by)
+    latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
+    if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):
+        raise TooLateToUndo(
+            f"A decision can be undone for {UNDO_SECONDS} seconds. Revise or retire the lesson instead."
+        )
+    if review.reviewer != by.label:
+        raise TooLateToUndo("Only the person who decided can undo the decision.")
+    if latest is None or latest.pk != review.pk or review.decision not in _UNDOABLE:
+        raise TooLateToUndo("Something else was decided since then. Look at the heuristic's history and decide again.")
+
+    decided = review.revision
+    HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
+    if served_before := _find_served_before(review):
+        HeuristicRevision.objects.filter(pk=served_before).update(served=True)
+    if review.decision in _APPROVALS:
+        heuristic = repropose_heuristic(heuristic, text=_before_edit(review, decided).as_text(), by=by)
+    else:
+        _put_back(heuristic, decided)
+    revision = get_current_revision(heuristic, content_sha256=None)
+    record_review(heuristic, revision, _Decision.UNDO, by, f"Undid: {review.decision}.", None, request_id)
+    return heuristic
+
+
+def _put_back(heuristic: Heuristic, decided: HeuristicRevision) -> None:
+    """Make current what was current before a refusal or a withdrawal: a wording nobody has decided on, if any."""
+    newest = heuristic.revisions.order_by("-number")[0]
+    decided_on = Review.objects.filter(revision=newest).exclude(decision__in=_UNDECIDED)
+    undecided = newest if not decided_on.exists() else decided
+    served = HeuristicRevision.objects.filter(pk=undecided.pk, served=True).exists()
+    heuristic.current_revision = undecided
+    set_status(heuristic, Heuristic.Status.APPROVED if served else Heuristic.Status.PROPOSED)
+
+
+def _find_served_before(review: Review) -> UUID | None:
+    """Replay the decisions before this one; return the revision that they left in service."""
+    served: UUID | None = None
+    before: list[UUID | None] = []
+    earlier = Review.objects.filter(heuristic=review.heuristic_id, created_at__lt=review.created_at)
+    for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
+        if decision == _Decision.UNDO:
+            served = before.pop()
+        elif decision not in (_Decision.EDIT, _Decision.REFLECT_AGAIN):  # an edit comes with its approval
+            before.append(served)
+            if decision == _Decision.APPROVE:
+                served = revision_id
+            elif decision not in (_Decision.REJECT, _Decision.FIRST_APPROVAL):
+                served = None
+    return served
+
+
+def _before_edit(review: Review, decided: HeuristicRevision) -> HeuristicRevision:
+    edited = Review.objects.filter(heuristic=review.heuristic_id, revision=decided, decision=_Decision.EDIT).exists()
+    if not edited:
+        return decided
+    before = HeuristicRevision.objects.filter(heuristic=review.heuristic_id, number__lt=decided.number)
+    return before.order_by("-number").first() or decided

@@ -1,0 +1,188 @@
+"""Lessons: list, retrieve for a task, propose, read and reword."""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Prefetch, QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import PolymorphicProxySerializer
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.filters import HeuristicFilter
+from memory.api.pagination import LimitOffset
+from memory.api.reuse import read_body, represent, represent_all
+from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
+from memory.curation.proposals import propose_heuristic, revise_heuristic
+from memory.curation.serializers import (
+    HeuristicDetailSerializer,
+    HeuristicInputSerializer,
+    HeuristicPageSerializer,
+    HeuristicPatchSerializer,
+    HeuristicSerializer,
+    check_scope,
+    lesson_from,
+)
+from memory.errors import ChangedMeanwhile
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.models import ApiKey, Project
+from memory.retrieval.serializers import LessonsForTask, RetrieveQuery
+from memory.retrieval.views import RETRIEVE_PARAMS, answer_body, answer_query
+
+Scope = ApiKey.Scope
+
+
+class HeuristicListView(ApiView):
+    required_scopes = {"GET": Scope.HEURISTICS_READ, "POST": Scope.HEURISTICS_WRITE}
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = HeuristicFilter
+    queryset = Heuristic.objects.none()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if self.asks_for_lessons(request):
+            self.required_scopes = {"GET": Scope.RETRIEVE}  # type: ignore[misc]
+        super().initial(request, *args, **kwargs)
+
+    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
+        if self.asks_for_lessons(request):
+            return RETRIEVE_PARAMS
+        return super().get_allowed_query_params(request) | HeuristicFilter.query_params()
+
+    def asks_for_lessons(self, request: Request) -> bool:
+        """Tell `?task=…`, which retrieves lessons for a task, from the list of all heuristics."""
+        return request.method in ("GET", "HEAD") and "task" in request.query_params
+
+    @describe(
+        "listHeuristics",
+        tag="heuristics",
+        summary="List heuristics, or retrieve lessons for a task",
+        description="Without `task`: the project's heuristics, newest first, of every status, with exact filters.\n\n"
+        "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
+        "`retrieve`); the other parameters of retrieval are then known, and those of the list are not.",
+        filters=True,
+        parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity", "status"}, optional=True),
+        responses=PolymorphicProxySerializer(
+            component_name="HeuristicsOrLessons",
+            serializers=[HeuristicPageSerializer, LessonsForTask],  # type: ignore[list-item]
+            resource_type_field_name=None,
+            many=False,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        if self.asks_for_lessons(request):
+            return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
+        page = self.paginate_queryset(self.filter_queryset(shown_heuristics(self.project)))
+        return self.get_paginated_response(represent_all(HeuristicSerializer, page))
+
+    def answer_with_lessons(self, query: RetrieveQuery) -> Response:
+        body = dict(answer_body(answer_query(self, query)))
+        items = body.pop("items")
+        limit = query.top_k or settings.ERL_RETRIEVE_TOP_K
+        return Response({"results": items, "pagination": {"limit": limit, "offset": 0, "total": len(items)}, **body})
+
+    @describe(
+        "proposeHeuristic",
+        tag="heuristics",
+        summary="Propose a lesson",
+        description="It joins the review queue and is served to nobody before it is approved.",
+        request=HeuristicInputSerializer,
+        responses={201: HeuristicDetailSerializer},
+        parameters=[LOCATION, ETAG],
+    )
+    def post(self, request: Request) -> Response:
+        values = read_body(HeuristicInputSerializer, request.data)
+        heuristic = propose_heuristic(
+            self.project,
+            text=lesson_from(values),
+            by=self.actor,
+            confidence=values.get("confidence"),
+            client=self.api_key.client,
+        )
+        location = reverse("api:heuristic", args=[heuristic.pk])
+        return answer_heuristic(self, heuristic.pk, status=201, headers={"Location": location})
+
+
+class HeuristicView(ApiView):
+    required_scopes = {"GET": Scope.HEURISTICS_READ, "PATCH": Scope.HEURISTICS_WRITE}
+
+    @describe(
+        "getHeuristic",
+        tag="heuristics",
+        summary="Read a heuristic",
+        description="Its newest wording, the wording that is served, and the runs it is drawn from. The ETag names the "
+        "newest wording.",
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+    def get(self, request: Request, id: UUID) -> Response:
+        return answer_heuristic(self, id)
+
+    @describe(
+        "reviseHeuristic",
+        tag="heuristics",
+        summary="Propose another wording",
+        description="Makes a new revision, which waits for review. What is served now stays served until then. Send "
+        "`If-Match` or `content_sha256` so that only the wording you read is replaced.",
+        request=HeuristicPatchSerializer,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG, IF_MATCH],
+    )
+    def patch(self, request: Request, id: UUID) -> Response:
+        values = read_body(HeuristicPatchSerializer, request.data, partial=True)
+        heuristic = get_heuristic(self, id)
+        current = heuristic.current_revision
+        assert current is not None, "every heuristic has a revision"
+        seen = read_if_match(request)
+        if seen is not None and current.content_sha256 not in seen:
+            raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
+        if (hash_seen := values.pop("content_sha256", None)) not in (None, current.content_sha256):
+            raise ChangedMeanwhile(
+                f"The text changed after you read {hash_seen}. Read the present text and decide again; its "
+                f"content_sha256 is {current.content_sha256}."
+            )
+        text = lesson_from(values, base=current.as_text())
+        if "scope" in values or "task_id" in values:
+            check_scope(scope=text.scope, task_id=text.task_id)
+        revise_heuristic(
+            heuristic,
+            text=text,
+            by=self.actor,
+            content_sha256=current.content_sha256,  # what the new words were laid over
+        )
+        return answer_heuristic(self, id)
+
+
+def shown_heuristics(project: Project) -> QuerySet[Heuristic]:
+    """Return a project's heuristics with their newest and their served wording, in two queries however many."""
+    served = Prefetch("revisions", HeuristicRevision.objects.served(), to_attr="served_revisions")
+    return Heuristic.objects.for_project(project).with_text().prefetch_related(served)
+
+
+def get_heuristic(view: ApiView, id: UUID) -> Heuristic:
+    """Return a heuristic of the caller's project, or answer 404."""
+    heuristic: Heuristic = get_object_or_404(Heuristic.objects.for_project(view.project).with_text(), pk=id)
+    return heuristic
+
+
+def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dict[str, Any] | None = None) -> Response:
+    """Answer with a heuristic as it is now, with its evidence and an ETag of its newest wording."""
+    heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence"), pk=id)
+    body = represent(HeuristicDetailSerializer, heuristic)
+    etag = {"ETag": f'"{body["content_sha256"]}"'}
+    response = Response(body, status=status, headers=etag | (headers or {}))
+    response.resource_id = heuristic.pk  # type: ignore[attr-defined]
+    return response
+
+
+def read_if_match(request: Request) -> set[str] | None:
+    """Return the hashes that If-Match names; None where it is absent or names any."""
+    header: str = request.META.get("HTTP_IF_MATCH", "").strip()
+    if header in ("", "*"):
+        return None
+    return {tag.strip().strip('"') for tag in header.split(",")}

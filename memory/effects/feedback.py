@@ -1,0 +1,48 @@
+"""Record what an agent says about a lesson it was given."""
+
+from django.db import transaction
+
+from memory.effects.models import HeuristicFeedback
+from memory.effects.usefulness import refresh_usefulness
+from memory.errors import NoSuchRun
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
+from memory.redaction import redact
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
+
+
+@transaction.atomic
+def record_feedback(
+    heuristic: Heuristic,
+    *,
+    verdict: str,
+    by: Actor,
+    client: str,
+    trajectory: Trajectory | None = None,
+    retrieval: Retrieval | None = None,
+    helpful: bool | None = None,
+    comment: str = "",
+) -> HeuristicFeedback:
+    """Keep one verdict for a client and run; a repeated one replaces the first, so that repeating moves nothing.
+
+    Raises:
+        NoSuchRun: neither a trajectory nor a retrieval is named, so the verdict could be counted any number of times.
+    """
+    if trajectory is None and retrieval is None:
+        raise NoSuchRun("Name the trajectory_id or the retrieval_id that this feedback is about.")
+    place = {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
+    feedback, _ = HeuristicFeedback.objects.update_or_create(
+        heuristic=heuristic,
+        client=client,
+        **place,
+        defaults={
+            "project_id": heuristic.project_id,
+            "retrieval": retrieval,
+            "verdict": verdict,
+            "helpful": helpful,
+            "comment": redact(comment).value,
+        },
+    )
+    refresh_usefulness([heuristic.pk])
+    return feedback

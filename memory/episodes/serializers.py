@@ -1,0 +1,53 @@
+"""What a project remembers, as clients read it."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from memory.mistakes.models import MistakeCard
+
+
+class ScoreHistorySerializer(serializers.Serializer[Any]):
+    """How one agent did on one task family."""
+
+    task_id = serializers.CharField(help_text="The task family; empty for runs that named none.")
+    agent = serializers.CharField(help_text="The agent; empty for runs that named none.")
+    count = serializers.IntegerField(help_text="Runs with a score.")
+    mean = serializers.FloatField(help_text="Their mean score.")
+    best = serializers.FloatField(help_text="Their best score.")
+    last = serializers.ListField(child=serializers.FloatField(), help_text="The newest ten, newest first.")
+    trend = serializers.FloatField(
+        allow_null=True,
+        help_text="Of the newest twenty scores, the mean of the newer half less that of the older; null below two.",
+    )
+    newest_at = serializers.DateTimeField(help_text="When the newest of these runs was recorded.")
+
+
+class MistakeCardSummarySerializer(serializers.Serializer[Any]):
+    """A mistake and how often it was seen. Only what is `served` is given to agents."""
+
+    id = serializers.UUIDField()
+    mistake_type = serializers.CharField()
+    task_id = serializers.CharField()
+    worker_id = serializers.CharField()
+    status = serializers.ChoiceField(choices=MistakeCard.Status.choices)
+    bad_decision = serializers.CharField(source="current_revision.bad_decision")
+    correct_decision = serializers.CharField(source="current_revision.correct_decision")
+    lesson = serializers.CharField(source="current_revision.lesson")
+    seen_count = serializers.IntegerField(help_text="Distinct runs, so many of a client at most.")
+    first_seen_id = serializers.UUIDField(allow_null=True, help_text="The first run it was seen in.")
+    last_seen_id = serializers.UUIDField(allow_null=True, help_text="The newest run it was seen in.")
+
+
+class MemorySummarySerializer(serializers.Serializer[Any]):
+    """Counts, scores by task and agent, the mistakes seen most often."""
+
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by kind and status.")
+    scores = ScoreHistorySerializer(many=True)
+    mistake_cards = serializers.SerializerMethodField(help_text="The ten that were seen most often.")
+
+    @extend_schema_field(MistakeCardSummarySerializer(many=True))
+    def get_mistake_cards(self, summary: Any) -> list[dict[str, Any]]:
+        cards: list[dict[str, Any]] = MistakeCardSummarySerializer(summary.cards, many=True).data  # type: ignore[assignment]
+        return cards

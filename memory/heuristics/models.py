@@ -1,0 +1,377 @@
+"""Lessons, their immutable revisions and the runs they come from."""
+
+from typing import Self
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import F, Func, Q, TextField, Value
+from django.db.models.functions import MD5, Concat, Lower, Now, Trim
+from django.utils import timezone
+
+from memory.constraints import not_blank, one_of
+from memory.heuristics.text import RULE_TAG, LessonText
+from memory.ids import uuid7
+from memory.projects.models import ApiKey, Project
+from memory.runs.models import Trajectory
+
+
+def hash_words(text: Concat | Value) -> MD5:
+    """Return a hash of the words of a text, the same whatever their case, the punctuation and the spaces between."""
+    words = Func(text, Value(r"\W+"), Value(" "), Value("g"), function="regexp_replace", output_field=TextField())
+    return MD5(Lower(Trim(words)))
+
+
+def hash_said() -> MD5:
+    """Return `hash_words` of what a revision says: its trigger and its guideline. There is an index on it."""
+    return hash_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField()))
+
+
+class HeuristicQuerySet(models.QuerySet["Heuristic"]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def proposed(self) -> Self:
+        return self.filter(status=Heuristic.Status.PROPOSED)
+
+    def with_text(self) -> Self:
+        """Fetch the newest revision along with each heuristic."""
+        return self.select_related("current_revision")
+
+
+class HeuristicStatus(models.TextChoices):
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    RETIRED = "retired"
+    QUARANTINED = "quarantined"
+    SUPERSEDED = "superseded"
+
+
+class Heuristic(models.Model):
+    """A lesson. Its words live in revisions; this row is its identity and its place in the life cycle.
+
+    `status` speaks of the newest revision. A heuristic with an approved revision that is being edited is `proposed`
+    and still serves the approved one: what is served is `HeuristicRevision.served`, nothing else.
+    """
+
+    Status = HeuristicStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics")
+    status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
+    current_revision = models.OneToOneField(
+        "memory.HeuristicRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
+    )
+    reflector = models.TextField(blank=True, default="", help_text="Who wrote it: llm, rules, or empty for a person.")
+    reflector_version = models.TextField(blank=True, default="")
+    model = models.TextField(blank=True, default="")
+    prompt_version = models.TextField(blank=True, default="")
+    confidence = models.FloatField(null=True, blank=True)
+    client = models.TextField(blank=True, default="", help_text="The API client it came from.")
+    support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it is drawn from.")
+    superseded_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
+    )
+    review_priority = models.FloatField(
+        default=0, editable=False, help_text="Expected effect of deciding on it; the queue's order."
+    )
+    review_basis = models.JSONField(default=dict, editable=False, help_text="What the priority was made of.")
+    risk_flags = ArrayField(
+        models.TextField(), default=list, editable=False, help_text="Codes of what the checks found in it."
+    )
+    prioritised_at = models.DateTimeField(null=True, editable=False)
+    usefulness = models.FloatField(
+        default=0.5, editable=False, help_text="0–1, 0.5 where nothing is known: did runs that followed it succeed?"
+    )
+    usefulness_basis = models.JSONField(default=dict, editable=False, help_text="What it was counted from.")
+    usefulness_version = models.TextField(
+        blank=True, default="", editable=False, help_text="The rule it was counted by; empty where it never was."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
+    updated_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = HeuristicQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            one_of("status", HeuristicStatus, "memory_heuristic_status_known"),
+            models.CheckConstraint(
+                condition=Q(confidence__isnull=True) | Q(confidence__gte=0, confidence__lte=1),
+                name="memory_heuristic_confidence_0_to_1",
+            ),
+            models.CheckConstraint(
+                condition=Q(usefulness__gte=0, usefulness__lte=1), name="memory_heuristic_usefulness_0_to_1"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "status", "-created_at", "-id"], name="memory_heuristic_queue"),
+            models.Index(
+                fields=["project", "-review_priority", "-created_at", "-id"],
+                condition=Q(status="proposed"),
+                name="memory_heuristic_by_effect",
+            ),
+            models.Index(
+                F("prioritised_at").asc(nulls_first=True),
+                condition=Q(status="proposed"),
+                name="memory_heuristic_to_order",
+            ),
+        ]
+        permissions = [("review_heuristic", "Can approve, reject, retire and quarantine heuristics")]
+
+    def __str__(self) -> str:
+        return self.current_revision.trigger[:80] if self.current_revision else str(self.id)
+
+
+class HeuristicRevisionQuerySet(models.QuerySet["HeuristicRevision"]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+    def served(self) -> Self:
+        """Exactly what agents may be given."""
+        return self.filter(served=True)
+
+
+class HeuristicRevisionPolarity(models.TextChoices):
+    WORKS = "works"
+    AVOID = "avoid"
+    MIXED = "mixed"
+
+
+class HeuristicRevisionScope(models.TextChoices):
+    TASK_FAMILY = "task_family"
+    PROJECT = "project"
+
+
+class HeuristicRevision(models.Model):
+    """The words of a heuristic at one time. Immutable: the database refuses to change them.
+
+    A trigger fills `content_sha256` from every text that is served. The database lets `served` be true only where
+    somebody approved exactly that hash (reliability C2), and only for one revision of a heuristic.
+    """
+
+    Polarity = HeuristicRevisionPolarity
+    Scope = HeuristicRevisionScope
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    trigger = models.TextField(help_text="When it applies; observable before acting.")
+    guideline = models.TextField(help_text="What to do.")
+    avoid = models.TextField(blank=True, default="")
+    not_when = models.TextField(blank=True, default="")
+    rationale = models.TextField(blank=True, default="")
+    polarity = models.TextField(choices=Polarity.choices, default=Polarity.MIXED)
+    scope = models.TextField(choices=Scope.choices, default=Scope.TASK_FAMILY)
+    task_id = models.TextField(blank=True, default="", help_text="Task family.")
+    tags = ArrayField(models.TextField(), default=list, blank=True)
+    source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
+    content_sha256 = models.CharField(max_length=64, editable=False, default="")
+    search = SearchVectorField(null=True, editable=False)
+    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/names.py
+    served = models.BooleanField(default=False, editable=False)
+    approved_sha256 = models.CharField(max_length=64, editable=False, default="")
+    approved_by = models.TextField(editable=False, default="")
+    approved_at = models.DateTimeField(null=True, editable=False)
+    created_by = models.TextField(editable=False, default="")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
+
+    objects = HeuristicRevisionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["heuristic", "number"]
+        constraints = [
+            not_blank("trigger", "memory_revision_trigger_not_blank"),
+            not_blank("guideline", "memory_revision_guideline_not_blank"),
+            models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
+            models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
+            models.CheckConstraint(
+                condition=Q(served=False)
+                | (
+                    Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
+                    & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")
+                    & ~Q(approved_by="")
+                ),
+                name="memory_revision_served_is_approved",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)),
+            models.Index(
+                fields=["project", "task_id"],
+                name="memory_revision_rules",
+                condition=Q(served=True, tags__contains=[RULE_TAG]),
+            ),
+            GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
+            models.Index(F("project"), hash_said(), name="memory_revision_words"),
+            GinIndex(
+                fields=["project", "names"],
+                opclasses=["uuid_ops", "gin_trgm_ops"],
+                name="memory_revision_names",
+                condition=Q(served=True, names__gt=""),
+            ),
+            GinIndex(
+                F("project"),
+                Func(F("names"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())),
+                name="memory_revision_named",
+                condition=Q(served=True, names__gt=""),
+            ),
+            models.Index(fields=["id"], name="memory_revision_nameless", condition=Q(names__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.trigger[:60]} (revision {self.number})"
+
+    def as_text(self) -> LessonText:
+        return LessonText(
+            trigger=self.trigger,
+            guideline=self.guideline,
+            avoid=self.avoid,
+            not_when=self.not_when,
+            rationale=self.rationale,
+            polarity=self.polarity,
+            scope=self.scope,
+            task_id=self.task_id,
+            tags=tuple(self.tags),
+            source_task=self.source_task,
+        )
+
+
+class Evidence(models.Model):
+    """Where a heuristic comes from: a run, the steps in it and a quote. Steps count from 1."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="evidence")
+    trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="evidence")
+    first_step = models.PositiveIntegerField(null=True, blank=True)
+    last_step = models.PositiveIntegerField(null=True, blank=True)
+    quote = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "evidence"
+        ordering = ["heuristic", "created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["heuristic", "trajectory", "first_step", "last_step"],
+                nulls_distinct=False,
+                name="memory_evidence_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(first_step__isnull=True, last_step__isnull=True)
+                | Q(first_step__gte=1, last_step__gte=F("first_step")),
+                name="memory_evidence_steps_in_order",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"steps {self.first_step}–{self.last_step}" if self.first_step else "whole run"
+
+
+class ReviewDecision(models.TextChoices):
+    APPROVE = "approve"
+    FIRST_APPROVAL = "first_approval", "First approval"
+    EDIT = "edit"
+    REJECT = "reject"
+    RETIRE = "retire"
+    QUARANTINE = "quarantine"
+    MERGE = "merge"
+    UNDO = "undo"
+    REFLECT_AGAIN = "reflect_again", "Another reflection"
+
+
+class Review(models.Model):
+    """One decision by one person or a named policy on one exact content hash. The database refuses changes."""
+
+    Decision = ReviewDecision
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="reviews")
+    revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="reviews")
+    decision = models.TextField(choices=Decision.choices)
+    content_sha256 = models.CharField(max_length=64)
+    reason = models.TextField(blank=True, default="")
+    reviewer = models.TextField(help_text="Label that outlives the account, for example user:ana.")
+    reviewer_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    reviewer_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    seconds_on_screen = models.FloatField(null=True, blank=True)
+    request_id = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            one_of("decision", ReviewDecision, "memory_review_decision_known"),
+            not_blank("reviewer", "memory_review_reviewer_not_blank"),
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"], name="memory_review_recent")]
+
+    def __str__(self) -> str:
+        return f"{self.decision} by {self.reviewer}"
+
+
+class ReviewClaim(models.Model):
+    """Who is deciding on a heuristic, for a few minutes. One row a heuristic; a row whose time is up means nobody."""
+
+    heuristic = models.OneToOneField(Heuristic, primary_key=True, on_delete=models.CASCADE, related_name="claim")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    claimed_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-claimed_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(expires_at__gte=models.F("claimed_at")), name="memory_reviewclaim_ends_after_start"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} until {self.expires_at:%H:%M}"
+
+
+class DeskOpening(models.Model):
+    """That a person had a heuristic's words, known by their hash, on the screen. What was not read is not approved."""
+
+    id = models.BigAutoField(primary_key=True)
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="openings")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    content_sha256 = models.CharField(max_length=64)
+    opened_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-opened_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["heuristic", "user", "content_sha256"], name="memory_deskopening_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} read {self.content_sha256[:12]}"
+
+
+class SavedFilter(models.Model):
+    """A view of the queue under a name of a person's own. `query` is the part of the address after the mark."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1000)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            not_blank("name", "memory_savedfilter_name_not_blank"),
+            models.UniqueConstraint(fields=["user", "name"], name="memory_savedfilter_name_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,152 @@
+"""Runs: record, list, read, erase, and report how they ended."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Func, IntegerField, QuerySet
+from django.db.models.functions import Coalesce, NullIf
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import OpenApiResponse
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from memory.api.base import ApiView
+from memory.api.filters import TrajectoryFilter
+from memory.api.pagination import LimitOffset
+from memory.api.reuse import read_body, represent, represent_all
+from memory.api.schema import LOCATION, describe
+from memory.intake.recording import Recorded, record_trajectory, report_outcome
+from memory.intake.serializers import (
+    OutcomeInputSerializer,
+    TrajectoryInputSerializer,
+    TrajectoryItemSerializer,
+    TrajectorySerializer,
+)
+from memory.projects.models import ApiKey
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+
+Scope = ApiKey.Scope
+
+
+class TrajectoryListView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ, "POST": Scope.TRAJECTORIES_WRITE}
+    allowed_query_params = TrajectoryFilter.query_params()
+    pagination_class = LimitOffset
+    filter_backends = [DjangoFilterBackend]
+    filterset_class = TrajectoryFilter
+    queryset = Trajectory.objects.none()
+
+    @describe(
+        "listTrajectories",
+        tag="trajectories",
+        summary="List runs",
+        description="The project's runs, newest first, without their steps. Filters compare whole texts.",
+        filters=True,
+        responses=TrajectoryItemSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(_listed(self)))
+        return self.get_paginated_response(represent_all(TrajectoryItemSerializer, page))
+
+    @describe(
+        "recordTrajectory",
+        tag="trajectories",
+        summary="Record a finished run",
+        description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
+        "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
+        "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
+        request=TrajectoryInputSerializer,
+        responses={
+            201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
+            200: OpenApiResponse(TrajectorySerializer, "The run was recorded before, under this `external_id`."),
+        },
+        parameters=[LOCATION],
+    )
+    def post(self, request: Request) -> Response:
+        values = read_body(TrajectoryInputSerializer, request.data)
+        recorded = record_from(self, values)
+        body = represent(TrajectorySerializer, recorded.trajectory)
+        location = reverse("api:trajectory", args=[recorded.trajectory.pk])
+        response = Response(body, status=201 if recorded.created else 200, headers={"Location": location})
+        response.resource_id = recorded.trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+class TrajectoryView(ApiView):
+    required_scopes = {"GET": Scope.TRAJECTORIES_READ, "DELETE": Scope.TRAJECTORIES_WRITE}
+
+    @describe(
+        "getTrajectory",
+        tag="trajectories",
+        summary="Read a run with its steps",
+        responses=TrajectorySerializer,
+    )
+    def get(self, request: Request, id: UUID) -> Response:
+        return Response(represent(TrajectorySerializer, get_trajectory(self, id)))
+
+    @describe(
+        "eraseTrajectory",
+        tag="trajectories",
+        summary="Erase a run",
+        description="Deletes the run, its reflections, the heuristics that rest on it alone, and what is stored of the "
+        "requests about it. Heuristics with other evidence stay. This cannot be undone.",
+        responses={204: OpenApiResponse(description="It is gone.")},
+    )
+    def delete(self, request: Request, id: UUID) -> Response:
+        erase_trajectory(get_trajectory(self, id), by=self.actor)
+        return Response(status=204)
+
+
+class TrajectoryOutcomeView(ApiView):
+    required_scopes = {"POST": Scope.TRAJECTORIES_WRITE}
+
+    @describe(
+        "reportOutcome",
+        tag="trajectories",
+        summary="Report how a run ended",
+        description="For outcomes that are known only later. A changed outcome queues a new reflection; the same "
+        "outcome again changes nothing.",
+        request=OutcomeInputSerializer,
+        responses=TrajectorySerializer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        values = read_body(OutcomeInputSerializer, request.data)
+        trajectory = report_outcome(
+            get_trajectory(self, id),
+            outcome=values["outcome"],
+            score=values.get("score"),
+            outcome_source=values.get("outcome_source", Trajectory.OutcomeSource.AGENT),
+            by=self.actor,
+            reflect=values["reflect"],
+        )
+        response = Response(represent(TrajectorySerializer, trajectory))
+        response.resource_id = trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+def record_from(view: ApiView, values: dict[str, Any]) -> Recorded:
+    """Record a run as the caller of this view."""
+    return record_trajectory(
+        view.project,
+        data={name: value for name, value in values.items() if name != "reflect"},
+        by=view.actor,
+        reflect=values.get("reflect"),
+        client=view.api_key.client,
+        api_key=view.api_key,
+        request_id=view.request_id,
+    )
+
+
+def get_trajectory(view: ApiView, id: UUID) -> Trajectory:
+    """Return a run of the caller's project, or answer 404."""
+    trajectory: Trajectory = get_object_or_404(Trajectory.objects.for_project(view.project), pk=id)
+    return trajectory
+
+
+def _listed(view: ApiView) -> QuerySet[Trajectory]:
+    kept = NullIf(Func(F("steps"), function="jsonb_array_length", output_field=IntegerField()), 0)
+    step_count = Coalesce(kept, F("stated_step_count"), 0, output_field=IntegerField())
+    return Trajectory.objects.for_project(view.project).defer("steps").annotate(step_count=step_count)

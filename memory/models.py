@@ -1,0 +1,74 @@
+"""Every model of the app, where Django looks for them. Code imports them from their own package."""
+
+from memory.api.models import IdempotencyRecord
+from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.episodes.models import MemoryImport
+from memory.heuristics.models import (
+    DeskOpening,
+    Evidence,
+    Heuristic,
+    HeuristicRevision,
+    Review,
+    ReviewClaim,
+    SavedFilter,
+)
+from memory.mistakes.models import (
+    MistakeCard,
+    MistakeCardReview,
+    MistakeCardRevision,
+    MistakeEmbedding,
+    MistakeMerge,
+    MistakeSighting,
+)
+from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.retrieval.models import (
+    EmbeddingModel,
+    HeuristicEmbedding,
+    PolarityQuota,
+    Retrieval,
+    SearchIndex,
+    SearchStatistics,
+    ServedChange,
+    TaskVector,
+    TermChange,
+    TermCount,
+)
+from memory.runs.models import Trajectory
+from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
+
+__all__ = [
+    "ApiKey",
+    "AuditEntry",
+    "DeskOpening",
+    "EmbeddingModel",
+    "Erasure",
+    "Evidence",
+    "Heuristic",
+    "HeuristicEmbedding",
+    "HeuristicFeedback",
+    "HeuristicRevision",
+    "IdempotencyRecord",
+    "MemoryImport",
+    "MistakeCard",
+    "MistakeCardReview",
+    "MistakeCardRevision",
+    "MistakeEmbedding",
+    "MistakeMerge",
+    "MistakeSighting",
+    "PolarityQuota",
+    "Project",
+    "ProjectMembership",
+    "QuarantineOrder",
+    "Retrieval",
+    "Review",
+    "ReviewClaim",
+    "SavedFilter",
+    "SearchIndex",
+    "SearchStatistics",
+    "ServedChange",
+    "TaskVector",
+    "TermChange",
+    "TermCount",
+    "Trajectory",
+    "UsageVerdict",
+]

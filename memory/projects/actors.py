@@ -1,0 +1,37 @@
+"""Who acts: a person, an API key or a named policy."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
+
+    from memory.projects.models import ApiKey
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
+    """Who does something: a person, an API key or a named policy.
+
+    `label` is what stays in the records when the person or key is gone, for example "user:ana" or "key:ci".
+    """
+
+    label: str
+    user_id: int | None = None
+    api_key_id: UUID | None = None
+
+    @classmethod
+    def person(cls, user: "AbstractBaseUser") -> Self:
+        """The actor for a logged-in person."""
+        return cls(label=f"user:{user.get_username()}", user_id=user.pk)
+
+    @classmethod
+    def key(cls, api_key: "ApiKey") -> Self:
+        """The actor for an authenticated API client."""
+        return cls(label=f"key:{api_key.client}", api_key_id=api_key.pk)
+
+    @classmethod
+    def policy(cls, name: str) -> Self:
+        """The actor for a named rule that decides without a person, such as the quickstart's."""
+        return cls(label=f"policy:{name}")

@@ -1,0 +1,202 @@
+"""Tenants and their credentials."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from memory.constraints import not_blank, one_of
+from memory.ids import uuid7
+from memory.projects.record_sizes import MAX_RECORD_SIZE, RECORD_SIZES
+
+
+def validate_record_sizes(sizes: Any) -> None:
+    """Refuse sections that do not exist and sizes that are no small whole numbers."""
+    if not isinstance(sizes, dict):
+        raise ValidationError('Write an object such as {"mistake_cards": 5, "mean_score": 0}.')
+    for name, size in sizes.items():
+        if name not in RECORD_SIZES:
+            raise ValidationError(f"There is no section {name!r}. Sections are {', '.join(RECORD_SIZES)}.")
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_RECORD_SIZE:
+            raise ValidationError(f"{name}: give a whole number from 0, which leaves it out, to {MAX_RECORD_SIZE}.")
+
+
+class ProjectMistakeCardPolicy(models.TextChoices):
+    PEOPLE = "people", "people decide"
+    CORROBORATED = "corroborated", "approve what several runs of several clients report"
+    EVERY_CARD = "every-card", "approve every card"
+
+
+class Project(models.Model):
+    """A tenant: owns keys, trajectories, heuristics and settings. Nothing crosses projects."""
+
+    MistakeCardPolicy = ProjectMistakeCardPolicy
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(unique=True)
+    name = models.TextField()
+    reflect_on_record = models.BooleanField(default=True, help_text="Queue a reflection for every recorded trajectory.")
+    daily_call_budget = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Model calls a day; empty means no limit."
+    )
+    daily_token_budget = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Model tokens a day; empty means no limit."
+    )
+    daily_cost_budget_usd = models.DecimalField(
+        max_digits=12, decimal_places=4, null=True, blank=True, help_text="Model cost a day in US dollars."
+    )
+    four_eyes = models.BooleanField(
+        "two reviewers",
+        default=False,
+        help_text="Two different people have to approve the same words before agents get them.",
+    )
+    archived_at = models.DateTimeField(
+        null=True, blank=True, help_text="From then on its lessons wait for no decision. What is served stays served."
+    )
+    mistake_card_policy = models.TextField(
+        choices=MistakeCardPolicy.choices,
+        default=MistakeCardPolicy.PEOPLE,
+        help_text="Who decides which mistake cards agents are given. A policy's decisions are recorded in its name.",
+    )
+    mistake_card_retention_days = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Retire cards that were not seen for so many days; empty keeps them for ever."
+    )
+    record_budget_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Size of the record in the context block; empty takes the server's default."
+    )
+    record_sizes = models.JSONField(
+        default=dict,
+        blank=True,
+        validators=[validate_record_sizes],
+        help_text='Most lines of each section of the record, such as {"mistake_cards": 5, "mean_score": 0}. Sections '
+        "that are not named keep their default.",
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["slug"]
+        constraints = [
+            not_blank("name", "memory_project_name_not_blank"),
+            one_of("mistake_card_policy", ProjectMistakeCardPolicy, "memory_project_card_policy_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def usable(self) -> Self:
+        """Keys that authenticate now, by the clock of the database: neither revoked nor expired."""
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now()), revoked_at__isnull=True)
+
+
+class ApiKeyScope(models.TextChoices):
+    TRAJECTORIES_READ = "trajectories:read"
+    TRAJECTORIES_WRITE = "trajectories:write"
+    HEURISTICS_READ = "heuristics:read"
+    HEURISTICS_WRITE = "heuristics:write"
+    RETRIEVE = "retrieve"
+    REFLECT = "reflect"
+    REVIEW = "review"
+    EVALUATE = "evaluate"
+
+
+class ApiKey(models.Model):
+    """An agent's or tool's credential in a project. Only a hash of the secret is kept."""
+
+    Scope = ApiKeyScope
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="api_keys")
+    client = models.TextField(help_text="Name of the agent or tool; keys of one client share their idempotency.")
+    prefix = models.CharField(max_length=16, unique=True, editable=False)
+    secret_sha256 = models.CharField(max_length=64, editable=False)
+    scopes = ArrayField(models.TextField(choices=Scope.choices))
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "API key"
+        ordering = ["-created_at"]
+        constraints = [
+            not_blank("client", "memory_apikey_client_not_blank"),
+            models.CheckConstraint(
+                condition=Q(secret_sha256__regex=r"^[0-9a-f]{64}$"),  # noqa: S106
+                name="memory_apikey_secret_is_sha256",
+            ),
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=ApiKeyScope.values) & Q(scopes__len__gt=0),
+                name="memory_apikey_scopes_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.client} ({self.prefix}…)"
+
+
+class ProjectMembershipRole(models.TextChoices):
+    REVIEWER = "reviewer"
+    AUDITOR = "auditor"
+    OPERATOR = "operator"
+
+
+class ProjectMembership(models.Model):
+    """Where a person may do what the groups allow: in one project, or in every project there is and will be.
+
+    A group says what a person may do at all, a membership says where; it takes both. Without any membership a person
+    sees no project's records; superusers see all.
+    """
+
+    Role = ProjectMembershipRole
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="project_memberships")
+    project = models.ForeignKey(
+        Project,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="memberships",
+        help_text="Empty stands for every project, those to come included.",
+    )
+    role = models.TextField(
+        choices=Role.choices,
+        default=Role.REVIEWER,
+        help_text="Reviewers decide, auditors look on, operators look after keys and reflections. All may read.",
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["user", "project", "role"]
+        constraints = [
+            one_of("role", ProjectMembershipRole, "memory_membership_role_known"),
+            models.UniqueConstraint(
+                fields=["user", "project", "role"], nulls_distinct=False, name="memory_membership_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.role} of {self.project or 'every project'}"
+
+
+def project_ids_of(user: Any, *, roles: Sequence[str] = ()) -> "models.QuerySet[Project, Any]":
+    """Return the ids of the projects in which a person is a member, or has one of the roles, as a subquery."""
+    memberships = ProjectMembership.objects.filter(user=user.pk)
+    if roles:
+        memberships = memberships.filter(role__in=roles)
+    in_all = memberships.filter(project__isnull=True)
+    named = memberships.filter(project=models.OuterRef("pk"))
+    return Project.objects.filter(models.Exists(in_all) | models.Exists(named)).values("pk")

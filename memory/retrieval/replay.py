@@ -1,0 +1,61 @@
+"""Show an answer again: the block as it was injected, and what came of it."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from memory.heuristics.models import HeuristicRevision
+from memory.retrieval.boundary import write_boundary
+from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context
+from memory.retrieval.models import Retrieval
+
+_WHOLE = 10**9  # tokens: what was injected fitted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """The block of an answer. `exact` says that its hash is the one that was recorded when it was injected."""
+
+    text: str
+    exact: bool
+
+
+def replay_block(retrieval: Retrieval, revisions: Iterable[HeuristicRevision] | None = None) -> Replayed:
+    """Write the injected block again, from the words that were served then. One query, or none with `revisions`.
+
+    Wordings never change, so the bytes are the same; they are not where a lesson or a run was erased since.
+    """
+    wordings = find_wordings(retrieval) if revisions is None else revisions
+    by_key = {(str(one.heuristic_id), one.number): one for one in wordings}
+    lessons = [
+        _as_lesson(by_key[key])
+        for item in retrieval.items
+        if item["injected"] and not item.get("in_record") and (key := (item["heuristic"], item["revision"])) in by_key
+    ]
+    text = ""
+    for header in (HEADER, *FORMER_HEADERS):
+        block = build_context(lessons, budget_tokens=_WHOLE, header=header).text
+        text = "\n".join(part for part in (retrieval.record_text, block) if part)
+        for written in (text, write_boundary(text, retrieval_id=retrieval.pk)):
+            if hashlib.sha256(written.encode()).hexdigest() == retrieval.context_sha256:
+                return Replayed(text=written, exact=True)
+    return Replayed(text=text, exact=False)
+
+
+def find_wordings(retrieval: Retrieval) -> list[HeuristicRevision]:
+    """Return the wordings an answer returned, as far as they still exist."""
+    numbers = {item["heuristic"]: item["revision"] for item in retrieval.items}
+    found = HeuristicRevision.objects.filter(project=retrieval.project_id, heuristic__in=list(numbers))
+    return [one for one in found.select_related("heuristic") if numbers[str(one.heuristic_id)] == one.number]
+
+
+def name_subtask(retrieval: Retrieval, item: dict[str, Any]) -> str:
+    """Return the part of the task that a recorded item serves, in words; empty for the whole."""
+    number = item.get("subtask", 0)
+    return retrieval.subtasks[number - 1] if 1 <= number <= len(retrieval.subtasks) else ""
+
+
+def _as_lesson(revision: HeuristicRevision) -> dict[str, Any]:
+    texts = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
+    return {"id": str(revision.heuristic_id), **texts}

@@ -1,0 +1,295 @@
+"""What is asked of retrieval and what it answers.
+
+Retrieval sits in front of every task an agent does, so its edge is compiled (pydantic) where the rest of the API uses
+serializers: reading a question takes microseconds, and answers are plain dictionaries.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
+from memory.redaction.visible_text import is_visible
+from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K
+
+Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
+Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
+Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
+
+
+LISTS = frozenset({"tags", "families", "source_agents"})
+_Query = TypeVar("_Query", bound=BaseModel)
+
+
+class RetrieveQuery(BaseModel):
+    """A task about to be done, and how many lessons there is room for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
+    task_id: Annotated[Name, Field(description="The task family; its lessons win among equals.")] = ""
+    agent: Annotated[Name, Field(description="The agent that asks.")] = ""
+    top_k: Annotated[
+        int | None, Field(ge=1, le=MAX_TOP_K, description="How many lessons at most; the server's default if null.")
+    ] = None
+    mode: Annotated[Mode | None, Field(description="How to choose; the server's default if null.")] = None
+    budget_tokens: Annotated[
+        int | None,
+        Field(ge=0, le=MAX_BUDGET_TOKENS, description="How long `context` may be; the server's default if null."),
+    ] = None
+    tags: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
+    ] = ()
+    polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; of all if null.")] = None
+    families: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons of one of these task families."),
+    ] = ()
+    source_agents: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
+        Field(max_length=MAX_TAGS, description="Only lessons drawn from runs of one of these agents."),
+    ] = ()
+    status: Annotated[
+        Literal["approved"] | None, Field(description="Nothing else is ever served, so it may be left out.")
+    ] = None
+    seed: Annotated[
+        str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
+    ] = None
+
+    record: Annotated[
+        bool, Field(description="Whether `context` begins with the record of earlier runs: rules, mistakes, scores.")
+    ] = True
+
+    boundary: Annotated[
+        Literal["fixed", "random"],
+        Field(
+            description="`random` delimits `context` by words nobody can know beforehand; its bytes then never repeat."
+        ),
+    ] = "fixed"
+
+    @field_validator("task")
+    @classmethod
+    def _not_blank(cls, task: str) -> str:
+        if not is_visible(task):
+            raise ValueError("Say what is to be done.")
+        return task
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Read a JSON body: a number is not a text."""
+        values = {name: tuple(v) if name in LISTS and isinstance(v, list) else v for name, v in body.items()}
+        return _validated(lambda: cls.model_validate(values, strict=True), place="/")
+
+    @classmethod
+    def from_query(cls, params: Mapping[str, str]) -> Self:
+        """Read query parameters, which are all texts; those of several values separate them by commas."""
+        values: dict[str, Any] = {name: tuple(v.split(",")) if name in LISTS else v for name, v in params.items()}
+        return _validated(lambda: cls.model_validate(values), place="")  # lax: "5" is a number here
+
+
+class Scores(BaseModel):
+    """Component scores, by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RetrievedItem(BaseModel):
+    """A lesson, and why it is here. Members may be added."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: UUID
+    revision: int
+    content_sha256: str
+    trigger: str
+    guideline: str
+    avoid: str
+    not_when: str
+    rationale: str
+    polarity: str
+    task_id: str
+    tags: list[str]
+    support: Annotated[int, Field(description="Distinct runs it is drawn from.")]
+    scores: Scores
+    reason: Annotated[str, Field(description="One sentence why it was chosen.")]
+    injected: Annotated[
+        bool, Field(description="Whether it is in `context`: it is like enough to the task, and there was room for it.")
+    ]
+    subtask: Annotated[str, Field(description="The part of the task it serves; empty for the whole.")]
+    matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
+
+
+class RetrieveAnswer(BaseModel):
+    """The lessons for a task, best first, and the text to put into the prompt."""
+
+    retrieval_id: Annotated[
+        UUID | None,
+        Field(
+            description="Send it with the trajectory: outcomes measure the lessons. Null where the answer could not be "
+            "written down."
+        ),
+    ]
+    mode: Annotated[Mode, Field(description="The mode that answered.")]
+    degraded: Annotated[bool, Field(description="Whether something was not available.")]
+    degraded_reason: Annotated[str, Field(description="What was not available; empty when all was.")]
+    subtasks: Annotated[list[str], Field(description="The parts of the task; empty where it has one only.")]
+    items: list[RetrievedItem]
+    context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
+    context_sha256: str
+    tokens: Annotated[int, Field(description="About how many tokens `context` has.")]
+
+
+class LessonPage(BaseModel):
+    limit: int
+    offset: int
+    total: int
+
+
+class LessonsForTask(BaseModel):
+    """The lessons for a task as a list."""
+
+    results: list[RetrievedItem]
+    pagination: LessonPage
+    retrieval_id: UUID | None
+    mode: Mode
+    degraded: bool
+    degraded_reason: str
+    subtasks: list[str]
+    context: str
+    context_sha256: str
+    tokens: int
+
+
+def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
+    try:
+        return read()
+    except ValidationError as error:
+        fields: dict[str, list[str]] = {}
+        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+            # A query has parameters, not places within them
+            where = place + "/".join(str(part) for part in (fault["loc"] if place else fault["loc"][:1]))
+            fields.setdefault(where, []).append(_sentence(fault["type"], fault["msg"]))
+        code = ErrorCode.INVALID_REQUEST if place else ErrorCode.INVALID_QUERY
+        first, texts = next(iter(fields.items()))
+        raise Refusal(code, f"{first}: {texts[0]}", fields=fields) from None
+
+
+# Lists are tuples here, so that nobody changes a question; of that its sender need not know.
+_IN_OUR_WORDS = (("", "Value error, "), ("valid list", "valid tuple"), ("List", "Tuple"), ("", " after validation"))
+
+
+def _sentence(kind: str, message: str) -> str:
+    match kind:
+        case "missing":
+            return "This member is required."
+        case "extra_forbidden":
+            return "Leave this member out: it is not known here."
+        case _:
+            for ours, theirs in _IN_OUR_WORDS:
+                message = message.replace(theirs, ours)
+            return message.removesuffix(".") + "."
+
+
+class ConsideredLesson(BaseModel):
+    """A lesson that was passed over, and its score."""
+
+    heuristic: UUID
+    score: float
+
+
+class LinkedRun(BaseModel):
+    """A run that was given the answer, and how it ended."""
+
+    trajectory_id: UUID
+    outcome: str
+    score: float | None
+    outcome_source: str
+
+
+class RetrievalRecord(BaseModel):
+    """An answer as it was given, replayed from its record."""
+
+    retrieval_id: UUID
+    task: str
+    task_id: str
+    agent: str
+    mode: str
+    requested_mode: str
+    top_k: int
+    budget_tokens: int
+    options: Annotated[
+        dict[str, Any],
+        Field(
+            description="What else was asked, where it was not as usual: tags, families, source_agents, polarities, "
+            "seed, record, boundary."
+        ),
+    ]
+    candidate_count: int
+    degraded: bool
+    degraded_reason: str
+    subtasks: list[str]
+    items: list[dict[str, Any]]
+    considered: Annotated[list[ConsideredLesson], Field(description="The best of those passed over, best first.")]
+    context: Annotated[str, Field(description="What was injected, written again from the words that were served.")]
+    context_is_exact: Annotated[
+        bool, Field(description="Whether it has the recorded hash; not where a lesson or a run was erased since.")
+    ]
+    context_sha256: str
+    tokens: int
+    duration_ms: float
+    client: str
+    request_id: str
+    created_at: datetime
+    runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]
+
+
+class OutcomesQuery(BaseModel):
+    """Over which time to count."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    days: Annotated[int, Field(ge=1, le=3650, description="Answers of the last so many days.")] = 30
+    limit: Annotated[int, Field(ge=1, le=500, description="Most families and lessons.")] = 50
+
+    @classmethod
+    def from_query(cls, params: Mapping[str, str]) -> Self:
+        """Read query parameters."""
+        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
+
+
+class OutcomeFigures(BaseModel):
+    """Answers, the runs that were given them, and how those ended."""
+
+    answers: int
+    runs: int
+    successes: int
+    failures: int
+    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
+    mean_score: float | None
+
+
+class ModeOutcomes(OutcomeFigures):
+    mode: str
+
+
+class FamilyOutcomes(OutcomeFigures):
+    task_id: str
+    mode: str
+
+
+class LessonOutcomes(OutcomeFigures):
+    heuristic: UUID
+
+
+class RetrievalOutcomes(BaseModel):
+    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
+
+    days: int
+    by_mode: list[ModeOutcomes]
+    by_family: list[FamilyOutcomes]
+    by_lesson: list[LessonOutcomes]

@@ -1,0 +1,294 @@
+"""Lessons for a task. These views are thin: they sit in front of everything an agent does."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+from django.http import HttpResponse
+from django.utils import timezone
+from django.utils.cache import patch_cache_control
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.generics import get_object_or_404
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.api.base import ApiView
+from memory.api.idempotency import is_answered
+from memory.api.schema import ETAG, IF_NONE_MATCH, describe, query_parameters
+from memory.effects.outcomes import OutcomeCount, count_outcomes
+from memory.projects.models import ApiKey
+from memory.retrieval.answer import Filters, RetrievalAnswer
+from memory.retrieval.answers import NO_DATABASE, Prepared, prepare_answer, prepare_empty_answer, record_answer
+from memory.retrieval.models import Retrieval
+from memory.retrieval.replay import name_subtask, replay_block
+from memory.retrieval.serializers import (
+    OutcomesQuery,
+    RetrievalOutcomes,
+    RetrievalRecord,
+    RetrieveAnswer,
+    RetrieveQuery,
+)
+
+log = structlog.get_logger(__name__)
+
+Scope = ApiKey.Scope
+_NO_DATABASE = (OperationalError, InterfaceError)
+RETRIEVE_PARAMS = frozenset(RetrieveQuery.model_fields)
+
+
+class PlainText(BaseRenderer):
+    media_type = "text/plain"
+    format = "txt"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        return str(data).encode()
+
+
+class RetrieveView(ApiView):
+    required_scopes = {"POST": Scope.RETRIEVE}
+
+    prepared: Prepared | None = None
+
+    def run(self, handler: Any, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Search before any transaction is opened: services may be asked over the network.
+
+        Without a key none is opened at all. A key that was answered before is not searched for again.
+        """
+        if "HTTP_IDEMPOTENCY_KEY" not in request.META:
+            response: HttpResponse = handler(request, *args, **kwargs)
+            return response
+        if not is_answered(request):
+            self.prepared = prepare(self, RetrieveQuery.from_body(request.data))
+        return super().run(handler, request, *args, **kwargs)
+
+    @describe(
+        "retrieveLessons",
+        tag="retrieval",
+        summary="Get the lessons for a task",
+        description="Answers with approved lessons only, best first, and with `context`, the text to inject once at "
+        "the top of the prompt. Nothing relevant gives an empty `context` and status 200. What was answered is "
+        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons.",
+        request=RetrieveQuery,
+        responses=RetrieveAnswer,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        if self.prepared is None:
+            return write_answer(answer_query(self, RetrieveQuery.from_body(request.data)))
+        answer = record_answer(self.prepared)  # with the key and the stored bytes, in one transaction
+        response = write_answer(answer)
+        response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
+        return response
+
+
+class RetrievalView(ApiView):
+    required_scopes = {"GET": Scope.RETRIEVE}
+
+    @describe(
+        "getRetrieval",
+        tag="retrieval",
+        summary="Replay an answer",
+        description="What was asked, considered, chosen and injected, from the record.",
+        responses=RetrievalRecord,
+    )
+    def get(self, request: Request, id: UUID) -> Response:
+        row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
+        block = replay_block(row)
+        runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
+        return Response(
+            {
+                "retrieval_id": row.pk,
+                **{name: getattr(row, name) for name in _RECORDED},
+                "items": [item | {"subtask": name_subtask(row, item)} for item in row.items],
+                "considered": [
+                    {"heuristic": heuristic, "score": score}
+                    for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)
+                ],
+                "context": block.text,
+                "context_is_exact": block.exact,
+                "degraded": bool(row.degraded),
+                "degraded_reason": row.degraded,
+                "runs": [
+                    {"trajectory_id": run, "outcome": outcome, "score": score, "outcome_source": source}
+                    for run, outcome, score, source in runs
+                ],
+            }
+        )
+
+
+class RetrievalOutcomesView(ApiView):
+    required_scopes = {"GET": Scope.RETRIEVE}
+    allowed_query_params = frozenset(OutcomesQuery.model_fields)
+
+    @describe(
+        "getRetrievalOutcomes",
+        tag="retrieval",
+        summary="Count what became of answers",
+        description="How the runs ended that were given answers, by mode, by task family and by lesson, those answered "
+        "with most often first. A run belongs to an answer whose `retrieval_id` it was recorded with.",
+        parameters=query_parameters(OutcomesQuery, OutcomesQuery.model_fields),
+        responses=RetrievalOutcomes,
+    )
+    def get(self, request: Request) -> Response:
+        query = OutcomesQuery.from_query(request.query_params.dict())
+        since = timezone.now() - timedelta(days=query.days)
+        counted = count_outcomes([self.project.pk], since=since, limit=query.limit)
+        return Response(
+            {
+                "days": query.days,
+                "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
+                "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
+                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_lesson],
+            }
+        )
+
+
+class ContextView(ApiView):
+    required_scopes = {"GET": Scope.RETRIEVE}
+    allowed_query_params = RETRIEVE_PARAMS
+    renderer_classes = [PlainText]
+
+    @describe(
+        "getContext",
+        tag="retrieval",
+        summary="Get the text to inject",
+        description="The `context` of POST /retrieve alone, as plain text. Equal lessons give equal bytes and an equal "
+        "ETag.",
+        parameters=[
+            *query_parameters(RetrieveQuery, RETRIEVE_PARAMS),
+            ETAG,
+            IF_NONE_MATCH,
+            OpenApiParameter(
+                "X-Retrieval-ID",
+                OpenApiTypes.UUID,
+                OpenApiParameter.HEADER,
+                response=[200, 304],
+                description="The `retrieval_id` to send with the trajectory.",
+            ),
+        ],
+        responses={
+            (200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, "The text; it may be empty."),
+            304: OpenApiResponse(description="You have it already."),
+        },
+    )
+    def get(self, request: Request) -> HttpResponse:
+        answer = answer_query(self, RetrieveQuery.from_query(request.query_params.dict()))
+        etag = f'"{answer.context_sha256}"'
+        known = {tag.strip().removeprefix("W/") for tag in request.META.get("HTTP_IF_NONE_MATCH", "").split(",")}
+        response = (
+            HttpResponse(status=304)
+            if known & {etag, "*"}
+            else HttpResponse(answer.context, content_type="text/plain; charset=utf-8")
+        )
+        if response.status_code == 304:
+            del response["Content-Type"]
+        response["ETag"] = etag
+        if answer.recorded:
+            response["X-Retrieval-ID"] = str(answer.retrieval_id)
+        patch_cache_control(response, private=True, no_cache=True)
+        return response
+
+
+def _figures(count: OutcomeCount) -> dict[str, Any]:
+    names = ("answers", "runs", "successes", "failures", "success_rate", "mean_score")
+    return {name: getattr(count, name) for name in names}
+
+
+_RECORDED = (
+    "task",
+    "task_id",
+    "agent",
+    "mode",
+    "requested_mode",
+    "top_k",
+    "budget_tokens",
+    "options",
+    "candidate_count",
+    "subtasks",
+    "context_sha256",
+    "tokens",
+    "duration_ms",
+    "client",
+    "request_id",
+    "created_at",
+)
+
+
+def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
+    """Retrieve as the caller of this view. Never in the way: without the database it answers that there is nothing.
+
+    Such an answer has a `retrieval_id` of its own only where it could be written down.
+    """
+    prepared = prepare(view, query)
+    try:
+        return record_answer(prepared)
+    except _NO_DATABASE as error:
+        log.warning("answer_not_recorded", error=type(error).__name__)
+        missing = [part for part in prepared.answer.degraded.split(", ") if part]
+        degraded = ", ".join(dict.fromkeys([*missing, NO_DATABASE]))
+        return replace(prepared.answer, degraded=degraded, recorded=False)
+
+
+def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
+    """Search as the caller of this view, and write nothing yet."""
+    try:
+        return _prepare(view, query)
+    except _NO_DATABASE as error:
+        if connection.in_atomic_block:
+            raise
+        log.warning("lessons_not_found", error=type(error).__name__)
+        return prepare_empty_answer(_prepare(view, query.model_copy(update={"mode": "none"})), query.mode or "")
+
+
+def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
+    return prepare_answer(
+        view.project,
+        task=query.task,
+        task_id=query.task_id,
+        agent=query.agent,
+        top_k=query.top_k,
+        mode=query.mode,
+        budget_tokens=query.budget_tokens,
+        filters=Filters(
+            task_ids=query.families,
+            tags=query.tags,
+            agents=query.source_agents,
+            polarities=(query.polarity,) if query.polarity else (),
+        ),
+        seed=query.seed,
+        record=query.record,
+        random_boundary=query.boundary == "random",
+        by=view.actor,
+        client=view.api_key.client,
+        request_id=view.request_id,
+    )
+
+
+def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
+    """Return an answer as the client reads it."""
+    return _without_items(answer) | {"items": answer.items}
+
+
+def write_answer(answer: RetrievalAnswer) -> HttpResponse:
+    """Write an answer as the client reads it; its items are JSON already."""
+    others = json.dumps(_without_items(answer), ensure_ascii=False, separators=(",", ":"))
+    body = f'{others[:-1]},"items":{answer.items_json}}}'
+    return HttpResponse(body.encode(), content_type="application/json")
+
+
+def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
+    return {
+        "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
+        "mode": answer.mode,
+        "degraded": bool(answer.degraded),
+        "degraded_reason": answer.degraded,
+        "subtasks": answer.subtasks,
+        "context": answer.context,
+        "context_sha256": answer.context_sha256,
+        "tokens": answer.tokens,
+    }

@@ -1,0 +1,145 @@
+"""Finished runs."""
+
+from typing import Any, Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from memory.constraints import not_blank, one_of
+from memory.ids import uuid7
+from memory.projects.models import ApiKey, Project
+from memory.runs.episode import Action, Episode, Step
+
+
+class TrajectoryQuerySet(models.QuerySet["Trajectory"]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+
+class TrajectoryOutcome(models.TextChoices):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+class TrajectoryOutcomeSource(models.TextChoices):
+    ENVIRONMENT = "environment"
+    TEST = "test"
+    HUMAN = "human"
+    JUDGE = "judge"
+    AGENT = "agent"
+
+
+class Trajectory(models.Model):
+    """One run of an agent: its task, its steps and how it ended. Called an episode where a score history is meant."""
+
+    Outcome = TrajectoryOutcome
+    OutcomeSource = TrajectoryOutcomeSource
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="trajectories")
+    external_id = models.TextField(blank=True, default="", help_text="The agent's own id of this run.")
+    task = models.TextField()
+    task_id = models.TextField(blank=True, default="", help_text="Task family.")
+    steps = models.JSONField(default=list, blank=True)
+    stated_step_count = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many steps it had, where they were not sent."
+    )
+    outcome = models.TextField(choices=Outcome.choices, default=Outcome.UNKNOWN)
+    score = models.FloatField(null=True, blank=True)
+    outcome_source = models.TextField(choices=OutcomeSource.choices, default=OutcomeSource.AGENT)
+    agent = models.TextField(blank=True, default="")
+    model = models.TextField(blank=True, default="")
+    tags = ArrayField(models.TextField(), default=list, blank=True)
+    summary = models.TextField(blank=True, default="")
+    mistakes = ArrayField(models.TextField(), default=list, blank=True)
+    successes = ArrayField(models.TextField(), default=list, blank=True)
+    mistake_cards = models.JSONField(default=list, blank=True)
+    tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
+    metadata = models.JSONField(default=dict, blank=True)
+    redactions = models.JSONField(default=dict, blank=True, editable=False)
+    retrieval = models.ForeignKey(
+        "memory.Retrieval", null=True, blank=True, on_delete=models.SET_NULL, related_name="trajectories"
+    )
+    client = models.TextField(blank=True, default="", editable=False)
+    api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    request_id = models.TextField(blank=True, default="", editable=False)
+    # By the database's clock, as quarantine reads it, whatever the machine that records believes.
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    outcome_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = TrajectoryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "trajectories"
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            not_blank("task", "memory_trajectory_task_not_blank"),
+            one_of("outcome", TrajectoryOutcome, "memory_trajectory_outcome_known"),
+            one_of("outcome_source", TrajectoryOutcomeSource, "memory_trajectory_source_known"),
+            models.CheckConstraint(
+                condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=1),
+                name="memory_trajectory_score_0_to_1",
+            ),
+            models.CheckConstraint(
+                condition=Q(cost_usd__isnull=True) | Q(cost_usd__gte=0),
+                name="memory_trajectory_cost_positive",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "external_id"],
+                condition=~Q(external_id=""),
+                name="memory_trajectory_external_id_unique",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-created_at", "-id"], name="memory_trajectory_recent"),
+            models.Index(fields=["project", "task_id", "-created_at"], name="memory_trajectory_family"),
+            models.Index(
+                fields=["project", "task_id", "agent", "-created_at"],
+                include=["score", "outcome"],
+                name="memory_trajectory_scores",
+            ),
+            models.Index(fields=["retrieval"], name="memory_trajectory_guided", condition=Q(retrieval__isnull=False)),
+            GinIndex(fields=["tags"], name="memory_trajectory_tags"),
+        ]
+
+    def __str__(self) -> str:
+        return self.task[:80]
+
+    @property
+    def number_of_steps(self) -> int:
+        """How many steps the run had: those that are kept, or as many as it said."""
+        return len(self.steps) or self.stated_step_count or 0
+
+    def as_episode(self, *, injected: tuple[str, ...] = ()) -> Episode:
+        """This run as a reflector reads it."""
+        return Episode(
+            task=self.task,
+            steps=tuple(_step(raw) for raw in self.steps),
+            outcome=self.outcome,
+            score=self.score,
+            outcome_source=self.outcome_source,
+            task_id=self.task_id,
+            agent=self.agent,
+            tags=tuple(self.tags),
+            summary=self.summary,
+            mistakes=tuple(self.mistakes),
+            successes=tuple(self.successes),
+            mistake_cards=tuple(self.mistake_cards),
+            injected=injected,
+        )
+
+
+def _step(raw: dict[str, Any]) -> Step:
+    action = raw.get("action")
+    return Step(
+        index=raw["index"],
+        thought=raw.get("thought", ""),
+        action=Action(name=action["name"], arguments=action.get("arguments", {})) if action else None,
+        observation=raw.get("observation", ""),
+        error=raw.get("error", ""),
+    )

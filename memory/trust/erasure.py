@@ -1,0 +1,158 @@
+"""Erase a run and everything that was learnt from it alone (reliability C10)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.db import OperationalError, connection, transaction
+from django.db.models import Q
+from django.utils import timezone
+from psycopg.errors import DeadlockDetected
+
+from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import set_status
+from memory.curation.proposals import count_support, repropose_heuristic
+from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
+from memory.failpoints import failpoint
+from memory.heuristics.extensions import forget_elsewhere
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.mistakes.erasure import forget_mistakes
+from memory.projects.actors import Actor
+from memory.projects.audit_actor import name_actor
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
+from memory.trust.models import Erasure
+
+log = structlog.get_logger(__name__)
+
+ATTEMPTS = 5
+ASKED_BEFORE = timedelta(days=1)  # a run asks for lessons with its task before it is recorded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Erased:
+    """What went: how many heuristics were deleted with the run, how many lost a part of their evidence, and how many
+    of these are back in review because their wording quoted the run's task."""
+
+    heuristics_deleted: int
+    heuristics_kept: int
+    heuristics_reworded: int = 0
+
+
+def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
+    """Delete a run, its reflections, its evidence, the heuristics that rest on it alone, and stored answers about it.
+
+    Heuristics with other evidence stay, with their support recounted, and what the run said of the use of lessons no
+    longer counts. A wording that quotes the run's task is deleted, and the rest of it goes back into review. Questions
+    asked with the run's task lose it. A replay of the request that recorded the run is answered with 410 from then on.
+    The erasure is noted, so that it can be repeated on a restored backup.
+
+    Who writes to a lesson of the run may wait for us as we for it; the database ends one of the two, and
+    the erasure is tried again.
+    """
+    pk = trajectory.pk
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with transaction.atomic():
+                erased = _erase(trajectory, by=by)
+                failpoint("erasure.before_commit")
+        except OperationalError as error:
+            if not isinstance(error.__cause__, DeadlockDetected) or attempt == ATTEMPTS:
+                raise
+            trajectory.pk = pk
+            log.info("erasure_repeated", trajectory_id=str(pk), attempt=attempt)
+        else:
+            failpoint("erasure.after_commit")
+            return erased
+    raise AssertionError("The last attempt returns or raises.")
+
+
+def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
+    name_actor(by)
+    _set_erasing("on")
+    # Waits for a reflection that is writing lessons of this run, and keeps a later one from it: none may stay behind.
+    list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
+    learnt = set(trajectory.evidence.values_list("heuristic_id", flat=True))
+    judged = find_lessons_of_run(trajectory)
+    # All at once and in order: two erasures that took them one after the other would wait for each other.
+    held = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
+    touched = [heuristic for heuristic in held.order_by("pk") if heuristic.pk in learnt]
+    failpoint("erasure.before_delete")
+    forget_elsewhere(trajectory)
+    trajectory.evidence.all().delete()
+    orphans = [heuristic for heuristic in touched if not heuristic.evidence.exists()]
+    kept = [heuristic for heuristic in touched if heuristic not in orphans]
+    _forget_answers(trajectory, touched=touched)
+    _delete(orphans)
+    reworded = [heuristic for heuristic in kept if _reword(heuristic, trajectory, by=by)]
+    for heuristic in kept:
+        count_support(heuristic)
+    Erasure.objects.create(
+        project_id=trajectory.project_id,
+        trajectory_id=trajectory.pk,
+        # Reviews of a deleted wording went too: the audit has to know that this was right.
+        heuristic_ids=[heuristic.pk for heuristic in (*orphans, *reworded)],
+        erased_by=by.label,
+    )
+    log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
+    forget_mistakes(trajectory)
+    trajectory.delete()
+    refresh_usefulness(judged)
+    _set_erasing("off")
+    return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
+
+
+def _forget_answers(trajectory: Trajectory, *, touched: list[Heuristic]) -> None:
+    """Empty what was stored of requests about the run, its lessons, and the questions that named its task."""
+    since = trajectory.created_at - ASKED_BEFORE
+    asked = Q(task=trajectory.task, created_at__gte=since, created_at__lte=trajectory.created_at + ASKED_BEFORE)
+    questions = Retrieval.objects.filter(Q(pk=trajectory.retrieval_id) | asked, project_id=trajectory.project_id)
+    carried = Retrieval.objects.filter(
+        project_id=trajectory.project_id, heuristic_ids__overlap=[heuristic.pk for heuristic in touched]
+    )
+    answers = [*questions.values_list("pk", flat=True), *(carried.values_list("pk", flat=True) if touched else ())]
+    _empty([trajectory.pk, *(heuristic.pk for heuristic in touched), *answers])
+    questions.update(task="")
+
+
+def _empty(resource_ids: Iterable[UUID]) -> None:
+    IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids)).update(
+        body=b"", request=b"", headers={}, erased_at=timezone.now()
+    )
+
+
+def _delete(orphans: list[Heuristic]) -> None:
+    ids = [heuristic.pk for heuristic in orphans]
+    Review.objects.filter(heuristic__in=ids).delete()
+    Heuristic.objects.filter(pk__in=ids).update(current_revision=None)
+    HeuristicRevision.objects.filter(heuristic__in=ids).delete()
+    Heuristic.objects.filter(pk__in=ids).delete()
+
+
+def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
+    """Delete wordings whose `source_task` is the run's, unless another run of the evidence has that task too."""
+    if heuristic.evidence.filter(trajectory__task=trajectory.task).exists():
+        return False
+    quoting = [
+        revision.pk
+        for revision in heuristic.revisions.all()
+        if revision.source_task and revision.source_task[:200] in trajectory.task
+    ]
+    if not quoting:
+        return False
+    current, status = heuristic.current_revision, heuristic.status
+    if current is not None and current.pk in quoting:
+        clean = repropose_heuristic(heuristic, text=replace(current.as_text(), source_task=""), by=by)
+        if status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
+            set_status(clean, status)
+    Review.objects.filter(revision__in=quoting).delete()
+    HeuristicRevision.objects.filter(pk__in=quoting).delete()
+    heuristic.refresh_from_db()
+    return True
+
+
+def _set_erasing(value: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('erl.erasing', %s, true)", [value])

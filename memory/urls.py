@@ -1,0 +1,38 @@
+"""The resources of /api/v1 that live in this app. No path ends in a slash."""
+
+from django.urls import path
+
+from memory.curation.review_views import (
+    ApproveView,
+    FeedbackView,
+    MergeView,
+    QuarantineView,
+    RejectView,
+    RetireView,
+    ReviewListView,
+)
+from memory.curation.views import HeuristicListView, HeuristicView
+from memory.episodes.views import MemorySummaryView
+from memory.intake.views import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
+from memory.retrieval.views import ContextView, RetrievalOutcomesView, RetrievalView, RetrieveView
+
+app_name = "api"
+urlpatterns = [
+    path("trajectories", TrajectoryListView.as_view(), name="trajectory-list"),
+    path("trajectories/<uuid:id>", TrajectoryView.as_view(), name="trajectory"),
+    path("trajectories/<uuid:id>/outcome", TrajectoryOutcomeView.as_view(), name="trajectory-outcome"),
+    path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
+    path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),
+    path("heuristics/<uuid:id>/approve", ApproveView.as_view(), name="heuristic-approve"),
+    path("heuristics/<uuid:id>/reject", RejectView.as_view(), name="heuristic-reject"),
+    path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),
+    path("heuristics/<uuid:id>/quarantine", QuarantineView.as_view(), name="heuristic-quarantine"),
+    path("heuristics/<uuid:id>/merge", MergeView.as_view(), name="heuristic-merge"),
+    path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
+    path("reviews", ReviewListView.as_view(), name="review-list"),
+    path("retrieve", RetrieveView.as_view(), name="retrieve"),
+    path("retrievals/outcomes", RetrievalOutcomesView.as_view(), name="retrieval-outcomes"),
+    path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
+    path("memory/summary", MemorySummaryView.as_view(), name="memory-summary"),
+    path("context", ContextView.as_view(), name="context"),
+]

@@ -1,0 +1,220 @@
+"""Consolidations and their suggestions in the admin: what each found, saved and cost, and deciding with one click."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.text import Truncator
+
+from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.errors import LessonMemoryError
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import LessonText
+from memory.projects.access import has_role, may_review, narrow_to_projects
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
+from memory.redaction.visible_text import show_hidden
+from reflection.consolidation.decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
+from reflection.consolidation.models import ConsolidationRun, Suggestion
+from reflection.consolidation.queue import request_consolidation
+
+_SHOWN = 100
+_ON_THE_DESK = 5
+_DONE = {
+    Suggestion.Kind.MERGE: "Merged. The other lesson has the evidence of both.",
+    Suggestion.Kind.RETIRE: "Taken out of use. The records keep it with the reason.",
+    Suggestion.Kind.NARROW: "Narrowed. The lesson has the new words.",
+    Suggestion.Kind.GENERALISE: "Widened. The lesson holds for the whole project now.",
+}
+
+
+def shown_suggestion(suggestion: Suggestion) -> dict[str, Any]:
+    """Return what a template needs to show a suggestion: both lessons and what would change."""
+    return {"row": suggestion, "diff": find_difference(suggestion), "may_accept": suggestion.kind in ACCEPTABLE}
+
+
+def find_difference(suggestion: Suggestion) -> list[DiffPart]:
+    """Compare what would be said with what is said: the new words, or those of the lesson that stays."""
+    current = suggestion.heuristic.current_revision
+    if current is None:
+        return []
+    kept = suggestion.other.current_revision if suggestion.other else None
+    if suggestion.text:
+        text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
+        base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
+        return diff_lessons(base.as_text(), LessonText(**text))
+    if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:
+        return diff_lessons(current.as_text(), kept.as_text())
+    return []
+
+
+def draw_suggestions(heuristic: Heuristic) -> Panel:
+    """Return the open suggestions about a lesson, on either side of them. One query."""
+    rows = (
+        Suggestion.objects.filter(Q(heuristic=heuristic) | Q(other=heuristic), status=Suggestion.Status.OPEN)
+        .exclude(kind=Suggestion.Kind.NEW)
+        .select_related("heuristic__current_revision", "other__current_revision")
+        .order_by("created_at", "id")[:_ON_THE_DESK]
+    )
+    return Panel(
+        template="admin/reflection/suggestions_panel.html",
+        context={"suggestions": [shown_suggestion(row) for row in rows], "usefulness": _explain_use(heuristic)},
+    )
+
+
+def count_suggestions(user: Any) -> Iterable[Figure]:
+    """Return how many suggestions wait."""
+    if user.has_perm("reflection.view_suggestion"):
+        rows = narrow_to_projects(Suggestion.objects.filter(status=Suggestion.Status.OPEN), user)
+        waiting = rows.exclude(kind=Suggestion.Kind.NEW).aggregate(count=Count("id"))["count"]
+        link = reverse("admin:reflection_suggestion_changelist")
+        yield Figure(label="suggestions waiting", value=str(waiting), link=f"{link}?status__exact=open")
+
+
+class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
+    change_form_template = "admin/reflection/consolidation.html"
+    list_display = ["day", "project", "status", "lessons", "prompt_tokens", "found", "model_tokens"]
+    list_filter = ["status", "cause", "method", "project", "created_at"]
+    list_select_related = ["project"]
+    search_fields = ["project__slug", "last_error"]
+    date_hierarchy = "created_at"
+    show_full_result_count = False
+    actions = ["consolidate_again"]
+
+    @admin.display(description="when", ordering="created_at")
+    def day(self, run: ConsolidationRun) -> str:
+        return f"{run.created_at:%Y-%m-%d %H:%M}"
+
+    @admin.display(description="proposed")
+    def found(self, run: ConsolidationRun) -> str:
+        return f"{run.heuristics_proposed} lessons, {run.suggestions_made} changes"
+
+    @admin.display(description="lessons, if accepted")
+    def lessons(self, run: ConsolidationRun) -> str:
+        return f"{run.items_before} → {run.items_after}"
+
+    @admin.display(description="their tokens")
+    def prompt_tokens(self, run: ConsolidationRun) -> str:
+        return f"{run.tokens_before} → {run.tokens_after}"
+
+    @admin.display(description="model tokens")
+    def model_tokens(self, run: ConsolidationRun) -> str:
+        return f"{run.input_tokens + run.output_tokens}{' (rules instead)' if run.fallback else ''}"
+
+    @admin.action(description="Consolidate these projects again", permissions=["consolidate"])
+    def consolidate_again(self, request: HttpRequest, queryset: QuerySet[ConsolidationRun]) -> None:
+        assert request.user.is_authenticated
+        for project in {run.project for run in queryset.select_related("project")}:
+            if not has_role(request.user, project.pk, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"You are not an operator of the project {project}. Nothing was queued.")
+                continue
+            cause = ConsolidationRun.Cause.PERSON
+            request_consolidation(project, cause=cause, by=Actor.person(request.user), again=True)
+            messages.success(request, f"A consolidation of {project} is queued. A worker takes it up in a moment.")
+
+    def has_consolidate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("reflection.consolidate_project")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        run = self.get_object(request, object_id)
+        context: dict[str, Any] = {"title": "Consolidation"}
+        if run is not None:
+            rows = run.suggestions.select_related("heuristic__current_revision", "other__current_revision")
+            context |= {
+                "run": run,
+                "suggestions": [shown_suggestion(row) for row in rows.order_by("kind", "created_at", "id")[:_SHOWN]],
+                "calls": run.model_calls.order_by("created_at"),
+                "may_review": may_review(request.user, run.project_id),
+            }
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+
+
+class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
+    change_form_template = "admin/reflection/suggestion.html"
+    list_display = ["line", "kind", "why", "percent", "tokens_saved", "status"]
+    list_filter = ["status", "kind", "method", "project", "created_at"]
+    search_fields = ["reason", "heuristic__current_revision__trigger", "heuristic__current_revision__guideline"]
+    date_hierarchy = "created_at"
+    show_full_result_count = False
+
+    @admin.display(description="lesson", ordering="heuristic__current_revision__trigger")
+    def line(self, suggestion: Suggestion) -> str:
+        revision = suggestion.heuristic.current_revision
+        return show_hidden(Truncator(revision.trigger if revision else "").chars(100))
+
+    @admin.display(description="why")
+    def why(self, suggestion: Suggestion) -> str:
+        return show_hidden(Truncator(suggestion.reason).chars(90))
+
+    @admin.display(description="alike", ordering="similarity")
+    def percent(self, suggestion: Suggestion) -> str:
+        return "" if suggestion.similarity is None else f"{100 * suggestion.similarity:.0f} %"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.decide_view)
+        return [path("<uuid:suggestion_id>/decide/", view, name="reflection_suggestion_decide"), *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        suggestion = self.get_object(request, object_id)
+        context: dict[str, Any] = {"title": "Suggestion"}
+        if suggestion is not None:
+            context |= {
+                "suggestion": shown_suggestion(suggestion),
+                "evidence": suggestion.evidence.select_related("trajectory"),
+                "may_review": may_review(request.user, suggestion.project_id),
+            }
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Suggestion]:
+        rows = super().get_queryset(request)
+        return rows.select_related("project", "heuristic__current_revision", "other__current_revision")
+
+    def decide_view(self, request: HttpRequest, suggestion_id: UUID) -> HttpResponse:
+        """Accept or dismiss a suggestion and go back to where the person came from."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        suggestion = get_object_or_404(self.get_queryset(request), pk=suggestion_id)
+        if not may_review(request.user, suggestion.project_id):
+            raise PermissionDenied("You need the permission “review heuristics” in this project to decide here.")
+        assert request.user.is_authenticated
+        by, reason = Actor.person(request.user), request.POST.get("reason", "")[:2000]
+        try:
+            if request.POST.get("decision") == "accept":
+                accept_suggestion(suggestion, by=by, reason=reason)
+                messages.success(request, _DONE[Suggestion.Kind(suggestion.kind)])
+            else:
+                dismiss_suggestion(suggestion, by=by, reason=reason)
+                messages.success(request, "Dismissed. The same is not suggested again.")
+        except LessonMemoryError as refusal:
+            messages.error(request, str(refusal))
+        back = request.POST.get("next", "")
+        if not url_has_allowed_host_and_scheme(
+            back, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+        ):
+            back = reverse("admin:reflection_suggestion_changelist") + "?status__exact=open"
+        return HttpResponseRedirect(back)
+
+
+def _explain_use(heuristic: Heuristic) -> dict[str, Any]:
+    return {"value": heuristic.usefulness, "basis": heuristic.usefulness_basis}
+
+
+def register() -> None:
+    """Show consolidations in the admin, on the review desk and on the home page."""
+    admin.site.register(ConsolidationRun, ConsolidationRunAdmin)
+    admin.site.register(Suggestion, SuggestionAdmin)
+    add_desk_panel(draw_suggestions)
+    add_figures(count_suggestions)

@@ -1,0 +1,135 @@
+"""Lessons that say the same, the same elsewhere, or the opposite: by likeness, without a language model."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from memory.heuristics.models import HeuristicRevision
+from memory.heuristics.text import LessonText
+from reflection.consolidation.drafts import Advice, Author
+from reflection.consolidation.groups import group_alike
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.sources import Lesson, stack
+from reflection.reflectors.nearest import embed_texts
+from reflection.reflectors.proposals import MERGE_SIMILARITY, SAME_SIMILARITY
+
+AUTHOR = Author(method="rules", version="1")
+OPPOSED_SIMILARITY = 0.85
+_PROJECT = HeuristicRevision.Scope.PROJECT
+_NEGATION = re.compile(r"\b(?:do not|don't|never|avoid|refuse to|without)\b", re.I)
+
+
+def compare_lessons(lessons: Sequence[Lesson]) -> list[Advice]:
+    """Suggest what to merge, what to say for the whole project, and what to look at because it contradicts.
+
+    `lessons` come in the order of who stays.
+    """
+    compared = [lesson for lesson in lessons if lesson.vector is not None]
+    if len(compared) < 2:
+        return []
+    return [*_find_repetitions(compared), *_find_contradictions(compared)]
+
+
+def suggest_merge(
+    lesson: Lesson,
+    into: Lesson,
+    *,
+    similarity: float | None,
+    author: Author = AUTHOR,
+    reason: str = "",
+    text: LessonText | None = None,
+) -> Advice:
+    """Return the suggestion to let one lesson be superseded by another, which keeps its words or takes `text`."""
+    alike = f"{round(100 * similarity)} % alike in meaning" if similarity is not None else "the same"
+    return Advice(
+        kind=Suggestion.Kind.MERGE,
+        heuristic_id=lesson.id,
+        content_sha256=lesson.revision.content_sha256,
+        other_id=into.id,
+        other_sha256=into.revision.content_sha256,
+        text=text,
+        reason=reason
+        or f"The two lessons are {alike}. The one that stays was seen in {_runs(into)}, this one in {_runs(lesson)}.",
+        similarity=similarity,
+        author=author,
+        tokens_saved=lesson.tokens,
+    )
+
+
+def suggest_generalisation(
+    lesson: Lesson,
+    families: Iterable[str],
+    *,
+    author: Author = AUTHOR,
+    reason: str = "",
+    text: LessonText | None = None,
+) -> Advice:
+    """Return the suggestion to let a lesson hold for the whole project."""
+    named = sorted(families)
+    wider = replace(text or lesson.revision.as_text(), scope="project", task_id="")
+    if text is None and re.match(r"When the task is of the kind |When the same task", wider.trigger):
+        wider = replace(wider, trigger="When starting a task of this project")
+    return Advice(
+        kind=Suggestion.Kind.GENERALISE,
+        heuristic_id=lesson.id,
+        content_sha256=lesson.revision.content_sha256,
+        text=wider,
+        reason=reason or f"It was learnt in {len(named)} task families: {', '.join(named[:5])}.",
+        author=author,
+    )
+
+
+def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
+    groups = group_alike(
+        lessons,
+        stack(lesson.vector for lesson in lessons),
+        at_least=MERGE_SIMILARITY,
+        may_join=lambda leader, lesson: leader.revision.polarity == lesson.revision.polarity,
+    )
+    for group in groups:
+        leader = lessons[group[0][0]]
+        families = {leader.place}
+        for index, similarity in group[1:]:
+            lesson = lessons[index]
+            if lesson.place == leader.place or (not leader.place and similarity >= SAME_SIMILARITY):
+                yield suggest_merge(lesson, leader, similarity=round(similarity, 4))
+            elif similarity >= SAME_SIMILARITY:
+                families.add(lesson.place)
+        if len(families) > 1 and "" not in families and leader.revision.scope != _PROJECT:
+            yield suggest_generalisation(leader, families)
+
+
+def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
+    """Find lessons of one place of which one says to do what the other says to avoid."""
+    forbidding = [lesson for lesson in lessons if lesson.revision.avoid]
+    if not forbidding:
+        return
+    embedded = embed_texts(
+        [(lesson.revision.guideline,) for lesson in lessons] + [(f.revision.avoid,) for f in forbidding]
+    )
+    if embedded is None:
+        return
+    said, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
+    likeness = forbidden @ said.T
+    for row, one in enumerate(forbidding):
+        for column, other in enumerate(lessons):
+            similarity = float(likeness[row, column])
+            if other.id == one.id or similarity < OPPOSED_SIMILARITY or (one.place and other.place != one.place):
+                continue
+            # "Do not open it" under avoid is not what "do not open it" as advice forbids.
+            if bool(_NEGATION.search(other.revision.guideline)) != bool(_NEGATION.search(one.revision.avoid)):
+                continue
+            yield Advice(
+                kind=Suggestion.Kind.CONTRADICTION,
+                heuristic_id=one.id,
+                content_sha256=one.revision.content_sha256,
+                other_id=other.id,
+                other_sha256=other.revision.content_sha256,
+                reason="One lesson says to avoid what the other says to do. Decide which holds, or narrow one of them.",
+                similarity=round(min(similarity, 1.0), 4),
+                author=AUTHOR,
+            )
+
+
+def _runs(lesson: Lesson) -> str:
+    return f"{lesson.support} run{'' if lesson.support == 1 else 's'}"

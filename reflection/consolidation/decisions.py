@@ -1,0 +1,111 @@
+"""What a person decides on a suggestion: accepting carries it out by the services for lessons, dismissing keeps it."""
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from memory.curation.deciders import check_decider
+from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.merge import merge_heuristics
+from memory.curation.proposals import revise_heuristic
+from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import LessonText
+from memory.projects.actors import Actor
+from reflection.consolidation.models import Suggestion
+
+_Kind = Suggestion.Kind
+_Status = Suggestion.Status
+
+# What can be carried out as it stands. The others are decided where the lesson is.
+ACCEPTABLE = frozenset({_Kind.MERGE, _Kind.NARROW, _Kind.GENERALISE, _Kind.RETIRE})
+
+
+@transaction.atomic
+def accept_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -> Suggestion:
+    """Do what a suggestion says, to the very words it speaks of, as this person's decision.
+
+    New words for an approved lesson are served at once: whoever accepts has read them. Those of a proposal go on
+    waiting in the queue.
+
+    Raises:
+        AlreadyDecided: it, or one of its lessons, was decided on before; or there is nothing to carry out.
+        ChangedMeanwhile: a lesson has other words now.
+        LessonMemoryError: as the service raises that carries it out.
+    """
+    suggestion = _lock_open(suggestion)
+    if suggestion.kind not in ACCEPTABLE:
+        raise AlreadyDecided("There is nothing to carry out here: decide on the lessons themselves.")
+    why = reason or suggestion.reason
+    heuristic = suggestion.heuristic
+    match suggestion.kind:
+        case _Kind.MERGE:
+            if suggestion.other is None:
+                raise CannotMerge("The other lesson does not exist any more.")
+            kept = merge_heuristics(
+                heuristic,
+                into=suggestion.other,
+                content_sha256=suggestion.content_sha256,
+                into_sha256=suggestion.other_sha256,
+                by=by,
+                reason=why,
+            )
+            if suggestion.text:
+                _reword(kept, suggestion, by=by, reason=why, content_sha256=suggestion.other_sha256)
+        case _Kind.RETIRE:
+            _check_unchanged(heuristic, suggestion)
+            if heuristic.status == Heuristic.Status.PROPOSED:
+                reject_heuristic(heuristic, by=by, content_sha256=suggestion.content_sha256, reason=why)
+            else:
+                retire_heuristic(heuristic, by=by, reason=why)
+        case _:
+            _reword(heuristic, suggestion, by=by, reason=why, content_sha256=suggestion.content_sha256)
+    return _close(suggestion, status=_Status.ACCEPTED, by=by, reason=reason)
+
+
+@transaction.atomic
+def dismiss_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -> Suggestion:
+    """Leave everything as it is; the same is not suggested again.
+
+    Raises:
+        AlreadyDecided: it was decided on before.
+        NotAllowed: this actor may not decide on the lesson.
+    """
+    suggestion = _lock_open(suggestion)
+    check_decider(suggestion.heuristic, by=by)
+    return _close(suggestion, status=_Status.DISMISSED, by=by, reason=reason)
+
+
+def _lock_open(suggestion: Suggestion) -> Suggestion:
+    rows = Suggestion.objects.select_for_update(of=("self",)).select_related(
+        "heuristic__current_revision", "other__current_revision"
+    )
+    suggestion = rows.get(pk=suggestion.pk)
+    if suggestion.status != _Status.OPEN:
+        raise AlreadyDecided(f"This suggestion was {suggestion.get_status_display()} before, so nothing was changed.")
+    return suggestion
+
+
+def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: str, content_sha256: str) -> None:
+    text = dict(suggestion.text)
+    was_approved = heuristic.status == Heuristic.Status.APPROVED
+    words: dict[str, Any] = text | {"tags": tuple(text.get("tags", ()))}
+    check_decider(heuristic, by=by)
+    revised = revise_heuristic(heuristic, text=LessonText(**words), by=by, content_sha256=content_sha256)
+    if was_approved:
+        approve_heuristic(revised, by=by, reason=reason)
+
+
+def _check_unchanged(heuristic: Heuristic, suggestion: Suggestion) -> None:
+    current = heuristic.current_revision
+    if current is None or current.content_sha256 != suggestion.content_sha256:
+        raise ChangedMeanwhile("The lesson has other words now than the suggestion speaks of. Decide on its own page.")
+
+
+def _close(suggestion: Suggestion, *, status: str, by: Actor, reason: str) -> Suggestion:
+    suggestion.status = status
+    suggestion.decided_by, suggestion.decided_at = by.label, timezone.now()
+    suggestion.decision_reason = reason
+    suggestion.save(update_fields=["status", "decided_by", "decided_at", "decision_reason"])
+    return suggestion

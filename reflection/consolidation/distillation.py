@@ -1,0 +1,181 @@
+"""What several runs noted in other words becomes one lesson: by likeness, without a language model."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from django.conf import settings
+
+from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.mistakes.models import MistakeCard
+from reflection.consolidation.drafts import Author, NewLesson, Support
+from reflection.consolidation.groups import group_alike
+from reflection.consolidation.models import ConsolidationRun
+from reflection.consolidation.sources import Note
+from reflection.reflectors.nearest import embed_texts
+from reflection.reflectors.proposals import MERGE_SIMILARITY
+from reflection.reflectors.rules.detectors.recorded_notes import advise, describe_tasks
+from reflection.reflectors.rules.note_advice import Advice, drop_numbers
+from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
+
+VERSION = "1"
+AUTHOR = Author(method="rules", version=VERSION)
+MAX_SOURCE_TASK_CHARS = 500
+MAX_SUMMARY_CHARS = 400
+MIN_FAMILIES = 3
+_POLARITY = {"mistake": "avoid", "success": "works", "summary": "works"}
+
+
+def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
+    """Return groups of notes that mean the same, of at least so many runs and with something new, in a fixed order.
+
+    Without an embedder, notes are the same whose words are.
+    """
+    texts = list(dict.fromkeys(drop_numbers(note.text) for note in notes))
+    if not texts:
+        return []
+    embedded = embed_texts([(text,) for text in texts])
+    place = {text: index for index, text in enumerate(texts)}
+    vectors = np.eye(len(texts), dtype=np.float32) if embedded is None else embedded[1]
+    grouped = group_alike(
+        notes,
+        vectors[[place[drop_numbers(note.text)] for note in notes]],
+        at_least=settings.ERL_CONSOLIDATION_SIMILARITY,
+        may_join=lambda leader, note: leader.kind == note.kind,
+    )
+    groups = [[(notes[index], likeness) for index, likeness in group] for group in grouped]
+    return [
+        group
+        for group in groups
+        if len({note.trajectory_id for note, _ in group}) >= settings.ERL_CONSOLIDATION_MIN_RUNS
+        and any(note.new for note, _ in group)
+    ]
+
+
+def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:
+    """Propose, of each group, what the note that is likest to the others advises."""
+    return [lesson for group in groups if (lesson := _distil(group)) is not None]
+
+
+def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
+    """Propose what mistake cards say that were seen in several runs, the most frequent first. Two queries."""
+    cards = (
+        MistakeCard.objects.for_project(run.project)
+        .standing()
+        .with_text()
+        .filter(seen_count__gte=settings.ERL_CONSOLIDATION_MIN_RUNS)
+        .exclude(status__in=[MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED])
+        .prefetch_related("sightings__trajectory", "merged_cards__sightings__trajectory")
+        .order_by("-seen_count", "created_at", "id")
+    )
+    return [lesson for card in cards if (lesson := _distil_card(card)) is not None]
+
+
+def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
+    best: tuple[Note, Advice] | None = None
+    for note, _ in sorted(group, key=lambda pair: (-pair[1], -pair[0].score, pair[0].at, pair[0].trajectory_id)):
+        advice = _read_summary(note) if note.kind == "summary" else advise(note.text, kind=note.kind)
+        if advice is not None:
+            best = note, advice
+            break
+    if best is None:
+        return None
+    note, advice = best
+    families = list(dict.fromkeys(each.family for each, _ in group))
+    trigger = f"When {advice.condition}" if advice.condition else describe_tasks(families, [note.task])
+    if not trigger or len(trigger) > MAX_TRIGGER_CHARS or len(advice.what) > MAX_GUIDELINE_CHARS:
+        return None
+    if _says_too_little(advice, families, [likeness for _, likeness in group]):
+        return None
+    runs = {each.trajectory_id: each for each, _ in group}
+    across = len(families) > 1 or not families[0]
+    where = f"in {len(families)} task families" if len(families) > 1 else "in one task family"
+    kind = {"mistake": "as a mistake", "success": "as a success", "summary": "in their summaries"}[note.kind]
+    reason = f"{len(runs)} runs {where} noted this {kind}, in {len({each.text for each, _ in group})} wordings."
+    return NewLesson(
+        text=LessonText(
+            trigger=trigger,
+            guideline=advice.what,
+            rationale=reason,
+            polarity=_POLARITY[note.kind],
+            scope="project" if across else "task_family",
+            task_id="" if across else families[0],
+            tags=("consolidated", RULE_TAG),
+            source_task=note.task[:MAX_SOURCE_TASK_CHARS],
+        ),
+        support=tuple(
+            Support(trajectory_id=each.trajectory_id, citation=Citation(quote=cut(each.text, 200)))
+            for each in runs.values()
+        ),
+        reason=reason,
+        confidence=round(min(0.9, 0.4 + 0.1 * len(runs)), 2),
+        author=AUTHOR,
+    )
+
+
+def _says_too_little(advice: Advice, families: Sequence[str], likenesses: Sequence[float]) -> bool:
+    """Tell whether advice that names no condition comes from too few families, in words too unlike, to reach further.
+
+    Read by hand: of such advice from two families, none held for both (docs/consolidation.md).
+    """
+    if advice.condition or not 1 < len(families) < MIN_FAMILIES:
+        return False
+    return min(likenesses) < MERGE_SIMILARITY
+
+
+def _read_summary(note: Note) -> Advice | None:
+    """Return what the best of some runs that succeeded alike did."""
+    said = drop_numbers(note.text)
+    if len(said) > MAX_SUMMARY_CHARS or not is_general(said):
+        return None
+    return Advice(what=f"Do as the best of the runs that succeeded did: {said}")
+
+
+def _distil_card(card: MistakeCard) -> NewLesson | None:
+    words = card.current_revision
+    guideline = words and (words.correct_decision or words.lesson)
+    if words is None or not guideline or not is_general(drop_numbers(guideline)):
+        return None
+    sightings = [
+        *card.sightings.all(),
+        *(seen for merged in card.merged_cards.all() for seen in merged.sightings.all()),
+    ]
+    runs = {seen.trajectory_id: seen for seen in sorted(sightings, key=lambda seen: (seen.created_at, seen.pk))}
+    if len(runs) < settings.ERL_CONSOLIDATION_MIN_RUNS:
+        return None
+    kind = card.mistake_type.replace("_", " ")
+    families = list(dict.fromkeys(seen.trajectory.task_id for seen in runs.values()))
+    across = len(families) > 1 or not families[0]
+    trigger = f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else ""
+    if not trigger:
+        trigger = describe_tasks(families, [next(iter(runs.values())).trajectory.task])
+    if not trigger:
+        return None
+    wrong = drop_numbers(words.bad_decision)
+    reason = f"{len(runs)} runs made this mistake: {kind}."
+    return NewLesson(
+        text=LessonText(
+            trigger=trigger,
+            guideline=_sentence(drop_numbers(guideline)),
+            avoid=_sentence(wrong) if wrong and is_general(wrong) else "",
+            rationale=reason,
+            polarity="avoid",
+            scope="project" if across else "task_family",
+            task_id="" if across else families[0],
+            tags=("consolidated", RULE_TAG),
+            source_task=next(iter(runs.values())).trajectory.task[:MAX_SOURCE_TASK_CHARS],
+        ),
+        support=tuple(
+            Support(
+                trajectory_id=seen.trajectory_id, citation=Citation(quote=cut(seen.evidence or seen.bad_decision, 200))
+            )
+            for seen in runs.values()
+        ),
+        reason=reason,
+        confidence=round(min(0.9, 0.5 + 0.1 * len(runs)), 2),
+        author=AUTHOR,
+    )
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if not text or text[-1] in ".!?" else f"{text}."

@@ -1,0 +1,186 @@
+"""Write what a stage found: lessons into the review queue, everything else as suggestions. Repeating adds nothing."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from memory.curation.proposals import count_support, lock_heuristic, propose_heuristic
+from memory.heuristics.models import Evidence, Heuristic
+from memory.projects.actors import Actor
+from memory.redaction import redact
+from memory.retrieval.heuristic_vectors import embed_when_committed
+from memory.runs.models import Trajectory
+from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
+from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.models import Proposal
+from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.nearest import embed_lesson
+from reflection.reflectors.proposals import CheckedLesson, find_match, lock_proposals
+
+MAX_SHOWN_RUNS = 10
+MAX_QUOTE_CHARACTERS = 200
+POLICY = Actor.policy("consolidation")
+
+_LIVE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
+
+
+def write_drafts(run: ConsolidationRun, drafts: Iterable[Draft]) -> Counter[str]:
+    """Write drafts in the caller's transaction; return how many were proposed, supported and suggested."""
+    drafts = list(drafts)
+    counts: Counter[str] = Counter()
+    if not drafts:
+        return counts
+    lock_proposals(run.project_id)
+    for draft in drafts:
+        counts[_write_lesson(run, draft) if isinstance(draft, NewLesson) else _write_advice(run, draft)] += 1
+    return counts
+
+
+def mark_outdated(run: ConsolidationRun) -> int:
+    """Close the suggestions about words that have changed or lessons that were decided on; return how many."""
+    open_ones = Suggestion.objects.filter(project=run.project_id, status=Suggestion.Status.OPEN)
+    stale = open_ones.exclude(kind=Suggestion.Kind.NEW).filter(
+        ~Q(heuristic__status__in=_LIVE)
+        | ~Q(content_sha256=F("heuristic__current_revision__content_sha256"))
+        | (
+            Q(other__isnull=False)
+            & (~Q(other__status__in=_LIVE) | ~Q(other_sha256=F("other__current_revision__content_sha256")))
+        )
+    )
+    decided = open_ones.filter(kind=Suggestion.Kind.NEW).exclude(heuristic__status=Heuristic.Status.PROPOSED)
+    ids = [*stale.values_list("pk", flat=True), *decided.values_list("pk", flat=True)]
+    return Suggestion.objects.filter(pk__in=ids).update(
+        status=Suggestion.Status.OUTDATED, decided_by=POLICY.label, decided_at=timezone.now()
+    )
+
+
+def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
+    heuristic = _find_said(run, draft)
+    if heuristic is not None:
+        return "supported" if _add_runs(heuristic, draft.support) else "known"
+    trajectories = Trajectory.objects.filter(pk__in=[each.trajectory_id for each in draft.support])
+    clients = set(trajectories.values_list("client", flat=True))
+    if not clients:
+        return "known"  # its runs were erased meanwhile
+    heuristic = propose_heuristic(
+        run.project,
+        text=draft.text,
+        by=Actor(label=f"consolidation:{draft.author.method}"),
+        reflector=draft.author.method,
+        reflector_version=draft.author.version,
+        model=draft.author.model,
+        prompt_version=draft.author.prompt_version,
+        confidence=draft.confidence,
+        client=clients.pop() if len(clients) == 1 else "",
+    )
+    _add_runs(heuristic, draft.support)
+    revision = heuristic.current_revision
+    assert revision is not None  # every heuristic is made with one
+    suggestion = Suggestion.objects.create(
+        project_id=run.project_id,
+        run=run,
+        kind=Suggestion.Kind.NEW,
+        heuristic=heuristic,
+        content_sha256=revision.content_sha256,
+        reason=draft.reason,
+        method=draft.author.method,
+        model=draft.author.model,
+        prompt_version=draft.author.prompt_version,
+        findings=list(draft.findings),
+        fingerprint=_fingerprint(draft),
+    )
+    _show_runs(suggestion, draft.support)
+    return "proposed"
+
+
+def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
+    """Return the lesson that says this already, or that came of the same words before, whatever became of it."""
+    before = Suggestion.objects.filter(project=run.project_id, fingerprint=_fingerprint(draft)).first()
+    if before is not None:
+        return before.heuristic
+    lesson = ProposedLesson(text=draft.text, citations=(), confidence=draft.confidence)
+    match = find_match(run.project, CheckedLesson(lesson=lesson, vectors=embed_lesson(draft.text)))
+    if match.heuristic is None:
+        return None
+    if match.effect == Proposal.Effect.SUPPORT:
+        return match.heuristic
+    near = Heuristic.objects.with_text().get(pk=match.heuristic.pk).current_revision
+    # One that is close, means the same way and reaches as far is not proposed a second time in other words.
+    covers = near is not None and near.polarity == draft.text.polarity and near.scope == draft.text.scope
+    return match.heuristic if near is not None and covers and near.task_id == draft.text.task_id else None
+
+
+def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
+    """Link runs to a lesson; return whether any of them was new to it."""
+    heuristic = lock_heuristic(heuristic)
+    known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
+    new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
+    there = set(Trajectory.objects.filter(project=heuristic.project_id, pk__in=new).values_list("pk", flat=True))
+    Evidence.objects.bulk_create(
+        [
+            Evidence(
+                project_id=heuristic.project_id,
+                heuristic=heuristic,
+                trajectory_id=trajectory_id,
+                first_step=citation.first_step,
+                last_step=citation.last_step,
+                quote=redact(citation.quote[:MAX_QUOTE_CHARACTERS]).value,
+            )
+            for trajectory_id, citation in new.items()
+            if trajectory_id in there
+        ],
+        ignore_conflicts=True,
+    )
+    if there:
+        count_support(heuristic)
+        embed_when_committed(heuristic.pk)
+    return bool(there)
+
+
+def _write_advice(run: ConsolidationRun, draft: Advice) -> str:
+    if Suggestion.objects.filter(project=run.project_id, fingerprint=draft.fingerprint).exists():
+        return "known"
+    suggestion = Suggestion.objects.create(
+        project_id=run.project_id,
+        run=run,
+        kind=draft.kind,
+        heuristic_id=draft.heuristic_id,
+        content_sha256=draft.content_sha256,
+        other_id=draft.other_id,
+        other_sha256=draft.other_sha256,
+        text=redact(asdict(draft.text) | {"tags": list(draft.text.tags)}).value if draft.text else {},
+        reason=draft.reason,
+        similarity=draft.similarity,
+        method=draft.author.method,
+        model=draft.author.model,
+        prompt_version=draft.author.prompt_version,
+        findings=list(draft.findings),
+        fingerprint=draft.fingerprint,
+        tokens_saved=draft.tokens_saved,
+    )
+    _show_runs(suggestion, draft.support)
+    return "suggested"
+
+
+def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
+    quotes = {each.trajectory_id: each.citation.quote for each in support}
+    there = Trajectory.objects.filter(project=suggestion.project_id, pk__in=quotes).order_by("-created_at", "-id")
+    SuggestionEvidence.objects.bulk_create(
+        SuggestionEvidence(
+            project_id=suggestion.project_id,
+            suggestion=suggestion,
+            trajectory_id=trajectory_id,
+            quote=redact(quotes[trajectory_id][:MAX_QUOTE_CHARACTERS]).value,
+        )
+        for trajectory_id in there.values_list("pk", flat=True)[:MAX_SHOWN_RUNS]
+    )
+
+
+def _fingerprint(draft: NewLesson) -> str:
+    said = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
+    return hashlib.sha256(json.dumps(["new", *said]).encode()).hexdigest()

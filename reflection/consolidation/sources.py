@@ -1,0 +1,150 @@
+"""What a consolidation reads: the lessons in use and proposed, and what was noted with the runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from django.conf import settings
+from django.db.models import F
+
+from memory.embeddings.base import Vectors
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.models import Project
+from memory.retrieval.context import count_tokens, write_line
+from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
+from memory.retrieval.models import HeuristicEmbedding
+from memory.runs.models import Trajectory
+from reflection.consolidation.models import ConsolidationRun
+from reflection.consolidation.queue import new_trajectories
+
+MAX_LESSONS = 3000
+MAX_EPISODES = 2000
+_LIVE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lesson:
+    """A lesson in use or proposed, in its newest words, with what speaks for it and its place in space of meanings."""
+
+    revision: HeuristicRevision
+    status: str
+    support: int
+    usefulness: float
+    created_at: datetime
+    vector: Any = None
+
+    @property
+    def id(self) -> UUID:
+        return self.revision.heuristic_id
+
+    @property
+    def place(self) -> str:
+        """Its task family, or nothing where it holds for the whole project."""
+        return "" if self.revision.scope == HeuristicRevision.Scope.PROJECT else self.revision.task_id
+
+    @property
+    def tokens(self) -> int:
+        words = {name: getattr(self.revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
+        return count_tokens(write_line({"id": self.id, **words}, number=1) + "\n")
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Order of who stays when two say the same: approved first, then more runs, more use, older."""
+        approved = self.status == Heuristic.Status.APPROVED
+        return (not approved, -self.support, -self.usefulness, self.created_at, self.id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """Something noted with a run. `kind` is mistake, success or summary."""
+
+    trajectory_id: UUID
+    text: str
+    kind: str
+    task: str
+    family: str
+    score: float
+    client: str
+    at: datetime
+    new: bool
+
+
+def read_lessons(project: Project) -> list[Lesson]:
+    """Return the lessons of a project, who stays first, in two queries. Those without vectors get theirs before."""
+    model = get_active_model()
+    tried: list[UUID] = []
+    # Where the embedder does not answer the same ones are missing again; they are compared another time.
+    while (missing := find_heuristics_without_vectors(model=model)) and missing != tried:
+        embed_heuristics(missing, model=model)
+        tried = missing
+    rows = Heuristic.objects.for_project(project).filter(status__in=_LIVE, current_revision__isnull=False)
+    heuristics = list(rows.with_text().order_by("-created_at", "-id")[:MAX_LESSONS])
+    embedded = HeuristicEmbedding.objects.filter(
+        project=project,
+        embedding_model=model,
+        kind=HeuristicEmbedding.Kind.LESSON,
+        vector__isnull=False,
+        heuristic__current_revision=F("revision"),
+    )
+    rows_of = embedded.values_list("heuristic_id", "vector")
+    vectors = {heuristic_id: np.array(vector, np.float32) for heuristic_id, vector in rows_of}
+    lessons = [
+        Lesson(
+            revision=heuristic.current_revision,
+            status=heuristic.status,
+            support=heuristic.support,
+            usefulness=heuristic.usefulness,
+            created_at=heuristic.created_at,
+            vector=vectors.get(heuristic.pk),
+        )
+        for heuristic in heuristics
+        if heuristic.current_revision is not None
+    ]
+    return sorted(lessons, key=lambda lesson: lesson.rank)
+
+
+def read_notes(run: ConsolidationRun) -> list[Note]:
+    """Return what was noted with the runs up to a consolidation, best score first, then oldest first."""
+    new = set(Trajectory.objects.for_project(run.project).filter(new_trajectories(run)).values_list("pk", flat=True))
+    rows = (
+        Trajectory.objects.for_project(run.project)
+        .filter(created_at__lte=run.until)
+        .exclude(summary="", mistakes=[], successes=[])
+        .defer("steps", "metadata", "redactions")
+        .order_by("-created_at", "-id")[:MAX_EPISODES]
+    )
+    notes = [note for trajectory in rows for note in _notes_of(trajectory, new=trajectory.pk in new)]
+    return sorted(notes, key=lambda note: (-note.score, note.at, note.trajectory_id))
+
+
+def stack(vectors: Iterable[Any]) -> Vectors:
+    """Return vectors as the rows of one matrix."""
+    return np.stack(list(vectors)).astype(np.float32)
+
+
+def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:
+    score = trajectory.score
+    if score is None:
+        score = {"success": 1.0, "failure": 0.0}.get(trajectory.outcome, 0.5)
+    said: list[tuple[str, str]] = []
+    if score < settings.ERL_EPISODE_FAILURE_SCORE:
+        said += [("mistake", text) for text in trajectory.mistakes]
+    if score >= settings.ERL_EPISODE_SUCCESS_SCORE:
+        said += [("success", text) for text in trajectory.successes]
+        said += [("summary", trajectory.summary)] if trajectory.summary else []
+    for kind, text in said:
+        if text.strip():
+            yield Note(
+                trajectory_id=trajectory.pk,
+                text=" ".join(text.split()),
+                kind=kind,
+                task=trajectory.task,
+                family=trajectory.task_id,
+                score=score,
+                client=trajectory.client,
+                at=trajectory.created_at,
+                new=new,
+            )

@@ -1,0 +1,239 @@
+"""One POST to a provider: bounded in time and size, its failures classified for the queue (reliability B9, D8)."""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn
+
+import httpx
+
+from reflection.llm.base import ProviderError, storable
+from reflection.llm.transport import EgressTransport, deadline
+
+MAX_RESPONSE_BYTES = 1024 * 1024
+MAX_RETRY_AFTER_SECONDS = 3600.0
+CONNECT_SECONDS = 5.0
+MAX_DETAIL_CHARACTERS = 300
+
+TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
+# Words of a 429 that waiting does not cure
+QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your current quota|credit balance", re.I)
+
+HINTS = {
+    400: "Check ERL_LLM_MODEL and the limits ERL_LLM_MAX_INPUT_TOKENS and ERL_LLM_MAX_OUTPUT_TOKENS.",
+    401: "Check ERL_LLM_API_KEY.",
+    402: "Check the billing of your account with the provider.",
+    403: "Check that the key may use this model.",
+    404: "Check ERL_LLM_MODEL and ERL_LLM_BASE_URL.",
+    413: "Lower ERL_LLM_MAX_INPUT_TOKENS.",
+    422: "Check ERL_LLM_MODEL and ERL_LLM_BASE_URL.",
+}
+CODES = {
+    400: "bad_request",
+    401: "authentication",
+    402: "quota",
+    403: "forbidden",
+    404: "not_found",
+    408: "timeout",
+    409: "conflict",
+    413: "request_too_large",
+    422: "bad_request",
+    429: "rate_limited",
+    503: "overloaded",
+    529: "overloaded",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """A provider's JSON answer with status 200: an object, or a list where that was allowed."""
+
+    body: Any
+    latency_ms: float
+
+
+class ProviderClient:
+    """A provider's address, its headers and its connections. Shows no key in its repr.
+
+    `timeout_seconds` bounds the whole call.
+    """
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        base_url: str,
+        headers: Mapping[str, str],
+        api_key: str,
+        timeout_seconds: float,
+        transport: EgressTransport,
+    ) -> None:
+        self._label = label
+        self._api_key = api_key
+        self._timeout_seconds = timeout_seconds
+        self._base_url = base_url.rstrip("/")
+        self._http = httpx.Client(
+            transport=transport,
+            follow_redirects=False,
+            trust_env=False,
+            # No compression: the limit on the answer's size would have to hold for what it unpacks to
+            headers={"accept": "application/json", "accept-encoding": "identity", "user-agent": "erl", **headers},
+            # Answers are not streamed: the first byte comes when the model is done, so reading may take the whole time
+            timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
+        )
+
+    def __repr__(self) -> str:
+        return f"<ProviderClient {self._label} {self._base_url}>"
+
+    def close(self) -> None:
+        self._http.close()
+
+    def post(self, path: str, payload: dict[str, Any], *, or_list: bool = False) -> Reply:
+        """Send one JSON body; raise `ProviderError` for everything but a JSON object, `or_list`, with status 200."""
+        started = time.monotonic()
+        content = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            with (
+                deadline(self._timeout_seconds),
+                self._http.stream(
+                    "POST",
+                    f"{self._base_url}{path}",
+                    content=content,
+                    headers={"content-type": "application/json"},
+                ) as response,
+            ):
+                body = self._read(response)
+        except httpx.TimeoutException as error:
+            raise ProviderError(f"{self._label} did not answer in time.", transient=True, code="timeout") from error
+        except httpx.TransportError as error:
+            raise ProviderError(
+                f"The connection to {self._label} failed: {error}.", transient=True, code="connection"
+            ) from error
+        except httpx.InvalidURL as error:
+            raise ProviderError(
+                "ERL_LLM_BASE_URL is not a valid address.", transient=False, code="egress_refused"
+            ) from error
+        if response.status_code != 200:
+            self._refuse(response, body)
+        return Reply(body=self._parse(body, or_list=or_list), latency_ms=(time.monotonic() - started) * 1000)
+
+    def fail(self, error: Any) -> NoReturn:
+        """Raise `ProviderError` for an error object inside an answer with status 200, as gateways send it."""
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+        self._refuse(httpx.Response(status), json.dumps({"error": error}).encode())
+
+    def bad_envelope(self) -> ProviderError:
+        """Return the failure for an answer that is not in the provider's own format."""
+        return ProviderError(
+            f"{self._label} answered something that is not its own format. Check ERL_LLM_BASE_URL.",
+            transient=True,
+            code="bad_envelope",
+        )
+
+    def _read(self, response: httpx.Response) -> bytes:
+        if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+            raise ProviderError(
+                f"{self._label} sent a compressed answer that was not asked for.",
+                transient=False,
+                code="bad_envelope",
+            )
+        chunks, size = [], 0
+        for chunk in response.iter_raw():
+            size += len(chunk)
+            if size > MAX_RESPONSE_BYTES:
+                raise ProviderError(
+                    f"{self._label} sent more than {MAX_RESPONSE_BYTES} bytes; the rest was not read.",
+                    transient=False,
+                    code="response_too_large",
+                )
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _parse(self, body: bytes, *, or_list: bool) -> Any:
+        try:
+            parsed = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise self.bad_envelope() from error
+        if not isinstance(parsed, dict) and not (or_list and isinstance(parsed, list)):
+            raise self.bad_envelope()
+        return parsed
+
+    def _refuse(self, response: httpx.Response, body: bytes) -> NoReturn:
+        status = response.status_code
+        kind, detail = self._explain(body)
+        if 300 <= status < 400:
+            raise ProviderError(
+                f"{self._label} sent us to another address, which is never followed. "
+                "Set ERL_LLM_BASE_URL to the final address.",
+                transient=False,
+                code="redirect",
+                status=status,
+            )
+        transient = status in TRANSIENT_STATUSES or status >= 500
+        code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
+        hint = HINTS.get(status, "")
+        if status == 429 and QUOTA.search(f"{kind} {detail}"):
+            transient, code, hint = False, "quota", HINTS[402]
+        said = ": ".join(part for part in (kind, detail) if part)
+        raise ProviderError(
+            f"{self._label} answered {status}{f' ({said})' if said else ''}. {hint}".strip(),
+            transient=transient,
+            retry_after_seconds=retry_after_seconds(response.headers) if transient else None,
+            code=code,
+            status=status,
+            detail=f"{kind} {detail}".strip(),
+        )
+
+    def _explain(self, body: bytes) -> tuple[str, str]:
+        """Return the error's kind and message in the words of the provider, cut, on one line, without the key."""
+        try:
+            parsed = json.loads(body)
+        except (ValueError, RecursionError):
+            return "", ""
+        error = parsed.get("error", parsed) if isinstance(parsed, dict) else ""
+        if not isinstance(error, dict):
+            error = {"message": error}
+        kinds = (error.get(name) for name in ("code", "type", "param"))
+        kind = " ".join(dict.fromkeys(text for text in kinds if isinstance(text, str)))
+        message = error.get("message") or error.get("detail") or ""
+        return self._tidy(kind), self._tidy(message if isinstance(message, str) else json.dumps(message))
+
+    def _tidy(self, text: str) -> str:
+        if self._api_key:
+            text = text.replace(self._api_key, "[key]")
+        # Providers repeat a part of a wrong key, with stars in its middle
+        text = re.sub(r"\b(?:sk|gsk|key)[-_][\w*\-]{4,}", "[key]", storable(text))
+        return " ".join(text.split())[:MAX_DETAIL_CHARACTERS]
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the wait a provider asks for, 0 to one hour, from seconds or an HTTP date (RFC 9110 10.2.3).
+
+    A date counts from the answer's own `Date`, where it has one: the clock of this machine may be wrong.
+    """
+    text = headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        at, sent_at = _read_date(text), _read_date(headers.get("date", ""))
+        if at is None:
+            return None
+        seconds = (at - (sent_at or datetime.now(UTC))).total_seconds()
+    if seconds != seconds:  # "nan" is a float to Python
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def _read_date(text: str) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return at.replace(tzinfo=at.tzinfo or UTC)

@@ -1,0 +1,135 @@
+"""Find the lessons that are closest to a run or to a new lesson: by meaning, or by words without an embedder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+from django.contrib.postgres.search import SearchQuery, SearchRank
+from django.db.models import F, Max, Q, QuerySet
+from pgvector import HalfVector
+from pgvector.django import MaxInnerProduct
+
+from memory.embeddings.base import Vectors
+from memory.embeddings.composite import embed_composites
+from memory.embeddings.registry import get_embedder
+from memory.errors import EmbedderError
+from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.text import LessonText
+from memory.projects.models import Project
+from memory.retrieval.models import HeuristicEmbedding
+from memory.runs.episode import Episode
+from reflection.reflectors.base import NearHeuristic
+
+log = structlog.get_logger(__name__)
+
+MAX_NEAR = 10
+MIN_SIMILARITY = 0.3
+MAX_ERRORS = 3
+MAX_QUERY_WORDS = 40
+
+_LIVE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """An existing heuristic and the cosine of its lesson with another one."""
+
+    heuristic_id: UUID
+    similarity: float
+
+
+def live_revisions(project: Project) -> QuerySet[HeuristicRevision]:
+    """Return the wordings that count: of proposed and approved heuristics the newest and the served one."""
+    newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
+    return HeuristicRevision.objects.for_project(project).filter(newest_or_served, heuristic__status__in=_LIVE)
+
+
+def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuristic, ...]:
+    """Return the existing heuristics closest to a run, at most 10, closest first."""
+    vectors = embed_texts(_query_texts(episode))
+    if vectors is None:
+        return _find_by_words(project, episode.task)
+    return _shown(_closest(project, *vectors, limit=MAX_NEAR, at_least=MIN_SIMILARITY))
+
+
+def find_neighbours(project: Project, vectors: tuple[str, Vectors], *, at_least: float) -> list[Neighbour]:
+    """Return the heuristics whose lesson is that similar to a lesson's vectors, closest first."""
+    return _closest(project, *vectors, limit=MAX_NEAR, at_least=at_least)
+
+
+def embed_lesson(text: LessonText) -> tuple[str, Vectors] | None:
+    """Return the embedder's id and the lesson's vector, made of what `embed_heuristics` makes it of."""
+    return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
+
+
+def embed_texts(texts: Sequence[Sequence[str]]) -> tuple[str, Vectors] | None:
+    """Return the embedder's id and a vector for each text, given as its sections.
+
+    None where there is no embedder or it does not answer.
+    """
+    embedder = get_embedder()
+    if embedder is None:
+        return None
+    try:
+        return embedder.model_id, embed_composites(embedder, texts)
+    except EmbedderError as error:
+        log.warning("reflection_without_embedder", reason=str(error))
+        return None
+
+
+def _closest(project: Project, model_id: str, vectors: Vectors, *, limit: int, at_least: float) -> list[Neighbour]:
+    best: dict[UUID, float] = {}
+    lessons = HeuristicEmbedding.objects.filter(
+        project=project,
+        embedding_model=model_id,
+        kind=HeuristicEmbedding.Kind.LESSON,
+        revision__in=live_revisions(project),
+    )
+    for vector in vectors:
+        # Unit vectors: the inner product is the cosine. The operator gives its negative.
+        distance = MaxInnerProduct("vector", HalfVector(vector.tolist()))
+        found = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
+        for heuristic_id, negative in found.values_list("heuristic_id", "distance")[: 2 * limit]:
+            best[heuristic_id] = max(best.get(heuristic_id, -1.0), -negative)
+    ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [Neighbour(heuristic_id=pk, similarity=similarity) for pk, similarity in ranked[:limit]]
+
+
+def _shown(neighbours: list[Neighbour]) -> tuple[NearHeuristic, ...]:
+    texts = Heuristic.objects.with_text().in_bulk([near.heuristic_id for near in neighbours])
+    shown = []
+    for near in neighbours:
+        revision = texts[near.heuristic_id].current_revision
+        if revision is not None:
+            shown.append(
+                NearHeuristic(
+                    id=near.heuristic_id,
+                    trigger=revision.trigger,
+                    guideline=revision.guideline,
+                    similarity=near.similarity,
+                )
+            )
+    return tuple(shown)
+
+
+def _find_by_words(project: Project, text: str) -> tuple[NearHeuristic, ...]:
+    words = dict.fromkeys(word for word in text.split() if word.isalnum())
+    if not words:
+        return ()
+    query = SearchQuery(" or ".join(list(words)[:MAX_QUERY_WORDS]), config="english", search_type="websearch")
+    ranked = (
+        live_revisions(project)
+        .filter(search=query)
+        .values("heuristic_id")
+        .annotate(rank=Max(SearchRank(F("search"), query)))
+        .order_by("-rank", "heuristic_id")[:MAX_NEAR]
+    )
+    return _shown([Neighbour(heuristic_id=row["heuristic_id"], similarity=0.0) for row in ranked])
+
+
+def _query_texts(episode: Episode) -> list[tuple[str, ...]]:
+    """Return what a run is about: its task; and its task with what went wrong last and what the agent noted."""
+    errors = [step.error for step in episode.steps if step.error][-MAX_ERRORS:]
+    notes = [*episode.mistakes[:MAX_ERRORS], *errors]
+    return [(episode.task,), (episode.task, " ".join(notes))] if notes else [(episode.task,)]

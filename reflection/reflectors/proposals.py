@@ -1,0 +1,161 @@
+"""Turn the lessons of one reflection into new proposals, support for what exists, or proposals to merge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import connection
+from django.db.models import F, Q, QuerySet, TextField, Value
+
+from memory.curation.proposal_limit import has_room
+from memory.curation.proposals import add_evidence, propose_heuristic
+from memory.embeddings.base import Vectors
+from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
+from memory.heuristics.text import Citation, LessonText
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.redaction import redact
+from memory.runs.models import Trajectory
+from reflection.models import Proposal, Reflection
+from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.nearest import find_neighbours
+
+# Cosines from which a lesson is taken for a repetition, and from which it may be one
+# (reference: ERL c.1; after Hindsight and ACE).
+SAME_SIMILARITY = 0.97
+MERGE_SIMILARITY = 0.90
+
+_Effect = Proposal.Effect
+_Status = Heuristic.Status
+_LIVE = (_Status.PROPOSED, _Status.APPROVED)
+# What a reviewer refused does not come back in the same words with every run that shows it again.
+_REFUSED = (_Status.REJECTED, _Status.QUARANTINED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedLesson:
+    """A lesson that passed the checks, what they say to the reviewer, and its vectors if there are any."""
+
+    lesson: ProposedLesson
+    findings: tuple[dict[str, str], ...] = ()
+    vectors: tuple[str, Vectors] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """What a lesson is beside those that exist: new, the same as one, or close to one."""
+
+    effect: str
+    heuristic: Heuristic | None = None
+    similarity: float | None = None
+
+
+def store_lessons(
+    reflection: Reflection, trajectory: Trajectory, *, lessons: Sequence[CheckedLesson]
+) -> list[Proposal]:
+    """Write what the lessons of a reflection come to, in the caller's transaction, and return it in order.
+
+    One reflection of a project at a time, so that two do not propose the same lesson side by side. A lesson that is
+    new is left out where as many of the client's lessons wait for a reviewer as may (reliability D5).
+    """
+    if not lessons:
+        return []
+    lock_proposals(reflection.project_id)
+    stored = [
+        _store_lesson(reflection, trajectory, ordinal=ordinal, checked=checked)
+        for ordinal, checked in enumerate(lessons, 1)
+    ]
+    return [proposal for proposal in stored if proposal is not None]
+
+
+def _store_lesson(
+    reflection: Reflection, trajectory: Trajectory, *, ordinal: int, checked: CheckedLesson
+) -> Proposal | None:
+    lesson = checked.lesson
+    match = find_match(reflection.project, checked)
+    if match.effect == _Effect.SUPPORT and match.heuristic is not None:
+        heuristic = match.heuristic
+    elif not has_room(reflection.project_id, trajectory.client):
+        return None
+    else:
+        heuristic = propose_heuristic(
+            reflection.project,
+            text=lesson.text,
+            by=Actor(label=f"reflector:{reflection.reflector}"),
+            reflector=reflection.reflector,
+            reflector_version=reflection.reflector_version,
+            model=reflection.model,
+            prompt_version=reflection.prompt_version,
+            confidence=lesson.confidence,
+            client=trajectory.client,
+        )
+    add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
+    return Proposal.objects.create(
+        project_id=reflection.project_id,
+        reflection=reflection,
+        ordinal=ordinal,
+        heuristic=heuristic,
+        near=match.heuristic if match.effect == _Effect.MERGE else None,
+        effect=match.effect,
+        similarity=match.similarity,
+        findings=list(checked.findings),
+    )
+
+
+def find_match(project: Project, checked: CheckedLesson) -> Match:
+    """Return what a lesson comes to beside the lessons of its project."""
+    lesson = checked.lesson
+    if lesson.covers_existing is not None:
+        covered = Heuristic.objects.for_project(project).filter(pk=lesson.covers_existing, status__in=_LIVE).first()
+        if covered is not None:
+            return Match(effect=_Effect.SUPPORT, heuristic=covered)
+    same = _find_same_words(project, lesson.text)
+    if same is not None:
+        effect = _Effect.SUPPORT if _is_same_place(same, lesson.text) else _Effect.MERGE
+        return Match(effect=effect, heuristic=same.heuristic, similarity=1.0)
+    if checked.vectors is None:
+        return Match(effect=_Effect.NEW)
+    for neighbour in find_neighbours(project, checked.vectors, at_least=MERGE_SIMILARITY)[:1]:
+        heuristic = Heuristic.objects.with_text().get(pk=neighbour.heuristic_id)
+        # Vectors of "do" and "do not" are close: lessons of another polarity or family are never the same.
+        revision = heuristic.current_revision
+        is_same = (
+            neighbour.similarity >= SAME_SIMILARITY
+            and revision is not None
+            and revision.polarity == lesson.text.polarity
+            and _is_same_place(revision, lesson.text)
+        )
+        effect = _Effect.SUPPORT if is_same else _Effect.MERGE
+        return Match(effect=effect, heuristic=heuristic, similarity=min(neighbour.similarity, 1.0))
+    return Match(effect=_Effect.NEW)
+
+
+def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | None:
+    """Return a wording that says the same when case, punctuation and spaces don't count: a live one before a refused.
+
+    One that was refused counts only in the place in which it was.
+    """
+    said = redact(f"{text.trigger} {text.guideline}").value
+    newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
+    same: QuerySet[HeuristicRevision] = (
+        HeuristicRevision.objects.for_project(project)
+        .filter(newest_or_served, heuristic__status__in=(*_LIVE, *_REFUSED))
+        .alias(said=hash_said())
+        .filter(said=hash_words(Value(said, output_field=TextField())))
+        .select_related("heuristic")
+        .order_by("created_at", "pk")
+    )
+    found = list(same)
+    in_place = [revision for revision in found if _is_same_place(revision, text)]
+    live = [revision for revision in found if revision.heuristic.status in _LIVE]
+    ranked = [*(each for each in in_place if each in live), *in_place, *live]
+    return ranked[0] if ranked else None
+
+
+def _is_same_place(revision: HeuristicRevision, text: LessonText) -> bool:
+    return revision.scope == HeuristicRevision.Scope.PROJECT or revision.task_id == text.task_id
+
+
+def lock_proposals(project_id: object) -> None:
+    """Let one at a time propose lessons in a project, until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"reflection.proposals:{project_id}"])
