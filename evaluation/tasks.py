@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.conf import settings
 
-from evaluation.requesting import run_requested
+from evaluation.requests import run_requested
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 30  # between being asked to stop and being killed

@@ -15,8 +15,8 @@ from django.conf import settings
 
 from evaluation import errors
 from evaluation.errors import EvaluationError, ProcessEnded
+from evaluation.isolation.sandbox import create_sandbox, sandbox_environment
 from evaluation.models import EvaluationRun
-from evaluation.sandbox import create_sandbox, sandbox_environment
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite, needs_provider
 
@@ -71,7 +71,7 @@ class _Child:
         self.is_finished = False
         self._events = events
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "evaluation.child"],
+            [sys.executable, "-m", "evaluation.isolation.child"],
             cwd=settings.BASE_DIR,
             env=environment,
             stdin=subprocess.PIPE,

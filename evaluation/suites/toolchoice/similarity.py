@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.remembering import RememberedVectors
+from evaluation.suites.embedding_memory import RememberedVectors
 from memory.embeddings.base import Vectors
 from memory.embeddings.minilm import MiniLM
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 from django.template.loader import render_to_string
 
-from evaluation.charts import draw_bars, draw_costs, draw_curve, find_doses
-from evaluation.comparing import Verdict, show
-from evaluation.tables import collect_latencies, group_figures, show_cell, write_headline
+from evaluation.reports.charts import draw_bars, draw_costs, draw_curve, find_doses
+from evaluation.reports.comparison import Verdict, show
+from evaluation.reports.tables import collect_latencies, group_figures, show_cell, write_headline
 
 WIDTH = 110  # of a terminal
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.statistics import (
+from evaluation.reports.statistics import (
     Estimate,
     bootstrap_mean,
     paired_difference,

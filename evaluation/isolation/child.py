@@ -1,4 +1,4 @@
-"""A process in which suites run. It knows a sandbox database and no other (`python -m evaluation.child`).
+"""A process in which suites run. It knows a sandbox database and no other (`python -m evaluation.isolation.child`).
 
 It reads JSON objects from standard input, one a line: first the options, then each unit to run, with what was read of
 live data for it if anything was. It writes one JSON object a line: progress, each unit as it is finished, and "ready"
@@ -44,9 +44,9 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
 
 
 def _run(stdin: TextIO, say: Any) -> None:
-    from evaluation.remembering import remember_vectors
-    from evaluation.sandbox import empty_sandbox, hold_sandbox, prepare_sandbox
+    from evaluation.isolation.sandbox import empty_sandbox, hold_sandbox, prepare_sandbox
     from evaluation.suites.base import Options
+    from evaluation.suites.embedding_memory import remember_vectors
     from evaluation.suites.registry import get_suite
     from memory.ids import repeat_ids
 

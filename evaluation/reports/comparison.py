@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.errors import EvaluationError
-from evaluation.figures import estimate_json
-from evaluation.statistics import paired_difference
+from evaluation.reports.figures import estimate_json
+from evaluation.reports.statistics import paired_difference
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

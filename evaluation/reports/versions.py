@@ -10,14 +10,9 @@ from django.conf import settings
 
 from memory.embeddings.registry import get_embedder
 
-ROOT = Path(__file__).resolve().parent.parent
-_DATA = Path(__file__).parent / "data"
-_SEARCH = (
-    "memory/retrieval",
-    "memory/migrations",
-    "memory/retrieval/answers.py",
-    "memory/retrieval/heuristic_vectors.py",
-)
+ROOT = Path(__file__).resolve().parents[2]
+_DATA = ROOT / "evaluation" / "data"
+_SEARCH = ("memory/retrieval", "memory/migrations")
 _PROMPTS = ("reflection/prompts",)
 
 
