@@ -18,7 +18,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from erl_site.embedded import postgres
 from erl_site.programs import find_program, run_program
-from tests.servers import HOME
 
 ROOT = Path(__file__).resolve().parent.parent
 # One client records thousands of runs here, whose lessons nobody reviews.
@@ -38,6 +37,8 @@ def database_url(settings: dict[str, Any]) -> str:
 
 def migrated_home(home: Path) -> Path:
     """Put a PostgreSQL under a home whose database `erl` has its tables, and no rows: a copy of the tests' server."""
+    from tests.servers import HOME  # changes the environment of a benchmark, which has servers of its own
+
     with tempfile.TemporaryDirectory() as folder:
         backup = Path(folder) / "backup"
         where = ["--host", str(postgres.socket_dir(HOME / "postgres")), "--port", str(postgres.PORT), "--username=erl"]
