@@ -20,7 +20,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 APP = {name: service for name, service in SERVICES.items() if service["image"] == "erl:local"}
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
-COMPOSE_ONLY = {"POSTGRES_PASSWORD", "POSTGRES_ARCHIVE", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
+COMPOSE_ONLY = {"POSTGRES_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
 GIVEN = {
     "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
     "POSTGRES_PASSWORD": "0123456789abcdef",
