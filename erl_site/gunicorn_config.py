@@ -2,13 +2,14 @@
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from gunicorn.glogging import Logger
 
 from erl_site.log_config import logging_config
 
-# Before numpy is loaded: requests run beside each other, and a product of a small matrix is not worth other threads.
+# Before numpy is loaded: requests run in parallel, and a product of a small matrix is not worth more threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 worker_class = "erl_site.web_worker.WebWorker"
@@ -26,37 +27,35 @@ logger_class = EventLogger
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Do for all processes what only needs doing once, where the application is loaded before they are forked."""
+    """With --preload, load the embedding model once for all processes, which then share its memory."""
     if server.cfg.preload_app:
-        _warm_up()
+        _load_embedder()
 
 
 def post_worker_init(worker: Any) -> None:
-    """Let no request wait for what can be made before, nor for the broker, nor for a frozen database."""
+    """Let no request wait for the embedding model, the broker or a frozen database."""
     from django.conf import settings
 
     from erl_site.database_watch import watch_database
     from reflection.jobs.doorbell import doorbell
 
-    _warm_up()
+    _load_embedder()
     doorbell.ring_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)
-    if _serves_the_product():
-        from erl_site.warming import warm_when_idle
-
-        warm_when_idle(worker)
 
 
-def _warm_up() -> None:
-    if _serves_the_product():
-        from erl_site.warming import warm_up
+def _load_embedder() -> None:
+    """Load the bundled model, which takes about a second, unless another application than the product is served."""
+    if "erl_site.wsgi" not in sys.modules:
+        return
+    from memory.embeddings.minilm import MiniLM
+    from memory.embeddings.registry import get_embedder
+    from memory.errors import EmbedderError
 
-        warm_up()
-
-
-def _serves_the_product() -> bool:
-    """Tell whether this is the product, and not another application, which has other needs."""
-    return "erl_site.wsgi" in sys.modules
+    with suppress(EmbedderError):  # /ready and the first request say so
+        embedder = get_embedder()
+        if isinstance(embedder, MiniLM):
+            embedder.warm_up()
 
 
 logconfig_dict = logging_config(level="INFO")  # until Django's settings say otherwise

@@ -229,7 +229,6 @@ ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evalua
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
-ERL_EMBEDDER_INTEGERS = env.bool("ERL_EMBEDDER_INTEGERS", False)  # minilm in 8 bits: other vectors, sooner
 ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
@@ -249,7 +248,6 @@ ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  
 ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
 ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
-ERL_QUERY_CACHE_SECONDS = env.int("ERL_QUERY_CACHE_SECONDS", 3600)  # task vectors in the broker's server; 0: none there
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # that searches run as: erl_serving, where it is there
 

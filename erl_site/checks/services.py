@@ -61,12 +61,6 @@ def _check_embedder() -> Iterator[CheckMessage]:
             hint=f"Set it to one of {', '.join(CHOICES)}.",
             id="erl.services.E005",
         )
-    if settings.ERL_EMBEDDER == "minilm" and settings.ERL_EMBEDDER_INTEGERS and find_spec("onnx") is None:
-        yield Error(
-            "ERL_EMBEDDER_INTEGERS is set, but the package onnx is not installed.",
-            hint="Run `uv sync --group integers`, or take the setting back.",
-            id="erl.services.E008",
-        )
     if settings.ERL_EMBEDDER != "http":
         return
     if urlsplit(settings.ERL_EMBEDDER_BASE_URL).scheme not in ("http", "https"):

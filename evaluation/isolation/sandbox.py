@@ -93,7 +93,6 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),  # noqa: PTH109
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",
-        "ERL_QUERY_CACHE_SECONDS": "0",  # a vector comes from no other process, so the figures are those of this one
         "ERL_ENV_FILE": os.devnull,
         "ERL_SECRET_KEY": "of-a-sandbox-that-serves-nobody",
         "ERL_LOG_LEVEL": "ERROR",

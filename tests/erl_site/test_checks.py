@@ -1,6 +1,5 @@
 """A wrong configuration is found by `manage.py check`, with a hint that says what to do."""
 
-import sys
 from typing import Any
 
 import pytest
@@ -47,15 +46,6 @@ def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None
 
     assert ids(found) == [expected]
     assert found[0].hint
-
-
-def test_integers_without_their_package_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-
-    with override_settings(ERL_EMBEDDER_INTEGERS=True):
-        found = run_checks()
-
-    assert ids(found) == ["erl.services.E008"]
 
 
 @pytest.mark.parametrize(
