@@ -42,7 +42,7 @@ MEMORY_PERMISSIONS: Mapping[str, Sequence[str]] = {
 
 
 def grant_permissions(apps: Any, app_label: str, codenames: Mapping[str, Sequence[str]]) -> None:
-    """Give each group the permissions of an app that it lacks; make the groups that do not exist. None is taken away."""
+    """Give each group the permissions of an app that it lacks, and make missing groups. Nothing is taken away."""
     app = apps.get_app_config(app_label)
     stated = getattr(app, "models_module", None)
     app.models_module = True  # in a migration apps have none, and would get no permissions

@@ -23,7 +23,8 @@ BEGIN
 END $$;
 
 -- The hash of a review as it was written. It leaves out the links to accounts and keys, which may be cleared.
-CREATE OR REPLACE FUNCTION memory_review_digest(r memory_review) RETURNS text LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_review_digest(r memory_review) RETURNS text
+LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
     SELECT encode(sha256(convert_to(jsonb_build_array(
         r.id, r.project_id, r.heuristic_id, r.revision_id, r.decision, r.content_sha256, r.reason, r.reviewer,
         r.seconds_on_screen, r.request_id, r.created_at)::text, 'UTF8')), 'hex')

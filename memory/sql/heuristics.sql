@@ -69,9 +69,9 @@ SECURITY DEFINER AS $$
 $$;
 
 -- Where a project asks for two reviewers, two different people approve the same text before it is served. A revision is
--- approved at the moment `approved_sha256` is filled; what was approved before the project asked stays approved. A policy
--- is not a person. A person who renamed the account, or who owns the key of the other approval, is the same person; a
--- deleted account no longer counts. Runs with the owner's rights, because it locks a project that others may only read.
+-- approved at the moment `approved_sha256` is filled; one that was approved before the project asked stays approved. A
+-- policy is not a person. Somebody who renamed the account, or who owns the key of the other approval, is the same
+-- person; a deleted account no longer counts. Runs with the owner's rights: it locks a project that others only read.
 CREATE OR REPLACE FUNCTION memory_two_reviewers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF NEW.approved_sha256 = '' OR (TG_OP = 'UPDATE' AND OLD.approved_sha256 <> '') THEN
@@ -123,19 +123,19 @@ CREATE OR REPLACE TRIGGER memory_heuristic_move BEFORE UPDATE OF status ON memor
 -- approved without a review.
 CREATE OR REPLACE FUNCTION memory_status_agrees() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    lesson uuid;
-    place text;
+    of_heuristic uuid;
+    current_status text;
     serves boolean;
 BEGIN
     IF TG_TABLE_NAME = 'memory_heuristic' THEN
-        lesson := NEW.id;
+        of_heuristic := NEW.id;
     ELSE
-        lesson := NEW.heuristic_id;
+        of_heuristic := NEW.heuristic_id;
     END IF;
     SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served)
-    INTO place, serves FROM memory_heuristic h WHERE h.id = lesson;
-    IF (place = 'approved' AND NOT serves) OR (place NOT IN ('approved', 'proposed') AND serves) THEN
-        RAISE EXCEPTION 'the heuristic % is % and % a wording', lesson, place,
+    INTO current_status, serves FROM memory_heuristic h WHERE h.id = of_heuristic;
+    IF (current_status = 'approved' AND NOT serves) OR (current_status NOT IN ('approved', 'proposed') AND serves) THEN
+        RAISE EXCEPTION 'the heuristic % is % but % a revision', of_heuristic, current_status,
             CASE WHEN serves THEN 'serves' ELSE 'does not serve' END USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NULL;

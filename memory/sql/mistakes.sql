@@ -10,11 +10,11 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.id <> OLD.id OR NEW.card_id <> OLD.card_id OR NEW.number <> OLD.number
            OR NEW.project_id <> OLD.project_id THEN
-            RAISE EXCEPTION 'a wording stays with its mistake card' USING ERRCODE = 'restrict_violation';
+            RAISE EXCEPTION 'a revision cannot move to another mistake card' USING ERRCODE = 'restrict_violation';
         END IF;
         IF wanted <> OLD.content_sha256 AND (OLD.approved_sha256 <> '' OR EXISTS (
                SELECT FROM memory_mistakecardreview WHERE revision_id = OLD.id)) THEN
-            RAISE EXCEPTION 'words that were decided on are immutable: write a new revision'
+            RAISE EXCEPTION 'a revision with a decision is immutable: write a new revision'
                 USING ERRCODE = 'restrict_violation';
         END IF;
         IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
@@ -36,7 +36,7 @@ BEGIN
     IF NEW.content_sha256 IS DISTINCT FROM (
         SELECT content_sha256 FROM memory_mistakecardrevision
         WHERE id = NEW.revision_id AND card_id = NEW.card_id FOR SHARE) THEN
-        RAISE EXCEPTION 'a decision is on the exact words of its card' USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION 'a review has to name the hash of its revision' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
 END $$;

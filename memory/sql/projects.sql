@@ -1,34 +1,35 @@
--- What keeps projects apart: rows never change their project, references stay inside it, and row-level security limits a
--- role to one project. Needs roles.sql. The first three functions write the triggers and policies of a table; the calls
--- below say which tables have them.
+-- What keeps projects apart: rows never move to another project, references stay inside one, and row-level security
+-- limits a role to one. Needs roles.sql. The functions write the triggers and policies of a table; the calls at the end
+-- say which tables have them.
 
-CREATE OR REPLACE FUNCTION memory_stays_in_project() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_keep_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'a row of % stays in its project', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+    RAISE EXCEPTION 'a row of % cannot move to another project', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
 END $$;
 
--- Show a table's rows only where `rule` holds, unless the transaction sees every project (reliability D12). The owner of
--- the table is not limited.
+-- Show a table's rows only where `rule` holds, unless the transaction sees every project (reliability D12). The owner
+-- of the table is not limited.
 CREATE OR REPLACE FUNCTION memory_limit_rows(of_table regclass, rule text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', of_table);
     EXECUTE format('DROP POLICY IF EXISTS erl_project ON %s', of_table);
-    EXECUTE format('CREATE POLICY erl_project ON %s USING ((SELECT memory_sees_all()) OR %s)', of_table, rule);
+    EXECUTE format(
+        'CREATE POLICY erl_project ON %s USING ((SELECT memory_sees_every_project()) OR %s)', of_table, rule);
 END $$;
 
--- Keep the rows of a table with a column project_id in their projects (reliability C1), and limit a role to those of its
--- own (D12).
+-- Keep the rows of a table with a column project_id in their projects (reliability C1), and limit a role to those of
+-- its own (D12).
 CREATE OR REPLACE FUNCTION memory_belongs_to_project(of_table regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM memory_limit_rows(of_table, 'project_id = (SELECT memory_seen_project())');
+    PERFORM memory_limit_rows(of_table, 'project_id = (SELECT memory_current_project())');
     EXECUTE format(
-        'CREATE OR REPLACE TRIGGER %1$s_stays BEFORE UPDATE OF project_id ON %1$s FOR EACH ROW'
-        ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_stays_in_project()', of_table);
+        'CREATE OR REPLACE TRIGGER %1$s_keep_project BEFORE UPDATE OF project_id ON %1$s FOR EACH ROW'
+        ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_keep_project()', of_table);
 END $$;
 
--- Let the rows of a table refer only to rows of their own project (reliability C1, D12). Each reference is a column, the
--- table it refers to, and what else has to hold of the row `p` there. The trigger runs with the owner's rights, so that
--- it sees the rows of other projects whoever writes. It leaves a row that does not exist to the foreign key.
+-- Let the rows of a table refer only to rows of their own project (reliability C1, D12). Each reference is a column,
+-- the table it refers to, and what else has to hold of the row `p` there. The trigger runs with the owner's rights, so
+-- that it sees the rows of other projects too. It leaves a row that does not exist to the foreign key.
 CREATE OR REPLACE FUNCTION memory_check_references(of_table regclass, reference_rows text[])
 RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
@@ -43,17 +44,17 @@ BEGIN
         checks := checks || format($check$
     IF NEW.%1$s IS NOT NULL AND EXISTS (SELECT FROM %2$s p WHERE p.id = NEW.%1$s
         AND NOT (p.project_id = NEW.project_id%3$s)) THEN
-        RAISE EXCEPTION '%4$s.%1$s names a row of something else' USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION '%4$s.%1$s refers to a row that belongs elsewhere' USING ERRCODE = 'restrict_violation';
     END IF;$check$, reference[1], reference[2], ' AND ' || nullif(reference[3], ''), of_table);
     END LOOP;
     EXECUTE format($function$
-CREATE OR REPLACE FUNCTION %1$s_apart() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN%2$s
     RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER %1$s_apart BEFORE INSERT ON %1$s FOR EACH ROW EXECUTE FUNCTION %1$s_apart();
-CREATE OR REPLACE TRIGGER %1$s_apart_still BEFORE UPDATE OF %3$s ON %1$s
-    FOR EACH ROW WHEN (%4$s) EXECUTE FUNCTION %1$s_apart();
+CREATE OR REPLACE TRIGGER %1$s_references_insert BEFORE INSERT ON %1$s FOR EACH ROW EXECUTE FUNCTION %1$s_references();
+CREATE OR REPLACE TRIGGER %1$s_references_update BEFORE UPDATE OF %3$s ON %1$s
+    FOR EACH ROW WHEN (%4$s) EXECUTE FUNCTION %1$s_references();
 $function$, of_table, checks, array_to_string(columns, ', '), array_to_string(changed, ' OR '));
 END $body$;
 
@@ -87,8 +88,9 @@ SELECT memory_belongs_to_project('memory_trajectory');
 SELECT memory_belongs_to_project('memory_usageverdict');
 
 -- These have no project_id of their own, or one that may be empty.
-SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_seen_project())');
-SELECT memory_limit_rows('memory_projectmembership', 'project_id = (SELECT memory_seen_project()) OR project_id IS NULL');
+SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_current_project())');
+SELECT memory_limit_rows(
+    'memory_projectmembership', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
 SELECT memory_limit_rows('memory_reviewclaim', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
 SELECT memory_limit_rows('memory_deskopening', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
 

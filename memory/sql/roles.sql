@@ -23,11 +23,11 @@ BEGIN
 END $$;
 
 -- The project that this transaction is limited to; NULL when it is limited to none.
-CREATE OR REPLACE FUNCTION memory_seen_project() RETURNS uuid LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION memory_current_project() RETURNS uuid LANGUAGE sql STABLE AS $$
     SELECT nullif(current_setting('erl.project_id', true), '')::uuid
 $$;
 
 -- Whether this transaction sees the rows of every project. The tenant role never does.
-CREATE OR REPLACE FUNCTION memory_sees_all() RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION memory_sees_every_project() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT current_user <> 'erl_tenant' AND nullif(current_setting('erl.project_id', true), '') IS NULL
 $$;

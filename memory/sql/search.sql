@@ -1,5 +1,5 @@
--- What searches need beside the vectors of meaning: texts as vectors of their words, names (of tools, files, error codes),
--- and a token that says whether what a project serves has changed.
+-- What searches need besides vectors of meaning: texts as vectors of their words; names of tools, files and errors; and
+-- tokens that tell whether what a project serves has changed.
 
 -- Vectors follow their revision into and out of service.
 CREATE OR REPLACE FUNCTION memory_revision_serve() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -21,10 +21,10 @@ CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT ON memory_heurist
 CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revision_id ON memory_heuristicembedding
     FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
 
--- The words of a text: a number for each, and how often it occurs. Names are split into words (AbleStyle, create_qr_code).
--- The number depends on the project too, so that one index of all projects keeps their words apart. Left out are the
--- words that every task shares: those of memory/embeddings/words.py as PostgreSQL's English stemmer leaves them (a test
--- compares the two).
+-- The words of a text: a number for each, and how often it occurs. Names such as AbleStyle and create_qr_code are split
+-- into words. The number depends on the project too, so that one index of all projects keeps their words apart. Words
+-- that every task shares are left out: those of memory/embeddings/words.py, as PostgreSQL's English stemmer leaves them
+-- (a test compares the two).
 CREATE OR REPLACE FUNCTION memory_terms(project uuid, body text) RETURNS TABLE (term integer, occurrences integer)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 60 AS $$
     SELECT 1 + ('x' || substr(md5(project::text || lexeme), 1, 7))::bit(28)::integer AS term,
@@ -111,7 +111,7 @@ BEGIN
         ON CONFLICT (project_id) DO UPDATE SET texts = s.texts + EXCLUDED.texts
     )
     SELECT count(*) INTO changed FROM gone;
-    IF changed > 0 THEN  -- words weigh differently now; and changes that pile up are folded
+    IF changed > 0 THEN  -- words weigh differently now, and changes that have piled up are folded
         INSERT INTO memory_servedchange (project_id, token, of_texts) VALUES (counted, memory_new_token(), false);
         PERFORM memory_fold_changes(counted);
     END IF;

@@ -32,20 +32,20 @@ CREATE OR REPLACE VIEW servable_outcome AS
 -- to its project (reliability D12).
 CREATE SCHEMA IF NOT EXISTS erl_tenant;
 CREATE OR REPLACE VIEW erl_tenant.servable_heuristic AS
-    SELECT * FROM servable_heuristic WHERE project_id = (SELECT memory_seen_project());
+    SELECT * FROM servable_heuristic WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_text AS
-    SELECT * FROM servable_text WHERE project_id = (SELECT memory_seen_project());
+    SELECT * FROM servable_text WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_name AS
-    SELECT * FROM servable_name WHERE project_id = (SELECT memory_seen_project());
+    SELECT * FROM servable_name WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_mistake_card AS
-    SELECT * FROM servable_mistake_card WHERE project_id = (SELECT memory_seen_project());
+    SELECT * FROM servable_mistake_card WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_source AS
     SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory
-    WHERE project_id = (SELECT memory_seen_project());
+    WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_evidence AS
-    SELECT heuristic_id, trajectory_id FROM memory_evidence WHERE project_id = (SELECT memory_seen_project());
+    SELECT heuristic_id, trajectory_id FROM memory_evidence WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_outcome AS
-    SELECT * FROM servable_outcome WHERE project_id = (SELECT memory_seen_project());
+    SELECT * FROM servable_outcome WHERE project_id = (SELECT memory_current_project());
 
 -- Searches run as erl_serving, which reads these views and tables. None of the tables holds a lesson.
 DO $$
@@ -57,8 +57,9 @@ BEGIN
     END IF;
 END $$;
 
--- Let erl_tenant do what requests of the API do, on every table with the policy erl_project. Safe to repeat; without the
--- role it does nothing. Where this user may not create the role, a superuser does and calls it (docs/reliability.md).
+-- Let erl_tenant do what requests of the API do, on every table with the policy erl_project. Safe to repeat; does
+-- nothing without the role. If this user may not create the role, a superuser does and calls this
+-- (docs/reliability.md).
 CREATE OR REPLACE FUNCTION memory_grant_tenant() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     each regclass;
