@@ -8,6 +8,7 @@ constraint to refer to every model, so it moves no foreign key into its table, a
 
 import os
 from pathlib import Path
+from typing import Any
 
 import django
 from django.apps import apps
@@ -21,20 +22,20 @@ from django.db.migrations.writer import MigrationWriter
 APPS = {"memory", "reflection", "evaluation"}
 
 
-def _concerns(self: IndexOperation, name: str, app_label: str) -> bool:
-    return name.lower() == self.model_name_lower
-
-
 def write_migrations() -> None:
-    """Write the files and name them."""
-    IndexOperation.references_model = _concerns  # type: ignore[method-assign]
+    """Write the files and print their names."""
+
+    def concerns(operation: Any, name: str, app_label: str) -> bool:
+        return bool(name.lower() == operation.model_name_lower)
+
+    IndexOperation.references_model = concerns  # type: ignore[assignment,method-assign]
     questioner = MigrationQuestioner(specified_apps=APPS)
     detector = MigrationAutodetector(ProjectState(), ProjectState.from_apps(apps), questioner)
     changes = detector.changes(graph=MigrationGraph(), trim_to_apps=APPS)
     for app in sorted(APPS):
         (migration,) = changes[app]
         if app == "memory":
-            migration.dependencies.insert(0, ("memory", "0000_extensions"))
+            migration.dependencies = [("memory", "0000_extensions"), *migration.dependencies]
         writer = MigrationWriter(migration)
         Path(writer.path).write_text(writer.as_string())
         print(writer.path)
