@@ -21,7 +21,6 @@ env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # the tests read 
 ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
-DEBUG = env.bool("ERL_DEBUG", False)
 SECRET_KEY = env.str("ERL_SECRET_KEY", "") or secret_key(ERL_HOME)
 SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
 ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
@@ -219,11 +218,8 @@ ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
-ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409)
-ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES = env.int("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 4 * 1024 * 1024)
 ERL_API_MAX_WAIT_SECONDS = env.float("ERL_API_MAX_WAIT_SECONDS", 0.25)  # then a waiting request is turned away
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
-ERL_IDEMPOTENCY_MAX_KEYS = env.int("ERL_IDEMPOTENCY_MAX_KEYS", 100_000)  # that a client may have stored at a time
 # Requests of one key in a scope: "reflect=600/60" is 600 in 60 seconds; "failed=…" counts refused keys by address.
 ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
 
@@ -243,18 +239,13 @@ ERL_RERANK_FORMAT = env.str("ERL_RERANK_FORMAT", "cohere")  # cohere (Cohere, Ji
 ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
-ERL_RECORD_BUDGET_TOKENS = env.int("ERL_RECORD_BUDGET_TOKENS", 200)  # on top of it, for the record of earlier runs
 ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  # docs/memory.md has the curve
-ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
-ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # that searches run as: erl_serving, where it is there
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_REVIEW_CLAIM_MINUTES = env.int("ERL_REVIEW_CLAIM_MINUTES", 10)  # how long an opened proposal is its reader's
 ERL_PENDING_PROPOSALS_PER_CLIENT = env.int("ERL_PENDING_PROPOSALS_PER_CLIENT", 200)  # 0: no limit
-ERL_REVIEW_RECENT_TASKS = env.int("ERL_REVIEW_RECENT_TASKS", 200)  # tasks a proposal is tried on to order the queue
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
@@ -265,32 +256,18 @@ ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
 ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
 ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
-ERL_LLM_ALLOW_LOOPBACK = env.bool("ERL_LLM_ALLOW_LOOPBACK", False)
-ERL_LLM_ALLOWED_HOSTS = env.list("ERL_LLM_ALLOWED_HOSTS", default=[])
+ERL_HTTP_HOSTS = [host.strip().lower() for host in env.list("ERL_HTTP_HOSTS", default=[])]  # see memory/egress.py
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
 ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
 ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
-ERL_REFLECTION_QUEUE_MAX = env.int("ERL_REFLECTION_QUEUE_MAX", 10_000)  # of a project, before clients are turned away
-ERL_REFLECTION_STALL_SECONDS = env.float("ERL_REFLECTION_STALL_SECONDS", 30.0)  # then an idle worker helps itself
 
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
-ERL_EPISODE_SUCCESS_SCORE = env.float("ERL_EPISODE_SUCCESS_SCORE", 0.85)
-ERL_EPISODE_FAILURE_SCORE = env.float("ERL_EPISODE_FAILURE_SCORE", 0.50)
-ERL_EPISODE_RULES = env.int("ERL_EPISODE_RULES", 5)
 ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
 ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
-ERL_CONSOLIDATION_SIMILARITY = env.float("ERL_CONSOLIDATION_SIMILARITY", 0.80)
-ERL_CONSOLIDATION_MIN_RUNS = env.int("ERL_CONSOLIDATION_MIN_RUNS", 2)
-ERL_CONSOLIDATION_MAX_CALLS = env.int("ERL_CONSOLIDATION_MAX_CALLS", 20)
-ERL_RETIRE_UNUSED_DAYS = env.int("ERL_RETIRE_UNUSED_DAYS", 180)
-ERL_RETIRE_MIN_USES = env.int("ERL_RETIRE_MIN_USES", 20)
-ERL_RETIRE_USED_SHARE = env.float("ERL_RETIRE_USED_SHARE", 0.05)
-ERL_MAINTAIN_FAILURES = env.int("ERL_MAINTAIN_FAILURES", 2)
 
 # ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_EVALUATION_TIME_LIMIT_SECONDS = env.int("ERL_EVALUATION_TIME_LIMIT_SECONDS", 1800)  # of one asked for by the API
 ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
 CELERY_TASK_ROUTES = {"evaluation.tasks.evaluate": {"queue": ERL_EVALUATION_QUEUE}}
 
