@@ -1,4 +1,4 @@
-"""Back up, restore beside, compare: the drill that shows a backup is one (reliability C8)."""
+"""Dump the database, restore the dump and compare: the drill that shows a backup works (reliability C8)."""
 
 import shutil
 import tempfile
@@ -38,12 +38,12 @@ class Drill:
 
 
 def run_drill(*, keep: Path | None = None) -> Drill:
-    """Dump the database, restore it beside under another name, and compare row by row; remove what was made.
+    """Dump the database, restore it under another name, compare the two row by row, and remove the copy.
 
-    Both databases are asked for what must hold of their rows and for their audit. Erasures are replayed on the copy.
+    Both databases are checked for invariants and their audit trail. Erasures are replayed on the copy.
 
     Args:
-        keep: where to keep the dump; None throws it away.
+        keep: where to keep the dump; None deletes it.
 
     Raises:
         DrillError: PostgreSQL's programs are missing or fail.
@@ -76,7 +76,7 @@ def run_drill(*, keep: Path | None = None) -> Drill:
 
 
 def _manage_here(command: str, *arguments: str) -> str:
-    """Run a command of ours on the database in use; return what it said where it failed."""
+    """Run a management command on the database in use; return its output if it failed."""
     said = StringIO()
     try:
         call_command(command, *arguments, stdout=said)
@@ -86,7 +86,7 @@ def _manage_here(command: str, *arguments: str) -> str:
 
 
 def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
-    """Write a dump and return the digest of every table at the very moment it shows."""
+    """Write a dump and return the digest of every table at the same moment."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -105,7 +105,7 @@ def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
 
 
 def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
-    """Return rows and a sum of the rows' hashes, for every table."""
+    """Return the row count and the sum of the rows' hashes of every table."""
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
     found = {}
@@ -132,7 +132,7 @@ def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str
 
 @contextmanager
 def _database(name: str) -> Iterator[str]:
-    """Make an empty database beside ours, yield its URL, and drop it."""
+    """Create an empty database on the same server, yield its URL, and drop it."""
     with psycopg.connect(write_url("postgres"), autocommit=True) as server:
         server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
     try:

@@ -1,4 +1,4 @@
-"""What the database says of itself: whether it keeps what it is given, is not full, and knows its roles."""
+"""Checks of the database for `manage.py doctor`: durability, room, connections and roles."""
 
 from collections.abc import Iterator
 
@@ -74,7 +74,7 @@ def check_serving_role() -> Iterator[Finding]:
 
 
 def _relations(condition: str, role: str) -> list[str]:
-    """Return the tables and views of ours for which a condition about a role and what it needs holds."""
+    """Return our tables and views for which a condition about a role holds."""
     of_ours = "relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'v', 'm')"
     statement = f"SELECT relname FROM pg_class WHERE {of_ours} AND {condition} ORDER BY 1"  # noqa: S608 - our own
     return [name for (name,) in rows(statement, [role, list(ServingRole.READS)])]

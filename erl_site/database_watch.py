@@ -1,9 +1,9 @@
-"""Let nobody wait for a database that is frozen and not dead (reliability C4).
+"""End waits for a database that is frozen rather than dead (reliability C4).
 
-Every limit of the connection is the server's to keep. A server that was stopped, or whose host hangs, keeps none, and
-its kernel goes on acknowledging what is sent. So each web process looks itself, twice a second, for statements that
-wait longer than the server would have let them run, and shuts their sockets. The waiting thread then finds its
-connection gone, as if the server had died, and the caller gets a 503.
+The server enforces every time-out of a connection. A server that was stopped, or whose host hangs, enforces none, while
+its kernel goes on acknowledging packets. So each web process looks, twice a second, for statements that wait longer
+than the server would have let them run, and closes their sockets. The waiting thread then finds its connection gone,
+as if the server had died, and the caller gets a 503.
 """
 
 import os
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.5
 
 
 class DatabaseWatch:
-    """Knows which connections wait for the server since when, and ends the waits that take too long."""
+    """Knows since when each connection has waited for the server, and ends waits that take too long."""
 
     def __init__(self, *, limit_seconds: float) -> None:
         self.limit_seconds = limit_seconds
@@ -43,7 +43,7 @@ class DatabaseWatch:
 
     def watch(self, raw: psycopg.Connection[Any]) -> None:
         """Note when a connection begins to wait for the server and when it has its answer."""
-        wait, since = raw.wait, [0.0]  # the cheapest cell there is: this surrounds every statement
+        wait, since = raw.wait, [0.0]  # a list is the cheapest cell, and this surrounds every statement
 
         def noted(*arguments: Any, **options: Any) -> Any:
             since[0] = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a deployment looks like from inside, and what to do about it (`manage.py doctor`)."""
+"""What is wrong with a deployment and what to do about it (`manage.py doctor`)."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -144,7 +144,7 @@ def check_unused_keys() -> Iterator[Finding]:
         Q(last_used_at__lt=long_ago) | Q(last_used_at__isnull=True, created_at__lt=long_ago)
     )
     for key in unused:
-        todo = f"Run manage.py revoke_api_key {key.prefix} if nobody needs it."
+        todo = f"Run manage.py revoke_api_key {key.prefix} if it is no longer needed."
         yield warning("unused keys", f"{key} was not used for 90 days.", todo)
 
 
@@ -170,7 +170,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 
 
 def diagnose() -> list[Finding]:
-    """Look at everything. A check that fails is a finding itself and does not keep the others from being made."""
+    """Run every check. A check that crashes is a finding itself and does not stop the others."""
     found: list[Finding] = []
     for check in CHECKS:
         try:

@@ -1,4 +1,4 @@
-"""What turns a WSGI environment into an answer."""
+"""The WSGI handler."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from memory.api.parsers import read_media_type
 class Utf8Request(WSGIRequest):
     """A request in UTF-8, whatever charset its content type names.
 
-    Django would read the query by that charset, and that outside its own handling of errors: a query of more than
-    1,000 parameters, or a type that cannot be read, would be an exception that nobody but the server makes an answer.
+    Django would decode the query by that charset, outside its own error handling: a query of more than 1,000
+    parameters, or a type that cannot be read, would raise an exception that only the server could answer.
     """
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Whether what this process needs can be reached, found out without ever waiting long (reliability A15)."""
+"""Whether the services this process needs can be reached, without ever waiting long (reliability A15)."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BROKER_SECONDS = 0.5
 
 
 class Probe:
-    """Asks one question in a thread of its own. A question that hangs is not asked twice: it counts as a no."""
+    """Runs one check in its own thread. A check that hangs counts as failed and is not started twice."""
 
     def __init__(self, name: str, ask: Callable[[], None], *, seconds: float) -> None:
         self.name = name

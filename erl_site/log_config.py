@@ -19,7 +19,7 @@ _SHARED: list[Any] = [
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 _MAX_REMEMBERED, _MOST_REMEMBERED = 100, 1000  # characters of a member; members
 _clean: set[tuple[str, type, int | str]] = set()  # searched before, and nothing was found
-# Made here for every line, so never seen before.
+# Different on every line, so not worth remembering.
 _OURS = {
     "request_id": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     "time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"),
@@ -28,7 +28,7 @@ _JSON_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 
 
 def _is_known_clean(key: str, value: Any) -> bool:
-    """Tell whether a member holds nothing secret without a search: most members of most lines were there before."""
+    """Tell, without a search, whether a member is known to hold nothing secret; most members repeat."""
     if isinstance(value, float | bool | None):
         return True
     if key in _OURS and isinstance(value, str) and _OURS[key].fullmatch(value):
@@ -62,7 +62,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    logging.captureWarnings(True)  # or they would be the only lines that are no JSON
+    logging.captureWarnings(True)  # otherwise they would be the only lines that are not JSON
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -84,8 +84,8 @@ def logging_config(*, level: str) -> dict[str, Any]:
             "django": {"handlers": [], "level": level, "propagate": True},
             "django.request": {"level": "ERROR"},  # request_finished says the rest
             "django.server": {"handlers": [], "level": level, "propagate": True},
-            "axes": {"level": "ERROR"},  # prose; sign_in_locked says what happened
-            "environ": {"level": "WARNING"},  # that there is no .env is no news
+            "axes": {"level": "ERROR"},  # sign_in_locked says what happened
+            "environ": {"level": "WARNING"},  # a missing .env is normal
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
         },

@@ -49,7 +49,7 @@ class DatabaseCollector(Collector):
 def _searches() -> Iterator[Metric]:
     mean = GaugeMetricFamily(
         "erl_search_recall_mean",
-        "Share of the 20 likest lessons that searches by an index find, over logged tasks.",
+        "Share of the 20 nearest lessons that searches by an index find, over logged tasks.",
         labels=["project"],
     )
     least = GaugeMetricFamily("erl_search_recall_least", "That share for the worst of the tasks.", labels=["project"])

@@ -22,14 +22,14 @@ log = structlog.get_logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 OVERLOAD_RETRY_SECONDS = 1
-_QUIET_PATHS = frozenset({"/health", "/ready"})  # asked every few seconds by whoever watches
+_QUIET_PATHS = frozenset({"/health", "/ready"})  # polled every few seconds by monitoring
 
 
 class RequestIdMiddleware:
-    """Give every request an id, take the caller's where it is well-formed, and answer with it.
+    """Give every request an id, or keep the caller's if it is well-formed, and answer with it.
 
     The id is bound to every log line of the request (structlog's context variables `request_id` and `traceparent`);
-    whoever queues work copies both onto the job. Logs one `request_finished` for each request, without its query.
+    code that queues work copies both onto the job. Logs one `request_finished` for each request, without its query.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -52,9 +52,9 @@ class RequestIdMiddleware:
 
 
 class OverloadMiddleware:
-    """Turn a request of the API away that waited too long for a thread: the next one then need not wait as long.
+    """Turn away API requests that waited too long for a thread, so that the next one waits less.
 
-    Requests beyond what the machine can do would otherwise queue, and every answer would come too late to be of use.
+    Otherwise requests beyond the machine's capacity would queue, and every answer would come too late.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -71,7 +71,7 @@ class OverloadMiddleware:
 
 
 class PolicyMiddleware(CSPMiddleware):
-    """Content security policy. Answers of the API carry the same one, written once and not for each of them."""
+    """Content security policy. All answers of the API carry the same one, built once."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         super().__init__(get_response)

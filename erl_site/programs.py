@@ -1,4 +1,4 @@
-"""PostgreSQL's programs and our own commands, run on a database for a drill."""
+"""PostgreSQL's programs and management commands, run on a database for a drill."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from erl_site.embedded.errors import EmbeddedServerError
 
 
 class DrillError(Exception):
-    """The drill cannot be made; the text says why."""
+    """The drill cannot run; the text says why."""
 
 
 def find_program(name: str) -> str:
-    """Return the path of a program of PostgreSQL, the embedded one's first.
+    """Return the path of one of PostgreSQL's programs; the embedded ones come first.
 
     Raises:
-        DrillError: there is none.
+        DrillError: it is not installed.
     """
     try:
         return str(find_binaries() / name)
@@ -36,10 +36,10 @@ def find_program(name: str) -> str:
 
 
 def run_program(*command: str) -> str:
-    """Run one of PostgreSQL's programs and return what it said.
+    """Run one of PostgreSQL's programs and return its output.
 
     Raises:
-        DrillError: it failed; the text has what it said.
+        DrillError: it failed; the text has its output.
     """
     ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}, check=False)
     if ended.returncode:
@@ -48,7 +48,7 @@ def run_program(*command: str) -> str:
 
 
 def manage(url: str, command: str, *arguments: str) -> str:
-    """Run a command of ours on another database; return what it said where it failed."""
+    """Run a management command on another database; return its output if it failed."""
     program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
     environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
     ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
@@ -57,7 +57,7 @@ def manage(url: str, command: str, *arguments: str) -> str:
 
 def write_url(name: str) -> str:
     """Return the URL of a database of the server that is in use."""
-    connection.ensure_connection()  # which starts an embedded server and tells where it is
+    connection.ensure_connection()  # starts the embedded server and fills in its address
     place = connection.settings_dict
     user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
     who = f"{user}:{password}" if password else user

@@ -32,7 +32,7 @@ ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
 
-# Sign-in to the admin (reliability D14): a session ends, guessing gets slow, one-time codes where they are asked for.
+# Sign-in to the admin (reliability D14): sessions end, guessing gets slow, one-time codes where required.
 ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
 ERL_SESSION_HOURS = env.float("ERL_SESSION_HOURS", 8.0)
 ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
@@ -162,14 +162,14 @@ DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
 ERL_DATABASE_POOLER = env.bool("ERL_DATABASE_POOLER", False)
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = ERL_DATABASE_POOLER
 ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = env.float("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", 0.0)
-# Nobody waits for ever: a statement, a lock, an abandoned transaction, a client that is gone (reliability C4).
+# Nothing waits forever: statements, locks, abandoned transactions, clients that are gone (reliability C4).
 if not ERL_DATABASE_POOLER:
     DATABASES["default"]["OPTIONS"].setdefault(
         "options",
         f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
         " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
         " -c hnsw.ef_search=60 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
-        # What is prepared, and what functions of the database ask, is planned once and not for every answer.
+        # Prepared statements and those in database functions are planned once, not for every request.
         " -c plan_cache_mode=force_generic_plan",
     )
 
@@ -180,7 +180,7 @@ ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
 if ERL_EMBEDDED_BROKER:
     CELERY_BROKER_URL = valkey.broker_url(ERL_HOME / "valkey")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker for ever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker forever
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True  # cannot loop: the row bounds the attempts
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
@@ -194,7 +194,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    "max_retries": 0,  # who rings the bell does not wait for it; the sweeper rings again
+    "max_retries": 0,  # ringing the bell does not wait; the sweeper rings again
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_IGNORE_RESULT = True
@@ -206,7 +206,7 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
-    # No delayed messages: a sweep nobody took within its period is dropped, the next one does the same.
+    # No delayed messages: a sweep that no worker took within its period is dropped; the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
     "tune_retrieval": {"task": "memory.tasks.tune_retrieval", "schedule": 3600.0, "options": {"expires": 1800.0}},
     # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.

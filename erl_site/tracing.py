@@ -50,7 +50,7 @@ class TracingMiddleware:
 
 
 def start_tracing() -> bool:
-    """Send spans to ERL_OTEL_ENDPOINT; return whether they are sent. A missing package is said and is no failure."""
+    """Send spans to ERL_OTEL_ENDPOINT; return whether they are sent. A missing package is logged and is no failure."""
     if not settings.ERL_OTEL_ENDPOINT:
         return False
     try:

@@ -22,7 +22,7 @@ def health(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 def ready(request: HttpRequest) -> HttpResponse:
-    """Say whether requests can be served: not without the database, with less comfort without the rest."""
+    """Say whether requests can be served: not without the database, degraded without the rest."""
     if refused := _refuse_method(request):
         return refused
     broker = "ok" if checks.broker.succeeds() else "unavailable"

@@ -13,7 +13,7 @@ from erl_site.waiting import waited_seconds
 
 
 class WebWorker(ThreadWorker):  # type: ignore[misc]
-    """Measures the time from when a request could be read until a thread takes it; OverloadMiddleware acts on it."""
+    """Measures how long a readable request waits for a thread; OverloadMiddleware acts on it."""
 
     def enqueue_req(self, conn: Any) -> None:
         conn.enqueued_at = time.monotonic()
@@ -24,7 +24,7 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         return super().handle(conn)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        """Answer an address that is too long to be read in the shape of every other refusal."""
+        """Answer a URL that is too long to be read with a problem, like every other refusal."""
         if not isinstance(exc, LimitRequestLine):
             super().handle_error(req, client, addr, exc)
             return

@@ -89,7 +89,7 @@ def _check_embedder() -> Iterator[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def check_deployment(**kwargs: Any) -> list[CheckMessage]:
-    """Find what is right on a laptop and wrong where others rely on it."""
+    """Find settings that suit a laptop but not a production server."""
     found: list[CheckMessage] = []
     if not settings.DATABASE_URL:
         found.append(

@@ -16,7 +16,7 @@ LONGEST_SOCKET_FOLDER_BYTES = 80
 
 
 def erl_home(value: str, base_dir: Path) -> Path:
-    """Return the absolute home folder: `value`, or `.erl` beside manage.py."""
+    """Return the absolute home folder: `value`, or `.erl` next to manage.py."""
     return Path(value).expanduser().resolve() if value else base_dir / ".erl"
 
 
@@ -50,8 +50,8 @@ def socket_folder(home: Path) -> Path:
 def make_socket_folder(home: Path, *, owner: int) -> Path:
     """Make the socket folder for the user `owner` alone and return where it really is.
 
-    Its mode is what keeps others out of servers that ask for no password, so a folder that somebody else put there
-    first (anybody can write to /tmp) is refused.
+    Its mode keeps others out of servers that ask for no password, so a folder that another user created there first
+    (/tmp is open to all) is refused.
     """
     folder = socket_folder(home)
     if folder.parent == home:
@@ -62,7 +62,7 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner:
         raise EmbeddedServerError(
-            f"{folder} belongs to somebody else or is open to others. Remove it, or set ERL_HOME to a shorter path."
+            f"{folder} belongs to another user or is open to others. Remove it, or set ERL_HOME to a shorter path."
         )
     return folder
 

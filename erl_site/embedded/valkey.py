@@ -83,7 +83,7 @@ def is_running(home: Path) -> bool:
 
 
 def process_id(home: Path) -> int | None:
-    """Return the id of the server's process, or None where none lives."""
+    """Return the id of the server's process, or None if it is not running."""
     home = Path(home).resolve()
     try:
         pid = int((home / "valkey.pid").read_text())
@@ -95,7 +95,7 @@ def process_id(home: Path) -> int | None:
 
 
 def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
-    """Bring the server to answering. The caller holds the lock: two servers would write one file."""
+    """Start the server and wait until it answers. The caller holds the lock: two servers would write one file."""
     end = time.monotonic() + wait_seconds
     started = False
     while not is_running(home):
@@ -106,7 +106,7 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
         elif pid is None:
             raise EmbeddedServerError(f"The embedded Valkey does not start.\n{_log_tail(home)}")
         elif not socket_path(home).exists() and not started:
-            os.kill(pid, signal.SIGTERM)  # somebody removed its socket (cleaners of /tmp)
+            os.kill(pid, signal.SIGTERM)  # its socket was removed (/tmp is cleaned up)
             processes.wait_until_gone([pid], seconds=10)
         if time.monotonic() > end:
             raise EmbeddedServerError(
@@ -154,7 +154,7 @@ def _start(home: Path, *, durable: bool) -> None:
 
 
 def _ping(path: Path) -> bytes:
-    """Return the server's answer to PING, or nothing where nobody answers."""
+    """Return the server's answer to PING, or nothing if it does not answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)

@@ -31,7 +31,7 @@ def site_url(port: int) -> str:
 
 
 def check_port(port: int) -> None:
-    """Refuse a port that somebody else listens on, naming a free one."""
+    """Refuse a port that another program listens on, and name a free one."""
     try:
         with _listener(port):
             return

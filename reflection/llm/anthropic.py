@@ -21,7 +21,7 @@ FINISH_REASONS = {
 
 
 class AnthropicProvider:
-    """A Claude model. One that refuses the schema is asked without from then on, and bound by the prompt alone."""
+    """A Claude model. If it refuses the schema, it is asked without one from then on and bound by the prompt alone."""
 
     def __init__(
         self,

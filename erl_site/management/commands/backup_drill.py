@@ -14,7 +14,7 @@ from erl_site.programs import DrillError
 
 class Command(BaseCommand):
     help = (
-        "Dump the database, restore the dump into a database beside it, compare every table, replay the erasures on "
+        "Dump the database, restore the dump into a second database, compare every table, replay the erasures on "
         "the copy, check invariants and audit on both, and drop the copy. Exits 1 and names what differs."
     )
 

@@ -1,5 +1,4 @@
-"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to where they "
-"came from."""
+"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to their source."""
 
 import json
 import re

@@ -70,7 +70,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
         if any(failed.index < turn.index < fixed.index for turn in run.turns):
             guideline += ", name the choices that are left and let the user pick"
         guideline += f"; then call {tool} again with it."
-    what = "was not accepted" if known else "had been returned by no tool and given by nobody"
+    what = "was not accepted" if known else "had come from no tool and no person"
     return Finding(
         rule="corrected_call",
         trigger=trigger,
