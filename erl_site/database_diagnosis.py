@@ -1,11 +1,55 @@
 """Checks of the database for `manage.py doctor`: durability, room, connections and roles."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
-from erl_site.findings import Finding, failure, ok, rows, show, warning
 from memory.retrieval.database import ServingRole
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that was looked at. `todo` says what to do where it is not well."""
+
+    name: str
+    status: Status
+    message: str
+    todo: str = ""
+
+
+def ok(name: str, message: str) -> Finding:
+    return Finding(name=name, status=Status.OK, message=message)
+
+
+def warning(name: str, message: str, todo: str) -> Finding:
+    return Finding(name=name, status=Status.WARNING, message=message, todo=todo)
+
+
+def failure(name: str, message: str, todo: str) -> Finding:
+    return Finding(name=name, status=Status.FAILURE, message=message, todo=todo)
+
+
+def rows(statement: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())
+
+
+def show(name: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s)", [name])
+        return str(cursor.fetchone()[0])
+
 
 CONNECTIONS_HIGH = 0.8
 

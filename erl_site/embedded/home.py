@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from erl_site.embedded.errors import EmbeddedServerError
+
+class EmbeddedServerError(Exception):
+    """An embedded server cannot run here; the text says why and what to do."""
+
 
 # A socket's path holds 107 bytes (macOS: 103); the server's file name and its lock's take up to 20.
 LONGEST_SOCKET_FOLDER_BYTES = 80

@@ -23,8 +23,7 @@ from psycopg.conninfo import make_conninfo
 
 from erl_site.embedded import processes
 from erl_site.embedded.accounts import Account, choose_account
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
 
 PORT = 5432  # names the socket's file; nothing listens on TCP
 LOG_BYTES_BEFORE_TURNOVER = 10_000_000
@@ -98,31 +97,6 @@ def discard(home: Path) -> None:
             shutil.rmtree(folder.resolve(), ignore_errors=True)
     shutil.rmtree(home, ignore_errors=True)
     shutil.rmtree(socket_folder(home), ignore_errors=True)
-
-
-def adopt(home: Path, backup: Path) -> Path:
-    """Make a copy of a base backup the data of a server under `home`, which has none yet; return its data folder.
-
-    The copy has the defaults for its settings, those of the server it comes from may not fit here, and lets in whoever
-    reaches its socket.
-
-    Raises EmbeddedServerError where no server can run here, OSError where the backup cannot be read.
-    """
-    home = Path(home).resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    account = choose_account(home)
-    data = (home / "data").resolve()
-    shutil.copytree(backup, data, dirs_exist_ok=True)  # what links lead to as well
-    for name in ("postgresql.conf", "postgresql.auto.conf", "pg_ident.conf"):
-        (data / name).write_text("")
-    (data / "pg_hba.conf").write_text("local all all trust\nlocal replication all trust\n")
-    for name in ("postmaster.pid", "standby.signal"):
-        (data / name).unlink(missing_ok=True)
-    data.chmod(0o700)
-    if account.uid != os.geteuid():
-        for path in (data, *data.rglob("*")):
-            os.chown(path, account.uid, -1, follow_symlinks=False)
-    return data
 
 
 def log_tail(home: Path, *, lines: int = 5) -> str:

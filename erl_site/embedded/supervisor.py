@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from erl_site.embedded import processes
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 
 log = structlog.get_logger(__name__)
 

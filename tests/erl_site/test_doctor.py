@@ -12,8 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 from erl_site import health
+from erl_site.database_diagnosis import Status
 from erl_site.diagnosis import diagnose
-from erl_site.findings import Status
 from memory.projects.models import ApiKey
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure

@@ -8,8 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from erl_site.backup import run_drill
-from erl_site.programs import DrillError
+from erl_site.backup import DrillError, run_drill
 
 
 class Command(BaseCommand):

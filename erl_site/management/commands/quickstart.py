@@ -21,7 +21,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from erl_site.embedded import postgres, processes, valkey
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, Prepared, prepare_access, read_access, write_access
 from erl_site.quickstart.loop import Answer, Loop, LoopError
