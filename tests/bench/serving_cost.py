@@ -1,14 +1,16 @@
 """What a request costs, against the least it could cost, all measured in one run.
 
     uv run python -m tests.bench.serving_cost [--heuristics 1000] [--rates 50 100 200] [--seconds 20]
-        [--home FOLDER] [--json FILE] [--plot FILE]
+        [--home FOLDER] [--json FILE] [--plot FILE] [--against CHECKOUT]
 
 Starts a PostgreSQL of its own (fsync on), fills projects of 50 to 1 % of the lessons, builds the index of the largest
 if it is worth one, and asks about it gunicorn as the product runs it: POST /retrieve with tasks it has never seen and
 with tasks it knows, POST /trajectories. Beside them stand the floor F (embed one task and one filtered top-20
 statement, in one process, without a server) and the anchor A (the same two behind gunicorn and one plain Django view).
 Several sizes draw latency against size. With --home the filled database is kept and used by the next run.
-docs/performance.md explains the columns.
+docs/performance.md explains the columns. With --against the product of another checkout is measured in turns with this
+one, each on a database of its own: CPU and p50 of new and known tasks, against F and against each other. No ratio is
+printed of answers that failed.
 """
 
 import argparse
@@ -46,14 +48,19 @@ from memory.retrieval.models import HeuristicEmbedding, SearchIndex, SearchStati
 from memory.retrieval.snapshots import BYTES_EACH_TEXT  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
 from tests.bench.serving.bulk import seed_shares  # noqa: E402
+from tests.bench.serving.pair import compare, print_comparison  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402
+
+
+def memory_settings(share: int = 3) -> tuple[str, ...]:
+    """Return the settings of a PostgreSQL that has a third of the machine's memory, or a smaller share."""
+    megabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (share * 1_000_000)
+    return (f"shared_buffers={megabytes}MB", "max_wal_size=8GB", "shared_memory_type=mmap", "jit=off")
 
 
 def start_servers() -> None:
     """Start the database and the broker, with the tables of this version."""
-    megabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3_000_000  # a third of the machine's memory
-    memory = (f"shared_buffers={megabytes}MB", "max_wal_size=8GB", "shared_memory_type=mmap", "jit=off")
-    postgres.ensure(HOME / "postgres", durable=True, settings=memory)
+    postgres.ensure(HOME / "postgres", durable=True, settings=memory_settings())
     valkey.ensure(HOME / "valkey")
     call_command("migrate", verbosity=0)
 
@@ -118,9 +125,30 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def compare_checkouts(options: argparse.Namespace) -> None:
+    """Measure this checkout and another in turns; short turns, so that both meet the same load of the machine."""
+    try:
+        result = compare(
+            options.against,
+            home=HOME,
+            lessons=options.heuristics[0],
+            seconds=options.seconds,
+            rounds=max(options.rounds, 5),
+            settings=memory_settings(share=6),
+        )
+    finally:
+        if options.home is None:
+            shutil.rmtree(HOME, ignore_errors=True)
+    print_comparison(result)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--heuristics", nargs="+", type=int, default=[1000], help="Approved lessons; several sizes.")
+    parser.add_argument(
+        "--heuristics", "--lessons", nargs="+", type=int, default=[1000], help="Approved lessons; several sizes."
+    )
     parser.add_argument("--rates", nargs="+", type=float, default=[20.0], help="Requests per second, open loop, or 0.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each figure is measured, all rounds.")
     parser.add_argument("--warm-up", type=float, default=5.0, help="Seconds of new tasks before anything is measured.")
@@ -129,9 +157,13 @@ def main() -> None:
     parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")
     parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
     parser.add_argument("--fill", action="store_true", help="Only fill the database under --home, for a later run.")
+    parser.add_argument("--against", type=Path, help="Another checkout to compare this one with, at the first size.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     parser.add_argument("--plot", type=Path, help="Draw latency against size to this SVG file.")
     options = parser.parse_args()
+    if options.against:
+        compare_checkouts(options)
+        return
     results = []
     try:
         start_servers()
