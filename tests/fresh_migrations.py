@@ -35,7 +35,7 @@ def write_migrations() -> None:
     for app in sorted(APPS):
         (migration,) = changes[app]
         if app == "memory":
-            migration.dependencies = [("memory", "0000_extensions"), *migration.dependencies]
+            migration.dependencies = [("memory", "0000_extensions"), *migration.dependencies]  # type: ignore[misc]
         writer = MigrationWriter(migration)
         Path(writer.path).write_text(writer.as_string())
         print(writer.path)
