@@ -70,7 +70,7 @@ $$;
 
 -- Where a project asks for two reviewers, two different people approve the same text before it is served. A revision is
 -- approved at the moment `approved_sha256` is filled; one that was approved before the project asked stays approved. A
--- policy is not a person. Somebody who renamed the account, or who owns the key of the other approval, is the same
+-- policy is not a person. A person who renamed the account, or who owns the key of the other approval, is the same
 -- person; a deleted account no longer counts. Runs with the owner's rights: it locks a project that others only read.
 CREATE OR REPLACE FUNCTION memory_two_reviewers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
