@@ -9,7 +9,7 @@ from csp.constants import NONE, SELF
 
 from erl_site.embedded import valkey
 from erl_site.embedded.home import erl_home, secret_key
-from erl_site.log_config import logging_config
+from erl_site.monitoring.logs import logging_config
 
 django_stubs_ext.monkeypatch()
 
@@ -26,7 +26,7 @@ SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
 ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
-CSRF_FAILURE_VIEW = "erl_site.views.csrf_failure"
+CSRF_FAILURE_VIEW = "erl_site.web.views.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
@@ -97,11 +97,11 @@ INSTALLED_APPS = [
     "evaluation",
 ]
 MIDDLEWARE = [
-    "erl_site.middleware.RequestIdMiddleware",
-    "erl_site.middleware.OverloadMiddleware",
+    "erl_site.web.middleware.RequestIdMiddleware",
+    "erl_site.web.middleware.OverloadMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "erl_site.middleware.PolicyMiddleware",
+    "erl_site.web.middleware.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -113,7 +113,7 @@ MIDDLEWARE = [
 ]
 ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # where spans go; without it there are none
 if ERL_OTEL_ENDPOINT:
-    MIDDLEWARE.insert(1, "erl_site.tracing.TracingMiddleware")
+    MIDDLEWARE.insert(1, "erl_site.monitoring.tracing.TracingMiddleware")
 ROOT_URLCONF = "erl_site.urls"
 WSGI_APPLICATION = "erl_site.wsgi.application"
 APPEND_SLASH = True

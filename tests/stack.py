@@ -99,7 +99,7 @@ class Stack:
     def start_web(self) -> None:
         """Start gunicorn and wait until it answers."""
         place = ["--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "4"]
-        options = ["--config=python:erl_site.gunicorn_config", "--no-control-socket"]
+        options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
         self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
         self._wait("web", self._web_answers)
 

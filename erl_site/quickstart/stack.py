@@ -95,7 +95,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                     "-m",
                     "gunicorn",
                     "erl_site.wsgi",
-                    "--config=python:erl_site.gunicorn_config",
+                    "--config=python:erl_site.web.gunicorn_config",
                     *web,
                     "--no-control-socket",
                     "--graceful-timeout=4",

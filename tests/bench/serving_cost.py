@@ -26,12 +26,10 @@ from typing import Any
 _KEPT = next((Path(sys.argv[place + 1]) for place, word in enumerate(sys.argv[:-1]) if word == "--home"), None)
 HOME = (_KEPT or Path(tempfile.mkdtemp(prefix="erl-bench-"))).resolve()
 HOME.mkdir(parents=True, exist_ok=True)
-_INTEGERS = "1" if "--integers" in sys.argv else "0"
 for name in [*os.environ]:
     if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
         del os.environ[name]
 os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
-os.environ["ERL_EMBEDDER_INTEGERS"] = _INTEGERS
 
 import django  # noqa: E402
 
@@ -119,7 +117,6 @@ def measure_size(count: int, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "heuristics": count,
         "asked": apps.get_model("memory.SearchStatistics").objects.get(project=project).texts // 2,
-        "integers": options.integers,
         "searched": "with an index" if index else "without an index",
         "index_seconds": round(index.build_seconds if index else 0.0, 1),
         **measured,
@@ -156,11 +153,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="How often the calls take turns.")
     parser.add_argument("--only", nargs="+", choices=[call.name for call in (*ANCHORS, *CALLS)])
     parser.add_argument("--recall-tasks", type=int, default=50, help="Tasks to measure the index's recall on.")
-    parser.add_argument(
-        "--integers",
-        action="store_true",
-        help="The product embeds in 8 bits, F and A do not; not with a --home that was filled without.",
-    )
     parser.add_argument("--home", type=Path, help="Keep the database in this folder, or use the one that is there.")
     parser.add_argument("--fill", action="store_true", help="Only fill the database under --home, for a later run.")
     parser.add_argument("--against", type=Path, help="Another checkout to compare this one with, at the first size.")

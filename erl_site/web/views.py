@@ -9,7 +9,7 @@ from django.views import defaults
 from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
 
-from erl_site import health as checks
+from erl_site.web import health as checks
 from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
 from memory.api.exceptions import find_refusal
 

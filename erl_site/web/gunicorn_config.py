@@ -1,4 +1,4 @@
-"""Gunicorn as this product runs it: `gunicorn --config python:erl_site.gunicorn_config`."""
+"""Gunicorn as this product runs it: `gunicorn --config python:erl_site.web.gunicorn_config`."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from erl_site.log_config import logging_config
+from erl_site.monitoring.logs import logging_config
 
 # Before numpy is loaded: requests run in parallel, and a product of a small matrix is not worth more threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-worker_class = "erl_site.web_worker.WebWorker"
+worker_class = "erl_site.web.worker.WebWorker"
 limit_request_line = 8190  # as much as gunicorn reads; a GET may carry a task
 
 
@@ -36,7 +36,7 @@ def post_worker_init(worker: Any) -> None:
     """Let no request wait for the embedding model, the broker or a frozen database."""
     from django.conf import settings
 
-    from erl_site.database_watch import watch_database
+    from erl_site.monitoring.database_watch import watch_database
     from reflection.jobs.doorbell import doorbell
 
     _load_embedder()

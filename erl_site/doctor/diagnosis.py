@@ -11,8 +11,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Q
 from django.utils import timezone
 
-from erl_site import health
-from erl_site.database_diagnosis import (
+from erl_site.doctor.database import (
     Finding,
     check_archive,
     check_connections,
@@ -25,6 +24,7 @@ from erl_site.database_diagnosis import (
     rows,
     warning,
 )
+from erl_site.web import health
 from memory.counting import say_count
 from memory.projects.models import ApiKey
 from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
