@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from time import time_ns
@@ -37,6 +38,8 @@ def compare(
     roots = {"this": ROOT, "other": other.resolve()}
     seed, benches = time_ns(), dict[str, Bench]()
     try:
+        with ThreadPoolExecutor() as pool:  # both at once: embedding takes the most time
+            list(pool.map(lambda name: _fill(roots[name], home / name, lessons=lessons), roots))
         for name, root in roots.items():
             benches[name] = bench = _prepare(root, home / name, lessons=lessons, settings=settings)
             bench.seconds, bench.rounds, bench._seeds = seconds, rounds, count(seed)
@@ -51,12 +54,16 @@ def compare(
             valkey.stop(home / name / "valkey")
 
 
-def _prepare(root: Path, home: Path, *, lessons: int, settings: Settings) -> Bench:
-    """Return a bench for a checkout whose database holds so many lessons, about half of them in the project asked."""
+def _fill(root: Path, home: Path, *, lessons: int) -> None:
+    """Fill a database with so many lessons, half of them in the project that is asked."""
     home.mkdir(parents=True, exist_ok=True)
     print(f"Filling the database of {root}…", file=sys.stderr, flush=True)
     fill = ["-m", "tests.bench.serving_cost", "--home", str(home), "--heuristics", str(lessons), "--fill"]
     _run(root, home, *fill)
+
+
+def _prepare(root: Path, home: Path, *, lessons: int, settings: Settings) -> Bench:
+    """Start the database and the broker of a checkout and return its bench."""
     url = postgres.ensure(home / "postgres", durable=True, settings=settings)
     valkey.ensure(home / "valkey")
     slug = f"bench-{lessons}-0"
