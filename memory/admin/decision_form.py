@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.core import signing
 
-from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.claims import release_heuristic, take_over_heuristic
 from memory.curation.decisions import (
     approve_heuristic,
@@ -19,9 +19,9 @@ from memory.curation.decisions import (
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import restore_revision
 from memory.curation.reflect_again import ask_again
-from memory.errors import CannotMerge, LessonMemoryError
+from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 
 # In the order of the keys 1 to 7.
@@ -129,7 +129,7 @@ class DecisionForm(forms.Form):
         """Compare the edited wording with the present one, for the page to show before it is saved."""
         revision = self.heuristic.current_revision
         assert revision is not None
-        self.difference = diff_lessons(revision.as_text(), self._edited(revision))
+        self.difference = diff_heuristics(revision.as_text(), self._edited(revision))
 
     def carry_out(self, *, by: Actor) -> str:
         """Call the service the decision stands for; return a sentence about what happened."""
@@ -157,7 +157,7 @@ class DecisionForm(forms.Form):
             case "restore":
                 revision = self.heuristic.revisions.filter(number=data["number"]).first()
                 if revision is None:
-                    raise LessonMemoryError(f"There is no revision {data['number']}. Reload the page and choose again.")
+                    raise MemoryAppError(f"There is no revision {data['number']}. Reload the page and choose again.")
                 restore_revision(self.heuristic, revision=revision, by=by)
                 return f"The words of revision {revision.number} are proposed again. Decide on them like on any other."
             case "again":
@@ -192,7 +192,7 @@ class DecisionForm(forms.Form):
             return "Merged. The other heuristic says it in these words now and has the evidence of both."
         return "Marked as a duplicate. The other heuristic has the evidence of both."
 
-    def _edited(self, revision: HeuristicRevision) -> LessonText:
+    def _edited(self, revision: HeuristicRevision) -> HeuristicText:
         # Browsers send line ends as CR LF.
         texts = {name: self.cleaned_data[name].replace("\r\n", "\n") for name in _TEXTS}
         return replace(revision.as_text(), **texts)

@@ -11,7 +11,7 @@ from memory.admin.neighbours import find_neighbours
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
 from memory.admin.timeline import collect_events, count_use
-from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.claims import open_heuristic
 from memory.curation.priority import find_fitting_tasks
 from memory.heuristics.extensions import can_reflect_again
@@ -107,7 +107,7 @@ def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None
     present = heuristic.current_revision
     if read is None or present is None:
         return None
-    return Stale(read=read, diff=diff_lessons(read.as_text(), present.as_text()))
+    return Stale(read=read, diff=diff_heuristics(read.as_text(), present.as_text()))
 
 
 def _first_approvals(revision: HeuristicRevision) -> list[Review]:

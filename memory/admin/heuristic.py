@@ -25,7 +25,7 @@ from memory.admin.undo import forget_decision, remember_decision, undo_context
 from memory.curation.bulk_decisions import MAX_AT_ONCE, review_in_bulk
 from memory.curation.claims import release_heuristic
 from memory.curation.undo import undo_review
-from memory.errors import ChangedMeanwhile, LessonMemoryError
+from memory.errors import ChangedMeanwhile, MemoryAppError
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
 from memory.projects.actors import Actor
@@ -122,7 +122,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         selected = list(queryset[: MAX_AT_ONCE + 1])
         try:
             results = review_in_bulk(selected, approve=approve, by=by, reason=reason)
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return
         for result in results:
@@ -174,7 +174,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         review = get_object_or_404(reviews, pk=review_id)
         try:
             heuristic = undo_review(review, by=Actor.person(request.user))
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         else:
             again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
@@ -214,7 +214,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
                 return stale
             messages.error(request, str(refusal))
             return HttpResponseRedirect(request.get_full_path())
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return HttpResponseRedirect(request.get_full_path())
         messages.success(request, done)

@@ -16,7 +16,7 @@ from memory.admin.mistake_desk import card_context
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
 from memory.curation.bulk_decisions import MAX_AT_ONCE
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeMerge
@@ -154,7 +154,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
             return
         try:
             carry_out(card, decision, data=request.POST, by=Actor.person(request.user))  # type: ignore[arg-type]
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         else:
             messages.success(request, _DONE[decision])
@@ -175,7 +175,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
             try:
                 carry_out(card, decision, data=data, by=Actor.person(request.user))  # type: ignore[arg-type]
                 done += 1
-            except LessonMemoryError as refusal:
+            except MemoryAppError as refusal:
                 messages.error(request, f"{show_hidden(str(card))}: {refusal}")
         if done:
             messages.success(request, f"{done} decided. {_DONE[decision]}")
@@ -185,11 +185,11 @@ def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None
     """Carry out one decision of a form.
 
     Raises:
-        LessonMemoryError: it cannot be taken now, or names another card that is not there.
+        MemoryAppError: it cannot be taken now, or names another card that is not there.
     """
     reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256") or None
     if decision in ("approve", "reject") and sha256 is None:
-        raise LessonMemoryError(
+        raise MemoryAppError(
             "Nothing was decided, because the words you read were not named. Open the card's page, read it and decide "
             "with its buttons (other programs send its content_sha256)."
         )
@@ -208,13 +208,13 @@ def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None
             into_id = _read_id(data.get("into"))
             into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None
             if into is None:
-                raise LessonMemoryError("The other card is gone. Look at the list and choose again.")
+                raise MemoryAppError("The other card is gone. Look at the list and choose again.")
             merge_cards(card, into=into, by=by, reason=reason)
         case "undo_merge":
             merge_id = _read_id(data.get("merge"))
             merge = MistakeMerge.objects.filter(project=card.project_id, pk=merge_id).first() if merge_id else None
             if merge is None or card.pk not in (merge.card_id, merge.into_id):
-                raise LessonMemoryError("This merge is gone. Look at the card again.")
+                raise MemoryAppError("This merge is gone. Look at the card again.")
             undo_merge(merge, by=by, reason=reason)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import F, Q
 from pgvector.django import MaxInnerProduct
 
-from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.retrieval.models import HeuristicEmbedding
 
@@ -42,7 +42,7 @@ def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
         Neighbour(
             revision=found.revision,
             percent=round(-100 * found.distance),
-            diff=diff_lessons(found.revision.as_text(), revision.as_text()),
+            diff=diff_heuristics(found.revision.as_text(), revision.as_text()),
             contradiction=find_contradiction(found.revision, revision),
         )
         for found in _closest(own)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db.models import Count, Max, Min, Q
 
-from memory.admin.word_diff import DiffPart, diff_lessons
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
@@ -43,7 +43,7 @@ def collect_events(heuristic: Heuristic, first_served_at: datetime | None) -> li
     revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
     events = []
     for before, revision in zip([None, *revisions], revisions, strict=False):
-        diff = diff_lessons(before.as_text(), revision.as_text()) if before else []
+        diff = diff_heuristics(before.as_text(), revision.as_text()) if before else []
         events.append(
             Event(
                 at=revision.created_at,

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from memory.curation.claims import release_heuristic
 from memory.curation.decisions import approve_heuristic, reject_heuristic
-from memory.errors import LessonMemoryError, NotReadYet, TooManyAtOnce
+from memory.errors import MemoryAppError, NotReadYet, TooManyAtOnce
 from memory.heuristics.models import DeskOpening, Heuristic
 from memory.projects.actors import Actor
 
@@ -48,7 +48,7 @@ def review_in_bulk(
                 sha256 = _check_read(heuristic, read)
                 done = decide(heuristic, by=by, content_sha256=sha256, reason=reason, request_id=request_id)
                 release_heuristic(heuristic, by=by)
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             results.append(BulkResult(heuristic=heuristic, refusal=str(refusal)))
         else:
             results.append(BulkResult(heuristic=done))

@@ -10,7 +10,7 @@ from memory.curation.proposals import get_current_revision, lock_heuristic, revi
 from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.retrieval.heuristic_vectors import count_terms
 
@@ -63,7 +63,7 @@ def approve_heuristic(
 def edit_and_approve_heuristic(
     heuristic: Heuristic,
     *,
-    text: LessonText,
+    text: HeuristicText,
     by: Actor,
     content_sha256: str | None = None,
     reason: str = "",

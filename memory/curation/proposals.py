@@ -13,7 +13,7 @@ from memory.curation.deciders import check_decider
 from memory.curation.proposal_limit import take_room
 from memory.errors import ChangedMeanwhile, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -25,7 +25,7 @@ from memory.runs.models import Trajectory
 def propose_heuristic(
     project: Project,
     *,
-    text: LessonText,
+    text: HeuristicText,
     by: Actor,
     reflector: str = "",
     reflector_version: str = "",
@@ -55,7 +55,7 @@ def propose_heuristic(
 
 @transaction.atomic
 def revise_heuristic(
-    heuristic: Heuristic, *, text: LessonText, by: Actor, content_sha256: str | None = None
+    heuristic: Heuristic, *, text: HeuristicText, by: Actor, content_sha256: str | None = None
 ) -> Heuristic:
     """Propose another wording. What is served now stays served until the new wording is decided.
 
@@ -77,7 +77,7 @@ def revise_heuristic(
 
 
 @transaction.atomic
-def repropose_heuristic(heuristic: Heuristic, *, text: LessonText, by: Actor) -> Heuristic:
+def repropose_heuristic(heuristic: Heuristic, *, text: HeuristicText, by: Actor) -> Heuristic:
     """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
     heuristic = lock_heuristic(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
@@ -156,12 +156,12 @@ def _take_room(project_id: UUID, by: Actor) -> None:
         take_room(project_id, by.label.removeprefix("key:"))
 
 
-def _clean(text: LessonText) -> LessonText:
+def _clean(text: HeuristicText) -> HeuristicText:
     values: dict[str, Any] = redact(asdict(text) | {"tags": list(text.tags)}).value
-    return LessonText(**values | {"tags": tuple(values["tags"])})
+    return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
-def _add_revision(heuristic: Heuristic, *, number: int, text: LessonText, by: Actor) -> None:
+def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor) -> None:
     values = asdict(_clean(text))
     values["tags"] = list(values["tags"])
     revision = HeuristicRevision.objects.create(

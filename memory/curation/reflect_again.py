@@ -25,7 +25,7 @@ def ask_again(
         a sentence about what happens now.
 
     Raises:
-        LessonMemoryError: it has no run, or nothing reflects.
+        MemoryAppError: it has no run, or nothing reflects.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
     heuristic = lock_heuristic(heuristic)

@@ -12,7 +12,7 @@ from django.db.models.functions import MD5, Concat, Lower, Now, Trim
 from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.text import RULE_TAG, LessonText
+from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
@@ -226,8 +226,8 @@ class HeuristicRevision(models.Model):
     def __str__(self) -> str:
         return f"{self.trigger[:60]} (revision {self.number})"
 
-    def as_text(self) -> LessonText:
-        return LessonText(
+    def as_text(self) -> HeuristicText:
+        return HeuristicText(
             trigger=self.trigger,
             guideline=self.guideline,
             avoid=self.avoid,

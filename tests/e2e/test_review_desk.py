@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from memory.curation.claims import take_over_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
@@ -96,7 +96,7 @@ def test_edit_and_approve_serves_the_reviewers_words(desk: Page, live_server: An
 def test_decision_on_text_that_changed_meanwhile_is_refused(desk: Page, live_server: Any, project: Project) -> None:
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
-    revise_heuristic(heuristic, text=LessonText(trigger="new words", guideline="new"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="new words", guideline="new"), by=Actor(label="user:ben"))
 
     desk.get_by_role("button", name="Approve", exact=True).click()
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from reflection.models import Proposal
 from tests.factories import (
@@ -130,7 +130,7 @@ def test_desk_says_how_the_runs_that_were_given_it_ended(reviewer: Client) -> No
 def test_timeline_tells_the_whole_life(reviewer: Client) -> None:
     heuristic = make_heuristic(guideline="first words")
     approve_heuristic(heuristic, by=ANA, reason="sound", seconds_on_screen=6)
-    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="second words"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="second words"), by=Actor(label="user:ben"))
 
     html = page(reviewer, heuristic)
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from memory.curation.priority import prioritise_heuristics, prioritise_queue
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, Review, SavedFilter
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
 from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
@@ -236,7 +236,7 @@ def test_bulk_of_more_than_twenty_decides_nothing(reviewer: Client) -> None:
 def test_bulk_in_words_that_changed_since_they_were_read_is_refused(reviewer: Client) -> None:
     heuristic = make_heuristic()
     reviewer.get(address(heuristic))
-    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
     prioritise_queue()
 
     assert "You have not opened it" in in_bulk(reviewer, "approve_selected", [heuristic])

@@ -15,7 +15,7 @@ from memory.curation.decisions import approve_heuristic, reject_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.models import Retrieval
@@ -44,7 +44,7 @@ def _is_of_a_project(model: Any) -> bool:
 def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> None:
     heuristic = make_heuristic(trigger="a refund is asked for", guideline="Check the fare class first.")
     ana = log_in("ana")
-    text = LessonText(trigger="a refund is asked for", guideline="Check the cabin class first.")
+    text = HeuristicText(trigger="a refund is asked for", guideline="Check the cabin class first.")
     revise_heuristic(heuristic, text=text, by=Actor(label="user:ben"))
 
     html = decide(ana, heuristic)
@@ -58,7 +58,7 @@ def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> N
 def test_edit_of_changed_text_keeps_what_was_typed() -> None:
     heuristic = make_heuristic()
     ana = log_in("ana")
-    revise_heuristic(heuristic, text=LessonText(trigger="new", guideline="new"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="new", guideline="new"), by=Actor(label="user:ben"))
 
     html = decide(ana, heuristic, "edit", trigger="mine", guideline="my own words")
 

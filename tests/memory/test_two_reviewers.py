@@ -9,7 +9,7 @@ from memory.curation.decisions import approve_heuristic, edit_and_approve_heuris
 from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from tests.factories import (
     bearer,
@@ -69,7 +69,7 @@ def test_edit_makes_other_words_which_need_two_approvals_again() -> None:
     ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
     approve_heuristic(heuristic, by=ana)
 
-    edited = edit_and_approve_heuristic(heuristic, text=LessonText(trigger="x", guideline="other words"), by=ben)
+    edited = edit_and_approve_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other words"), by=ben)
 
     assert edited.status == "proposed"
     assert approve_heuristic(heuristic, by=ana).status == "approved"

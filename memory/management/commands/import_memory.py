@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.episodes.import_file import LIMITS, import_memory
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.management.projects import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.strict_json import InvalidJson, parse_json
@@ -31,7 +31,7 @@ class Command(BaseCommand):
             done = import_memory(
                 project, document=document, by=Actor(label="command:import_memory"), agent=options["agent"]
             )
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             raise CommandError(str(refusal)) from None
         if done.known:
             self.stdout.write("This file was imported before. Nothing was changed.")

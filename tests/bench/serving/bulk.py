@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from memory.embeddings.base import Vectors, scale_to_unit
 from memory.heuristics.models import HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.retrieval.heuristic_vectors import get_active_model
@@ -127,7 +127,7 @@ def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
     return scale_to_unit(scale_to_unit(real[pairs[0]] + real[pairs[1]]) + NOISE * scale_to_unit(noise))
 
 
-def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID, LessonText]]) -> None:
+def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID, HeuristicText]]) -> None:
     """Write heuristics and revisions like the template, whatever columns there are, with other ids and texts."""
     raw: psycopg.Connection = connection.connection
     with raw.cursor() as cursor:
@@ -175,7 +175,7 @@ def _copy_texts(
     project: Project,
     model: EmbeddingModel,
     kind: str,
-    lessons: Sequence[tuple[UUID, UUID, LessonText]],
+    lessons: Sequence[tuple[UUID, UUID, HeuristicText]],
     vectors: Vectors,
     words: Words,
 ) -> None:

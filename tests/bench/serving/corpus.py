@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memory.embeddings.minilm import TOKENIZER
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 
 TOPICS, TOPIC_WORDS = 400, 24
 BACKGROUND_WORDS = 8000
@@ -54,10 +54,10 @@ class Corpus:
         topic = self._draw_topic() if topic is None else topic
         return self.write_words(topic, TASK_WORDS)
 
-    def write_lesson(self, *, with_task: bool) -> LessonText:
+    def write_lesson(self, *, with_task: bool) -> HeuristicText:
         """A lesson of 56 words, with the task it was learnt from if asked for."""
         topic = self._draw_topic()
-        return LessonText(
+        return HeuristicText(
             trigger=self.write_words(topic, 18),
             guideline=self.write_words(topic, 30),
             avoid=self.write_words(topic, 8),
