@@ -27,7 +27,7 @@ _ENDED = {
     "good": Count("id", filter=Q(outcome=_Outcome.SUCCESS)),
     "bad": Count("id", filter=Q(outcome=_Outcome.FAILURE)),
 }
-_GUIDED = Q(retrieval__isnull=False)
+_GIVEN_LESSONS = Q(retrieval__injected_ids__len__gt=0)
 
 
 def dashboard_context(user: AbstractBaseUser | AnonymousUser) -> dict[str, Any]:
@@ -130,10 +130,10 @@ def _count_runs(user: Any, week: datetime) -> Iterable[Figure]:
 
 
 def _count_answers(user: Any, week: datetime) -> Iterable[Figure]:
-    size = Func(F("heuristic_ids"), function="cardinality", output_field=IntegerField())
+    size = Func(F("injected_ids"), function="cardinality", output_field=IntegerField())
     answers = narrow_to_projects(Retrieval.objects.filter(created_at__gte=week), user)
-    counted = answers.exclude(heuristic_ids=[]).aggregate(answers=Count("id"), lessons=Sum(size))
-    guided = narrow_to_projects(Trajectory.objects.filter(created_at__gte=week), user).filter(_GUIDED)
+    counted = answers.exclude(injected_ids=[]).aggregate(answers=Count("id"), lessons=Sum(size))
+    guided = narrow_to_projects(Trajectory.objects.filter(created_at__gte=week), user).filter(_GIVEN_LESSONS)
     ended = guided.aggregate(**_ENDED)
     known = ended["good"] + ended["bad"]
     yield Figure(
@@ -145,7 +145,7 @@ def _count_answers(user: Any, week: datetime) -> Iterable[Figure]:
     yield Figure(
         label="of the runs with lessons succeeded",
         value=f"{100 * ended['good'] / known:.0f} %" if known else "–",
-        link=_list("trajectory", created_at__gte=week, retrieval__isnull="False"),
+        link=_list("trajectory", created_at__gte=week, given="yes"),
         note=f"{ended['good']} of {known} with a known end" if known else "",
     )
 
@@ -158,13 +158,13 @@ def _chart_runs(user: Any, now: datetime) -> Chart:
 
 def _chart_answers(user: Any, now: datetime) -> Chart:
     answers = narrow_to_projects(Retrieval.objects.all(), user)
-    return _chart(("Answers given a week", "with lessons", "without"), answers, ~Q(heuristic_ids=[]), now, "retrieval")
+    return _chart(("Answers given a week", "with lessons", "without"), answers, ~Q(injected_ids=[]), now, "retrieval")
 
 
 def _chart_guided(user: Any, now: datetime) -> Chart:
-    runs = narrow_to_projects(Trajectory.objects.filter(_GUIDED), user)
+    runs = narrow_to_projects(Trajectory.objects.filter(_GIVEN_LESSONS), user)
     labels = ("Runs with lessons a week", "succeeded", "failed or unknown")
-    return _chart(labels, runs, Q(outcome=_Outcome.SUCCESS), now, "trajectory", retrieval__isnull="False")
+    return _chart(labels, runs, Q(outcome=_Outcome.SUCCESS), now, "trajectory", given="yes")
 
 
 def _chart(labels: tuple[str, str, str], rows: Any, first: Q, now: datetime, name: str, **filters: str) -> Chart:

@@ -10,10 +10,12 @@ from memory.admin.decision_form import DecisionForm
 from memory.admin.neighbours import find_neighbours
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
-from memory.admin.timeline import collect_events, count_use
+from memory.admin.timeline import collect_events
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.claims import open_heuristic
 from memory.curation.priority import find_fitting_tasks
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
+from memory.effects.usefulness import describe_usefulness
 from memory.heuristics.extensions import can_reflect_again
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
@@ -61,7 +63,7 @@ def desk_context(
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
-    use, first_served_at = count_use(heuristic)
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk, OutcomeCount())
     line = _agent_line(revision)
     user = queue.user
     archived_at = heuristic.project.archived_at
@@ -81,8 +83,8 @@ def desk_context(
         "fitting": find_fitting_tasks(heuristic),
         "neighbours": find_neighbours(revision),
         "panels": draw_desk_panels(heuristic),
-        "use": use,
-        "events": collect_events(heuristic, first_served_at),
+        "effect": f"{outcome.describe()} {describe_usefulness(heuristic)}",
+        "events": collect_events(heuristic, outcome.first_at),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "stale": stale,
         "may_review": reviews_here,

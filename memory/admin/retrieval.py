@@ -44,7 +44,7 @@ _SCORE_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GivenLesson:
+class AnswerItem:
     """A lesson of an answer, with why it is there and what agents said of it."""
 
     place: int
@@ -85,7 +85,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
 
     @admin.display(description="lessons")
     def lessons(self, retrieval: Retrieval) -> int:
-        return sum(bool(item.get("injected")) for item in retrieval.items)
+        return len(retrieval.injected_ids)
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.outcomes_view)
@@ -113,7 +113,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
         projects = list(visible_projects(request.user).values_list("pk", flat=True))
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
-        names = _name_heuristics(row.heuristic_id for row in counted.by_lesson if row.heuristic_id)
+        names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {
             **self.admin_site.each_context(request),
             "title": "What became of answers",
@@ -122,8 +122,10 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
             "periods": PERIODS_DAYS,
             "by_mode": [(row, _percent(row)) for row in counted.by_mode],
             "by_family": [(row, _percent(row)) for row in counted.by_family],
-            "by_lesson": [
-                (row, names.get(row.heuristic_id, ""), _percent(row)) for row in counted.by_lesson if row.heuristic_id
+            "by_heuristic": [
+                (row, names.get(row.heuristic_id, ""), _percent(row))
+                for row in counted.by_heuristic
+                if row.heuristic_id
             ],
         }
         return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
@@ -196,7 +198,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
     for feedback in retrieval.said:  # type: ignore[attr-defined]  # prefetched
         said.setdefault(str(feedback.heuristic_id), []).append(feedback)
     lessons = [
-        GivenLesson(
+        AnswerItem(
             place=place,
             id=item["heuristic"],
             label=get_label(item["heuristic"]),

@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Max, Min, Q
-
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.retrieval.models import Retrieval
-from memory.runs.models import Trajectory
 
 _REVIEWS = 100
 
@@ -28,17 +24,7 @@ class Event:
     into: Heuristic | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Use:
-    """How often a lesson was given to an agent, and how the runs that were given it ended."""
-
-    times: int
-    last_at: datetime | None
-    successes: int
-    failures: int
-
-
-def collect_events(heuristic: Heuristic, first_served_at: datetime | None) -> list[Event]:
+def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> list[Event]:
     """Return what happened to a heuristic, newest first. Two queries."""
     revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
     events = []
@@ -66,21 +52,9 @@ def collect_events(heuristic: Heuristic, first_served_at: datetime | None) -> li
         )
         for review in Review.objects.filter(heuristic=heuristic)[:_REVIEWS]
     )
-    if first_served_at is not None:
-        events.append(Event(at=first_served_at, kind="served", title="First given to an agent"))
+    if first_given_at is not None:
+        events.append(Event(at=first_given_at, kind="served", title="First given to an agent"))
     return sorted(events, key=lambda event: event.at, reverse=True)
-
-
-def count_use(heuristic: Heuristic) -> tuple[Use, datetime | None]:
-    """Return how a heuristic was used, and since when. Two queries."""
-    carried = Retrieval.objects.filter(project=heuristic.project_id, heuristic_ids__contains=[heuristic.pk])
-    answers = carried.aggregate(times=Count("id"), first=Min("created_at"), last=Max("created_at"))
-    runs = Trajectory.objects.filter(retrieval__heuristic_ids__contains=[heuristic.pk]).aggregate(
-        successes=Count("id", filter=Q(outcome=Trajectory.Outcome.SUCCESS)),
-        failures=Count("id", filter=Q(outcome=Trajectory.Outcome.FAILURE)),
-    )
-    use = Use(times=answers["times"], last_at=answers["last"], successes=runs["successes"], failures=runs["failures"])
-    return use, answers["first"]
 
 
 _TITLES: dict[str, str] = {

@@ -48,7 +48,9 @@ SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*),
     coalesce(sum(likeness) FILTER (WHERE likeness >= %(floor)s), 0) FROM ({_LIKENESS}) s GROUP BY heuristic_id
 """  # noqa: S608 - constants of this module
 _SHOW = f"""
-SELECT r.id, left(r.task, 300), r.outcome, r.created_at, r.retrieval_id IS NOT NULL, s.likeness, count(*) OVER ()
+SELECT r.id, left(r.task, 300), r.outcome, r.created_at,
+    EXISTS (SELECT FROM memory_retrieval a WHERE a.id = r.retrieval_id AND a.injected_ids <> '{{}}'),
+    s.likeness, count(*) OVER ()
 FROM ({_LIKENESS}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
 WHERE s.likeness >= %(floor)s
 ORDER BY s.recorded_at DESC, r.id DESC LIMIT %(limit)s

@@ -57,7 +57,7 @@ def find_difference(suggestion: Suggestion) -> list[DiffPart]:
     return []
 
 
-def draw_suggestions(heuristic: Heuristic) -> Panel:
+def draw_suggestions(heuristic: Heuristic) -> Panel | None:
     """Return the open suggestions about a lesson, on either side of them. One query."""
     rows = (
         Suggestion.objects.filter(Q(heuristic=heuristic) | Q(other=heuristic), status=Suggestion.Status.OPEN)
@@ -65,10 +65,8 @@ def draw_suggestions(heuristic: Heuristic) -> Panel:
         .select_related("heuristic__current_revision", "other__current_revision")
         .order_by("created_at", "id")[:_ON_THE_DESK]
     )
-    return Panel(
-        template="admin/reflection/suggestions_panel.html",
-        context={"suggestions": [shown_suggestion(row) for row in rows], "usefulness": _explain_use(heuristic)},
-    )
+    shown = [shown_suggestion(row) for row in rows]
+    return Panel(template="admin/reflection/suggestions_panel.html", context={"suggestions": shown}) if shown else None
 
 
 def count_suggestions(user: Any) -> Iterable[Figure]:
@@ -206,10 +204,6 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
         ):
             back = reverse("admin:reflection_suggestion_changelist") + "?status__exact=open"
         return HttpResponseRedirect(back)
-
-
-def _explain_use(heuristic: Heuristic) -> dict[str, Any]:
-    return {"value": heuristic.usefulness, "basis": heuristic.usefulness_basis}
 
 
 def register() -> None:

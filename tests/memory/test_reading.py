@@ -101,7 +101,7 @@ def test_lessons_it_was_given_carry_their_outcomes(reader: Client) -> None:
     page = read(reader, trajectory)
 
     assert "a refund is asked for" in page
-    assert "Followed here · of all runs given it 2 succeeded, 1 failed" in page
+    assert "Followed here · of all runs given it, 2 succeeded and 1 failed" in page
 
 
 def test_number_of_queries_does_not_grow(reader: Client) -> None:
