@@ -18,9 +18,10 @@ from memory.errors import InvalidMemoryFile
 from memory.heuristics.models import Heuristic
 from memory.heuristics.rules import make_rule, split_mark
 from memory.mistakes.counts import recount
-from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard
-from memory.mistakes.sightings import identify_mistake, note_words, read_mistake
+from memory.mistakes.reports import identify_mistake, read_mistake
+from memory.mistakes.similarity import settle_cards
+from memory.mistakes.wordings import note_words
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -209,7 +210,7 @@ class _Maker:
                 "client": self.by.label,
             },
         )
-        note_words(card, text, trajectory=None, by=self.by, is_new=made)
+        note_words(card, text, trajectory=None, by=self.by)
         self.made["cards"] += made
         if made:
             transaction.on_commit(partial(settle_cards, [card.pk], new_ids=[card.pk]), robust=True)

@@ -32,7 +32,7 @@ def summarize_memory(
     Args:
         limit: how many families and agents at most.
     """
-    cards = MistakeCard.objects.for_project(project).standing()
+    cards = MistakeCard.objects.for_project(project).unmerged()
     if task_id is not None:
         cards = cards.filter(task_id=task_id)
     return MemorySummary(
