@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memory', '0034_retrieval_options'),
+        ('memory', '0035_injected_heuristics'),
     ]
 
     operations = [
