@@ -20,7 +20,7 @@ from memory.errors import MemoryAppError
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeMerge
-from memory.mistakes.sightings import reopen_card
+from memory.mistakes.wordings import reopen_card
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership

@@ -1,6 +1,5 @@
 """Whether somebody may decide on a heuristic, asked again at the moment of the decision (reliability D11)."""
 
-from collections.abc import Mapping
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -8,16 +7,11 @@ from django.utils import timezone
 
 from memory.errors import ClaimedByOther, NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, ReviewClaim
-from memory.mistakes.models import MistakeCard
+from memory.heuristics.reviewed import Reviewed
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
 
 _Role = ProjectMembership.Role
-# Who may decide, and who may take something out of service: the role in the project, and the permission it takes.
-_DECIDES: Mapping[str, str] = {_Role.REVIEWER: "memory.review_heuristic"}
-_WITHDRAWS: Mapping[str, str] = {**_DECIDES, _Role.OPERATOR: "memory.change_apikey"}
-_DECIDES_CARDS: Mapping[str, str] = {_Role.REVIEWER: "memory.review_mistakecard"}
-_WITHDRAWS_CARDS: Mapping[str, str] = {**_DECIDES_CARDS, _Role.OPERATOR: "memory.change_apikey"}
 
 
 def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -> Project:
@@ -35,29 +29,21 @@ def check_decider(heuristic: Heuristic, *, by: Actor, withdraws: bool = False) -
         ProjectArchived: nobody decides there any more.
         ClaimedByOther: another reviewer's claim has not expired.
     """
-    project = Project.objects.get(pk=heuristic.project_id)
-    if by.user_id is not None:
-        _check_person(by.user_id, project, _WITHDRAWS if withdraws else _DECIDES)
-    elif by.api_key_id is not None:
-        _check_key(by.api_key_id, project)
-    if withdraws:
-        return project
-    _check_open(project)
-    if by.user_id is not None:
+    project = check_rights(heuristic, by=by, withdraws=withdraws)
+    if by.user_id is not None and not withdraws:
         check_claim(heuristic, user_id=by.user_id)
     return project
 
 
-def check_card_decider(card: MistakeCard, *, by: Actor, withdraws: bool = False) -> Project:
-    """Return the mistake card's project if this actor may decide there now. Cards are not claimed.
+def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Project:
+    """Return the project of a heuristic or a mistake card if this actor may decide there now, claims aside.
 
     Raises:
-        NotAllowed, ProjectArchived: as for a heuristic.
+        NotAllowed, ProjectArchived: as for `check_decider`.
     """
-    project = Project.objects.get(pk=card.project_id)
+    project = Project.objects.get(pk=item.project_id)
     if by.user_id is not None:
-        rights = _WITHDRAWS_CARDS if withdraws else _DECIDES_CARDS
-        _check_person(by.user_id, project, rights, permission="review mistake cards")
+        _check_person(by.user_id, item, project, withdraws=withdraws)
     elif by.api_key_id is not None:
         _check_key(by.api_key_id, project)
     if not withdraws:
@@ -115,15 +101,17 @@ def _check_open(project: Project) -> None:
         )
 
 
-def _check_person(
-    user_id: int, project: Project, rights: Mapping[str, str], *, permission: str = "review heuristics"
-) -> None:
+def _check_person(user_id: int, item: Reviewed, project: Project, *, withdraws: bool) -> None:
+    # Each role that may decide, and the permission it needs.
+    rights = {_Role.REVIEWER: f"memory.review_{item._meta.model_name}"}
+    if withdraws:
+        rights[_Role.OPERATOR] = "memory.change_apikey"
     user = get_user_model()._default_manager.filter(pk=user_id, is_active=True).first()  # fresh: rights may be gone
     roles = [role for role, needed in rights.items() if user is not None and user.has_perm(needed)]
     if user is None or not roles:
         raise NotAllowed(
-            f"You do not have the permission “{permission}” any more, so nothing was changed. Ask an administrator to "
-            "put you into the group Reviewer."
+            f"You do not have the permission “review {item._meta.verbose_name_plural}” any more, so nothing was "
+            "changed. Ask an administrator to put you into the group Reviewer."
         )
     if not user.is_superuser and not project_ids_of(user, roles=roles).filter(pk=project.pk).exists():
         raise NotAllowed(

@@ -3,11 +3,12 @@
 from functools import partial
 
 from django.db import transaction
-from django.utils import timezone
 
+from memory.curation import service
 from memory.curation.deciders import check_decider, find_owners
-from memory.curation.proposals import get_current_revision, lock_heuristic, revise_heuristic
-from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
+from memory.curation.proposals import revise_heuristic
+from memory.curation.service import get_current_revision, lock_item, set_status
+from memory.errors import AlreadyDecided, SecondReviewerNeeded
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
@@ -48,10 +49,7 @@ def approve_heuristic(
     if project.four_eyes and not _is_second_approval(revision, by):
         record_review(heuristic, revision, _Decision.FIRST_APPROVAL, by, reason, seconds_on_screen, request_id)
         return heuristic
-    heuristic.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
-    HeuristicRevision.objects.filter(pk=revision.pk).update(
-        approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
-    )
+    service.serve_revision(heuristic, revision, by=by)
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     set_status(heuristic, _Status.APPROVED)
     record_review(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
@@ -106,10 +104,7 @@ def reject_heuristic(
     heuristic = _lock_proposed(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
-    served = heuristic.revisions.filter(served=True).first()
-    if served is not None:
-        heuristic.current_revision = served
-    set_status(heuristic, _Status.APPROVED if served else _Status.REJECTED)
+    set_status(heuristic, service.refuse_revision(heuristic))
     record_review(heuristic, revision, _Decision.REJECT, by, reason, seconds_on_screen, request_id)
     return heuristic
 
@@ -146,7 +141,7 @@ def quarantine_heuristic(
     Raises:
         AlreadyDecided: it is neither served nor proposed.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
     if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
         revision = get_current_revision(heuristic, content_sha256=None)
@@ -165,20 +160,16 @@ def _withdraw(
     seconds_on_screen: float | None,
     request_id: str,
 ) -> Heuristic:
-    heuristic = lock_heuristic(heuristic)
-    served = heuristic.revisions.filter(served=True).first()
-    if served is None:
-        raise NotServable(f"This heuristic is {heuristic.status} and is not being served, so nothing was changed.")
-    HeuristicRevision.objects.filter(pk=served.pk).update(served=False)
+    heuristic = lock_item(heuristic)
+    served = service.withdraw_revision(heuristic)
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
-    heuristic.current_revision = served
     set_status(heuristic, status)
     record_review(heuristic, served, decision, by, reason, seconds_on_screen, request_id)
     return heuristic
 
 
 def _lock_proposed(heuristic: Heuristic) -> Heuristic:
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     if heuristic.status != _Status.PROPOSED:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
@@ -213,13 +204,6 @@ def _find_owner(review: Review) -> int | None:
     return review.reviewer_key.created_by_id if review.reviewer_key else None
 
 
-def set_status(heuristic: Heuristic, status: str) -> None:
-    """Move a locked heuristic to another place in its life."""
-    heuristic.status = status
-    heuristic.updated_at = timezone.now()
-    heuristic.save(update_fields=["status", "current_revision", "updated_at"])
-
-
 def record_review(
     heuristic: Heuristic,
     revision: HeuristicRevision,
@@ -230,16 +214,12 @@ def record_review(
     request_id: str,
 ) -> None:
     """Append one decision on one exact text."""
-    Review.objects.create(
-        project_id=heuristic.project_id,
-        heuristic=heuristic,
-        revision=revision,
-        decision=decision,
-        content_sha256=revision.content_sha256,
+    service.record_review(
+        revision,
+        decision,
+        item=heuristic,
+        by=by,
         reason=reason,
-        reviewer=by.label,
-        reviewer_user_id=by.user_id,
-        reviewer_key_id=by.api_key_id,
-        seconds_on_screen=seconds_on_screen,
         request_id=request_id,
+        seconds_on_screen=seconds_on_screen,
     )

@@ -4,8 +4,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.deciders import check_claim, check_decider
-from memory.curation.decisions import approve_heuristic, record_review, set_status
-from memory.curation.proposals import count_support, get_current_revision, revise_heuristic
+from memory.curation.decisions import approve_heuristic, record_review
+from memory.curation.proposals import count_support, revise_heuristic
+from memory.curation.service import get_current_revision, set_status
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor

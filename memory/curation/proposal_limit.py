@@ -8,7 +8,6 @@ from django.db.models import Q
 
 from memory.errors import TooManyProposals
 from memory.heuristics.models import Heuristic
-from memory.mistakes.models import MistakeCard
 
 
 def has_room(project_id: UUID, client: str) -> bool:
@@ -18,15 +17,6 @@ def has_room(project_id: UUID, client: str) -> bool:
         return True
     of_client = Q(client=client) | Q(current_revision__created_by=f"key:{client}")
     waiting = Heuristic.objects.proposed().filter(of_client, project_id=project_id).order_by("pk")
-    return not waiting.values_list("pk")[limit - 1 : limit]
-
-
-def has_room_for_card(project_id: UUID, client: str) -> bool:
-    """Tell the same of mistake cards, which wait in a queue of their own."""
-    limit = settings.ERL_PENDING_PROPOSALS_PER_CLIENT
-    if not limit or not client:
-        return True
-    waiting = MistakeCard.objects.proposed().filter(project_id=project_id, client=client).order_by("pk")
     return not waiting.values_list("pk")[limit - 1 : limit]
 
 

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from memory.curation.deciders import check_decider
 from memory.curation.proposal_limit import take_room
-from memory.errors import ChangedMeanwhile, NothingChanged
+from memory.curation.service import get_current_revision, lock_item
+from memory.errors import NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor
@@ -67,7 +68,7 @@ def revise_heuristic(
         NothingChanged: the new wording is the old one.
         TooManyProposals: an API client brings a decided lesson back, and as many of its lessons wait as may.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if _clean(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
@@ -79,7 +80,7 @@ def revise_heuristic(
 @transaction.atomic
 def repropose_heuristic(heuristic: Heuristic, *, text: HeuristicText, by: Actor) -> Heuristic:
     """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by)
     return heuristic
@@ -93,7 +94,7 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
         NothingChanged: the heuristic is in use and says just that.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by)
     if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         return revise_heuristic(heuristic, text=revision.as_text(), by=by)
@@ -103,7 +104,7 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
 @transaction.atomic
 def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
     """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs."""
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     Evidence.objects.bulk_create(
         [
             Evidence(
@@ -128,27 +129,6 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     heuristic.support = counted["runs"]
     heuristic.save(update_fields=["support"])
     return heuristic
-
-
-def lock_heuristic(heuristic: Heuristic) -> Heuristic:
-    """Read the row again and hold it until the transaction ends."""
-    return Heuristic.objects.select_for_update().get(pk=heuristic.pk)
-
-
-def get_current_revision(heuristic: Heuristic, *, content_sha256: str | None) -> HeuristicRevision:
-    """Return the newest wording, if it is the one that was seen.
-
-    Raises:
-        ChangedMeanwhile: it is not.
-    """
-    current = heuristic.current_revision
-    assert current is not None  # every heuristic is made with one
-    if content_sha256 is not None and content_sha256 != current.content_sha256:
-        raise ChangedMeanwhile(
-            "The text changed after you read it. Read the present text and decide again; its content_sha256 is "
-            f"{current.content_sha256}."
-        )
-    return current
 
 
 def _take_room(project_id: UUID, by: Actor) -> None:

@@ -4,7 +4,7 @@ from django.db import transaction
 
 from memory.curation.deciders import check_decider
 from memory.curation.decisions import record_review
-from memory.curation.proposals import get_current_revision, lock_heuristic
+from memory.curation.service import get_current_revision, lock_item
 from memory.heuristics.extensions import ask_for_reflection
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.actors import Actor
@@ -28,7 +28,7 @@ def ask_again(
         MemoryAppError: it has no run, or nothing reflects.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by)
     said = ask_for_reflection(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=None)

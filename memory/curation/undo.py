@@ -7,8 +7,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.deciders import check_decider
-from memory.curation.decisions import record_review, set_status
-from memory.curation.proposals import get_current_revision, lock_heuristic, repropose_heuristic
+from memory.curation.decisions import record_review
+from memory.curation.proposals import repropose_heuristic
+from memory.curation.service import get_current_revision, lock_item, set_status
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
@@ -40,7 +41,7 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
         TooLateToUndo: it is too old, another person's, or not the latest decision.
     """
-    heuristic = lock_heuristic(review.heuristic)
+    heuristic = lock_item(review.heuristic)
     check_decider(heuristic, by=by)
     latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
     if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):

@@ -1,4 +1,4 @@
-"""What a project remembers, in figures: counts, scores by task, the mistakes seen most often."""
+"""Figures about what a project remembers: counts, scores by task, the mistakes seen most often."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ TOP_CARDS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySummary:
-    """Counts by name, score histories with the most runs first, and the standing cards seen most often."""
+    """Counts by name, score histories with the most runs first, and the unmerged cards seen most often."""
 
     counts: dict[str, int]
     scores: list[ScoreHistory]
@@ -27,12 +27,12 @@ class MemorySummary:
 def summarize_memory(
     project: Project, *, task_id: str | None = None, agent: str | None = None, limit: int = 50
 ) -> MemorySummary:
-    """Sum up a project, or only one task family or agent of it where they are named.
+    """Sum up a project, or one task family or agent of it.
 
     Args:
-        limit: how many families and agents at most.
+        limit: the most score histories to return.
     """
-    cards = MistakeCard.objects.for_project(project).standing()
+    cards = MistakeCard.objects.for_project(project).unmerged()
     if task_id is not None:
         cards = cards.filter(task_id=task_id)
     return MemorySummary(

@@ -7,7 +7,6 @@ The services move rows along these ways and no others; triggers refuse the rest,
 from collections.abc import Mapping
 
 from memory.heuristics.models import HeuristicStatus as _Lesson
-from memory.mistakes.models import MistakeCardStatus as _Card
 
 HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     _Lesson.PROPOSED: frozenset(
@@ -18,10 +17,4 @@ HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     _Lesson.RETIRED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),  # approved: the withdrawal was undone at once
     _Lesson.QUARANTINED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),
     _Lesson.SUPERSEDED: frozenset({_Lesson.PROPOSED}),
-}
-CARD_MOVES: Mapping[str, frozenset[str]] = {
-    _Card.PROPOSED: frozenset({_Card.APPROVED, _Card.REJECTED, _Card.RETIRED}),
-    _Card.APPROVED: frozenset({_Card.PROPOSED, _Card.RETIRED}),
-    _Card.REJECTED: frozenset({_Card.PROPOSED}),
-    _Card.RETIRED: frozenset({_Card.PROPOSED}),
 }

@@ -60,7 +60,7 @@ def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
     """Propose what mistake cards say that were seen in several runs, the most frequent first. Two queries."""
     cards = (
         MistakeCard.objects.for_project(run.project)
-        .standing()
+        .unmerged()
         .with_text()
         .filter(seen_count__gte=settings.ERL_CONSOLIDATION_MIN_RUNS)
         .exclude(status__in=[MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED])

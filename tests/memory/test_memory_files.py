@@ -47,7 +47,7 @@ def test_file_imported_again_changes_nothing(project: Project, document: dict[st
     import_memory(project, document=document, by=ANA)
     counts = [model.objects.count() for model in (Trajectory, Heuristic, MistakeCard)]
 
-    assert import_memory(project, document=document, by=ANA).known
+    assert import_memory(project, document=document, by=ANA).already_imported
     assert [model.objects.count() for model in (Trajectory, Heuristic, MistakeCard)] == counts
 
 
@@ -119,7 +119,7 @@ def test_export_of_a_project_of_its_own_can_be_imported(project: Project) -> Non
 
 
 @pytest.mark.parametrize("rule", ["\u200b", "[AVOID] \u2060\u200b", "x" * 8_001, " "])
-def test_rule_that_nobody_could_review_is_kept_and_not_proposed(project: Project, rule: str) -> None:
+def test_rule_that_cannot_be_reviewed_is_kept_and_not_proposed(project: Project, rule: str) -> None:
     import_memory(project, document={"global_rules": [rule]}, by=ANA)
 
     assert not Heuristic.objects.exists()
@@ -136,7 +136,7 @@ def test_secrets_in_a_file_are_taken_out(project: Project) -> None:
 @pytest.mark.parametrize(
     ("document", "place"),
     [
-        ([], "no JSON object"),
+        ([], "not a JSON object"),
         ({"global_rules": {}}, "global_rules"),
         ({"task_rules": {"a": "b"}}, "task_rules.a"),
         ({"episode_log": ["x"]}, r"episode_log\[0\]"),
@@ -182,3 +182,10 @@ def test_numbers_and_times_no_row_can_hold_are_kept_as_they_are_only(project: Pr
 
     assert all(run.created_at <= timezone.now() for run in Trajectory.objects.filter(project=project))
     assert export_memory(project)["episode_log"] == [late, early]
+
+
+def test_entries_that_look_like_rows_are_kept_as_they_are(project: Project) -> None:
+    document = {"global_rules": [{"heuristic": 1}], "mistake_cards": [{"card": []}, {"card": "a", "note": "b"}]}
+    import_memory(project, document=copy.deepcopy(document), by=ANA)
+
+    assert export_memory(project) == document

@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.intake.recording import record_trajectory
-from memory.mistakes.merge import merge_by_likeness
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
+from memory.mistakes.similarity import merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from tests.factories import make_project
@@ -55,7 +55,7 @@ def merged_pair(card: MistakeCard) -> MistakeMerge:
     data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": CARDS[1:]}
     record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
     for each in MistakeCard.objects.order_by("pk"):
-        merge_by_likeness(each.pk)
+        merge_similar(each.pk)
     return MistakeMerge.objects.get()
 
 
@@ -114,7 +114,7 @@ def test_merge_is_shown_and_undone(admin: Client, card: MistakeCard, settings: A
     page = decide(admin, merged.into, "undo_merge", merge=str(merged.pk))
 
     assert "taken apart by user:ana" in page
-    assert MistakeCard.objects.standing().count() == 2
+    assert MistakeCard.objects.unmerged().count() == 2
 
 
 def in_bulk(client: Client, action: str, cards: list[MistakeCard]) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from memory.errors import AlreadyDecided
 from memory.mistakes.decisions import approve_card
-from memory.mistakes.merge import merge_cards, settle_cards, undo_merge
+from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.similarity import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
@@ -82,7 +83,7 @@ def test_undone_merge_counts_both_again_and_stays_undone(project: Project) -> No
     card = undo_merge(merge, by=ANA)
     settle_cards([card.pk], new_ids=[card.pk])
 
-    assert [c.seen_count for c in MistakeCard.objects.standing()] == [1, 1]
+    assert [c.seen_count for c in MistakeCard.objects.unmerged()] == [1, 1]
     assert MistakeMerge.objects.get().undone_by == "user:ana"
     with pytest.raises(AlreadyDecided):
         undo_merge(merge, by=ANA)

@@ -12,7 +12,8 @@ from evaluation.environments.base import Played, Task
 from evaluation.remembering import embed_ahead
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
-from memory.heuristics.models import Evidence, Heuristic, HeuristicQuerySet
+from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.reviewed import ReviewedQuerySet
 from memory.heuristics.text import HeuristicText
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
@@ -114,7 +115,7 @@ def furnish(project: Project, texts: Sequence[HeuristicText], *, progress: Calla
         progress(number)
 
 
-def find_learnt(project: Project) -> HeuristicQuerySet:
+def find_learnt(project: Project) -> ReviewedQuerySet[Heuristic]:
     """Return the lessons that runs of this project gave, oldest first."""
     learnt = Evidence.objects.filter(heuristic=OuterRef("pk"))
     return Heuristic.objects.filter(Exists(learnt), project=project).order_by("id")
