@@ -5,7 +5,7 @@ Every function raises NotAllowed or ProjectArchived where the actor may not deci
 
 from django.db import transaction
 
-from memory.curation.deciders import check_rights, find_owners
+from memory.curation.reviewers import check_rights, find_owners
 from memory.curation.service import (
     get_current_revision,
     lock_item,
@@ -29,7 +29,7 @@ def approve_card(
 ) -> MistakeCard:
     """Give agents the newest words from now on, in place of any earlier ones.
 
-    One person is enough in a project that asks for two reviewers, but it has to be a person.
+    One person is enough in a project that requires two reviewers, but it has to be a person.
 
     Args:
         content_sha256: the hash of the words the reviewer read; None stands for the newest.

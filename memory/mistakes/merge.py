@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_rights
+from memory.curation.reviewers import check_rights
 from memory.errors import AlreadyDecided, CannotMerge
 from memory.mistakes.counts import recount
 from memory.mistakes.decisions import record_card_review
