@@ -76,7 +76,7 @@ def check_claim(heuristic: Heuristic, *, user_id: int) -> None:
     claim = claims.exclude(user=user_id).select_related("user").first()
     if claim is not None:
         raise ClaimedByOther(
-            f"{claim.user.get_username()} is reviewing this lesson until {claim.expires_at:%H:%M} UTC. "
+            f"This lesson is claimed by {claim.user.get_username()} until {claim.expires_at:%H:%M} UTC. "
             "Take it over if you have agreed to, or go to the next one."
         )
 
