@@ -57,7 +57,7 @@ def desk_context(
 ) -> dict[str, Any]:
     """Collect all that the desk's template needs, in a fixed number of queries.
 
-    Opening a proposal claims it for who may decide on it, unless somebody else has it.
+    Opening a proposal claims it for a reviewer, unless another reviewer holds the claim.
     """
     revision = heuristic.current_revision
     assert revision is not None
@@ -99,7 +99,7 @@ def desk_context(
         "queue_query": queue.query,
         "is_served": revision.served or served is not None,
         "place": queue.find_place(heuristic),
-        "title": "Review" if waiting else "Heuristic",
+        "title": "Review" if waiting else "Lesson",
     }
 
 

@@ -36,7 +36,7 @@ class ReviewActionForm(ActionForm):
     """The choice of what to do with the selected, and why."""
 
     reason = forms.ChoiceField(
-        required=False, label="Why (to reject):", choices=[("", "–"), *((text, short) for text, short in REASONS)]
+        required=False, label="Reason (to reject):", choices=[("", "–"), *((text, short) for text, short in REASONS)]
     )
 
 
@@ -65,22 +65,22 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             return ordering_of(request.GET.get("order", ""))
         return ("-created_at", "-id")
 
-    @admin.display(description="when …", ordering="current_revision__trigger")
+    @admin.display(description="when", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
         return show_hidden(Truncator(trigger).chars(160))
 
-    @admin.display(description="why it stands here", ordering="-review_priority")
+    @admin.display(description="priority", ordering="-review_priority")
     def why_here(self, heuristic: Heuristic) -> str:
         return explain_priority(heuristic) if heuristic.status == Heuristic.Status.PROPOSED else ""
 
-    @admin.display(description="about it")
+    @admin.display(description="details")
     def about(self, heuristic: Heuristic) -> str:
         revision, claim = heuristic.current_revision, getattr(heuristic, "claim", None)
-        parts = [revision.get_polarity_display(), revision.task_id or "no family"] if revision else []
+        parts = [revision.get_polarity_display(), revision.task_id or "no task family"] if revision else []
         if claim is not None and claim.expires_at > timezone.now():
-            parts.append(f"{claim.user.get_username()} is on it until {claim.expires_at:%H:%M}")
-        return show_hidden(", ".join([*parts, f"waits {timesince(heuristic.created_at, depth=1)}"]))
+            parts.append(f"{claim.user.get_username()} has claimed it until {claim.expires_at:%H:%M}")
+        return show_hidden(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:
@@ -103,22 +103,22 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         shown = undo_context(request) | self.saved_filters_context(request)
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
-    @admin.action(description=f"Approve (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Approve (opened, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def approve_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         self._review_selected(request, queryset, approve=True, reason="")
 
-    @admin.action(description=f"Reject (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Reject (opened, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def reject_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         reason = request.POST.get("reason", "")
         if reason not in dict(REASONS):
-            messages.error(request, "Choose the reason beside the action; it stays with the decisions.")
+            messages.error(request, "Choose a reason next to the action; it is kept with the decisions.")
             return
         self._review_selected(request, queryset, approve=False, reason=reason)
 
     def _review_selected(
         self, request: HttpRequest, queryset: QuerySet[Heuristic], *, approve: bool, reason: str
     ) -> None:
-        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin lets nobody else in
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
         selected = list(queryset[: MAX_AT_ONCE + 1])
         try:
             results = review_in_bulk(selected, approve=approve, by=by, reason=reason)
@@ -133,7 +133,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         done = [result.heuristic for result in results if not result.refusal]
         if done and approve:
             first = sum(heuristic.status == Heuristic.Status.PROPOSED for heuristic in done)
-            then = f" {first} of them wait for a second reviewer." if first else ""
+            then = f" {first} still need a second reviewer." if first else ""
             messages.success(request, f"{len(done)} approved.{then}")
         elif done:
             messages.success(request, f"{len(done)} rejected.")
@@ -145,7 +145,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             raise PermissionDenied
         heuristic = self.get_object(request, object_id)
         if heuristic is None:
-            gone = "This heuristic or its project was deleted, or you are not a member of its project any more."
+            gone = "This lesson or its project was deleted, or you are no longer a member of the project."
             messages.error(request, f"{gone} Nothing was changed.")
             return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
         queue = Queue(user=request.user, query=request.GET.get("_changelist_filters", ""))
@@ -178,15 +178,15 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             messages.error(request, str(refusal))
         else:
             again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
-            messages.success(request, f"Undone. It {again} again; the records keep both.")
+            messages.success(request, f"Undone. It {again} again; both decisions stay on record.")
         forget_decision(request)
         return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
 
     def _require_review_permission(self, request: HttpRequest) -> None:
         if not self.has_review_permission(request):
             raise PermissionDenied(
-                "You need the permission “review heuristics” to decide on this page, and you do not have it, or not "
-                "any more. Nothing was changed. Ask an administrator to put you into the group Reviewer."
+                "You need the permission “review heuristics” to decide on this page. Nothing was changed. Ask "
+                "an administrator to add you to the group Reviewer."
             )
 
     def _decide(
@@ -232,6 +232,8 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[following], query=query))
         messages.info(
             request,
-            "Nothing else waits for you with these filters." if queue.query else "Nothing else waits for your review.",
+            "No other proposals match these filters."
+            if queue.query
+            else "No other proposals are waiting for your review.",
         )
         return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))

@@ -52,7 +52,7 @@ def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
 def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
     """Say in a sentence why two close lessons may contradict each other; "" where nothing speaks for it."""
     if _share_of_words(one.guideline, other.avoid) or _share_of_words(other.guideline, one.avoid):
-        return "What one tells to do, the other tells to avoid, nearly word for word."
+        return "One says to do what the other says to avoid, in nearly the same words."
     if {one.polarity, other.polarity} == _OPPOSED:
         return "One says what works, the other what to avoid."
     return ""

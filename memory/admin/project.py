@@ -81,11 +81,11 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             revoke_api_key(key)
             messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
 
-    @admin.action(description="Quarantine what the selected keys taught in 24 hours", permissions=["quarantine"])
+    @admin.action(description="Quarantine lessons from the selected keys, last 24 hours", permissions=["quarantine"])
     def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self._quarantine(request, queryset, since=database_now() - timedelta(hours=24))
 
-    @admin.action(description="Quarantine everything the selected keys ever taught", permissions=["quarantine"])
+    @admin.action(description="Quarantine all lessons from the selected keys", permissions=["quarantine"])
     def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
 
@@ -99,8 +99,8 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             messages.success(
                 request,
                 f"Quarantined {say_count(len(done.heuristic_ids), 'lesson')} of the key {key}; "
-                f"{say_count(len(done.carried), 'answer')} had carried them. "
-                "The order under quarantine orders lists the lessons.",
+                f"{say_count(len(done.carried), 'answer')} contained them. "
+                "See the quarantine order for the list.",
             )
 
     def has_quarantine_permission(self, request: HttpRequest) -> bool:

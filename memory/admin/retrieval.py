@@ -34,7 +34,7 @@ _SCORE_NAMES = {
     "score": "score",
     "meaning": "meaning",
     "words": "words",
-    "source_task": "likest task",
+    "source_task": "most similar task",
     "names": "names",
     "similarity": "similarity",
     "informativeness": "informativeness",
@@ -116,7 +116,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {
             **self.admin_site.each_context(request),
-            "title": "What became of answers",
+            "title": "Outcomes of answers",
             "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
@@ -136,13 +136,13 @@ def _share_field(lessons: str) -> forms.FloatField:
         required=False,
         min_value=0,
         max_value=1,
-        label=f"Most of {lessons}",
-        help_text=f"Share of an answer, 0 to 1, that may be lessons of {lessons}. Empty is no limit.",
+        label=f"Maximum share: {lessons}",
+        help_text=f"From 0 to 1: how much of an answer may be lessons about {lessons}. Leave empty for no limit.",
     )
 
 
 class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
-    """Shares are numbers from 0 to 1; a task family is a name, not a text."""
+    """A task family is a short name, so it gets a one-line field."""
 
     max_works_share = _share_field("what works")
     max_avoid_share = _share_field("what to avoid")
@@ -160,8 +160,8 @@ class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
         (
             None,
             {
-                "description": "What mix a kind of task needs is measured, not guessed: manage.py evaluate tries "
-                "both halves alone and mixed, and manage.py learn_quotas sets here what it found.",
+                "description": "manage.py evaluate measures which mix a kind of task needs, and manage.py learn_quotas "
+                "stores its findings here.",
                 "fields": ["project", "task_id", "max_works_share", "max_avoid_share", "set_by", "set_at"],
             },
         )

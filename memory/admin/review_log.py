@@ -29,7 +29,7 @@ PERIODS_DAYS = (7, 30, 90, 365)
 class RegretFilter(admin.SimpleListFilter):
     """Approvals of what was taken out of service later."""
 
-    title = "later regret"
+    title = "withdrawn later"
     parameter_name = "regret"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -83,9 +83,9 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             "regrets": find_regrets(reviews),
             "disagreements": find_disagreements(reviews),
             "chart": draw_weeks(
-                "Decisions a week",
+                "Decisions per week",
                 "approved",
-                "refused or withdrawn",
+                "rejected or withdrawn",
                 count_weeks(everything, start=start),
                 start=start,
                 link=lambda first, last: _list(created_at__gte=first, created_at__lt=last),

@@ -15,7 +15,7 @@ from memory.projects.access import narrow_to_projects
 from memory.retrieval.index_tuning import LEAST_RECALL, WANTED_RECALL
 from memory.retrieval.models import SearchIndex
 
-_LABEL = "of the likest lessons found"
+_LABEL = "search recall"
 
 
 @admin.register(SearchIndex)
@@ -24,11 +24,11 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
     list_filter = ["project"]
     list_select_related = ["project"]
 
-    @admin.display(description="found in the mean", ordering="recall_mean")
+    @admin.display(description="mean recall", ordering="recall_mean")
     def found(self, index: SearchIndex) -> str:
         return _percent(index.recall_mean)
 
-    @admin.display(description="found for the worst task", ordering="recall_least")
+    @admin.display(description="worst recall", ordering="recall_least")
     def found_for_the_worst(self, index: SearchIndex) -> str:
         return _percent(index.recall_least)
 
@@ -43,7 +43,7 @@ def judge_searches(user: Any) -> Iterable[Figure]:
     link = reverse("admin:memory_searchindex_changelist")
     measured = [index for index in indexes if index.recall_mean is not None and index.recall_least is not None]
     if not measured:
-        note = "not measured yet" if indexes else "each task is compared with every lesson"
+        note = "not measured yet" if indexes else "exact search: every lesson is compared"
         yield Figure(label=_LABEL, value="–" if indexes else "100 %", link=link, note=note)
         return
     worst = min(measured, key=lambda index: (index.recall_mean or 0.0, index.recall_least or 0.0))
@@ -54,7 +54,7 @@ def judge_searches(user: Any) -> Iterable[Figure]:
         label=_LABEL,
         value=_percent(mean),
         link=link,
-        note=f"{where}{_percent(least)} for the worst of {worst.recall_tasks} tasks, {age} ago",
+        note=f"{where}{_percent(least)} in the worst of {worst.recall_tasks} tasks, measured {age} ago",
         alarming=mean < WANTED_RECALL or least < LEAST_RECALL,
     )
 

@@ -59,12 +59,12 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
 
 _TITLES: dict[str, str] = {
     Review.Decision.APPROVE: "Approved",
-    Review.Decision.FIRST_APPROVAL: "Approved, the first of two",
+    Review.Decision.FIRST_APPROVAL: "First of two approvals",
     Review.Decision.EDIT: "Edited",
     Review.Decision.REJECT: "Rejected",
     Review.Decision.RETIRE: "Retired",
     Review.Decision.QUARANTINE: "Quarantined",
     Review.Decision.MERGE: "Merged",
     Review.Decision.UNDO: "Decision undone",
-    Review.Decision.REFLECT_AGAIN: "Another reflection asked for",
+    Review.Decision.REFLECT_AGAIN: "Another reflection requested",
 }

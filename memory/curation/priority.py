@@ -31,7 +31,7 @@ BATCH = 100
 VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12
 
-# How like each recent task the likest text of a lesson's newest wording is: meaning and words, as in retrieval.
+# How similar each recent task is to the best-matching text of a lesson's newest wording, by meaning and words.
 _LIKENESS = """
 SELECT v.heuristic_id, t.trajectory_id, t.recorded_at,
        max(t.meaning_weight * coalesce(-(v.vector <#> t.vector), 0)
@@ -96,7 +96,7 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     )
     rows = list(
         Heuristic.objects.filter(pk__in=ids)
-        .select_for_update(of=("self",), skip_locked=True)  # whoever is decided on now has its turn again
+        .select_for_update(of=("self",), skip_locked=True)  # rows being decided on now get their turn later
         .with_text()
         .annotate(replaces=Exists(served_earlier))
         .only("support", "confidence", "current_revision__scope")

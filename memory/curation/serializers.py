@@ -63,7 +63,7 @@ class HeuristicTextSerializer(StrictSerializer):
 
 
 class HeuristicInputSerializer(HeuristicTextSerializer):
-    """A lesson to propose. It is served to nobody before a person approves it."""
+    """A lesson to propose. It is not served until a person approves it."""
 
     confidence = Number(
         min_value=0, max_value=1, required=False, allow_null=True, help_text="How sure its author is, from 0 to 1."

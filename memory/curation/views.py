@@ -90,7 +90,7 @@ class HeuristicListView(ApiView):
         "proposeHeuristic",
         tag="heuristics",
         summary="Propose a lesson",
-        description="It joins the review queue and is served to nobody before it is approved.",
+        description="It joins the review queue and is not served until it is approved.",
         request=HeuristicInputSerializer,
         responses={201: HeuristicDetailSerializer},
         parameters=[LOCATION, ETAG],

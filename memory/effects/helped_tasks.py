@@ -1,7 +1,7 @@
 """Let lessons be found by the tasks they have helped with, as evidence grows: followed, and the run succeeded.
 
-Only a run whose answer injected the lesson counts, a lesson keeps few of them, and of one client fewer still: whoever
-reports on runs cannot have a lesson found by any task they like (reliability D4). The rows made here have neither
+Only a run whose answer injected the lesson counts, a lesson keeps few of them, and fewer still of one client, so that a
+client's reports cannot make a lesson turn up for any task it likes (reliability D4). The rows made here have neither
 vector nor words; the sweep, which completes what is not fully searchable, makes them.
 """
 

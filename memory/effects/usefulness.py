@@ -1,9 +1,9 @@
-"""Count how useful a lesson has been from the runs that were given it, so that anybody can count it again.
+"""Count how useful a lesson has been from the runs that were given it, so that anyone can recount it.
 
 The number is 0–1 and 0.5 where nothing is known (reference: ERL c.1, after MemRL and MemOS): over the runs that
 followed the lesson, in the order in which the runs were recorded, Q ← Q + 0.1 · trust · (reward − Q) from 0.5; then it
-is drawn towards 0.5 by five pseudo-counts. It is counted anew from rows every time, so it does not matter in which
-order verdicts and outcomes arrive. One run counts once, and of one client only the newest runs count (reliability D4).
+is drawn towards 0.5 by five pseudo-counts. It is recounted from rows every time, so it does not matter in which order
+verdicts and outcomes arrive. One run counts once, and of one client only the newest runs count (reliability D4).
 """
 
 from collections import Counter
@@ -117,7 +117,7 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
 
     Their rows are held while counting, so that of two who count at once the later one has seen everything.
     """
-    # NO KEY: whoever has just written feedback holds a share of the row, and two of them would wait for each other.
+    # NO KEY: writing feedback takes a share lock on the row, and two such writers would otherwise deadlock here.
     rows = Heuristic.objects.select_for_update(no_key=True).filter(pk__in=list(heuristic_ids)).order_by("pk")
     heuristics = list(rows.only("pk", "usefulness", "usefulness_basis", "usefulness_version"))
     uses = find_uses([heuristic.pk for heuristic in heuristics])

@@ -68,5 +68,5 @@ def ask_for_reflection(heuristic: Heuristic, *, by: Actor) -> str:
         MemoryAppError: no app reflects, or it refuses.
     """
     if not _hooks.reflect:
-        raise MemoryAppError("Nothing in this installation reflects on runs, so there is nobody to ask.")
+        raise MemoryAppError("Nothing in this installation reflects on runs, so no reflection can be requested.")
     return " ".join(ask(heuristic, by) for ask in _hooks.reflect)

@@ -59,7 +59,7 @@ class Retrieval(models.Model):
     budget_tokens = models.PositiveIntegerField()
     candidate_count = models.PositiveIntegerField(default=0)
     heuristic_ids = ArrayField(models.UUIDField(), default=list)
-    injected_ids = ArrayField(models.UUIDField(), default=list)
+    injected_ids = ArrayField(models.UUIDField(), default=list, db_default=[])
     items = models.JSONField(default=list)
     options = models.JSONField(
         blank=True,

@@ -143,7 +143,7 @@ def test_restored_revision_is_proposed_again(reviewer: Client) -> None:
     heuristic.refresh_from_db()
     assert (heuristic.current_revision.number, heuristic.current_revision.guideline) == (3, "first words")
     assert heuristic.status == "proposed"
-    assert "The words of revision 1 are proposed again" in html
+    assert "Revision 1 is proposed again" in html
 
 
 def test_restore_of_a_rejected_heuristic_puts_it_back_into_the_queue(reviewer: Client) -> None:

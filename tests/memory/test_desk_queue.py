@@ -126,7 +126,7 @@ def test_desk_shows_the_tasks_it_fits_and_how_they_ended(reviewer: Client) -> No
 
     html = reviewer.get(address(heuristic)).content.decode()
 
-    assert "It fits 1 of the recorded tasks" in html
+    assert "It fits 1 recorded task" in html
     assert "Change my seat" in html
     assert "Write a poem" not in html
 
@@ -218,7 +218,7 @@ def test_bulk_reject_needs_a_reason(reviewer: Client) -> None:
     prioritise_queue()
     reviewer.get(address(heuristic))
 
-    assert "Choose the reason beside the action" in in_bulk(reviewer, "reject_selected", [heuristic])
+    assert "Choose a reason next to the action" in in_bulk(reviewer, "reject_selected", [heuristic])
     assert "1 rejected." in in_bulk(reviewer, "reject_selected", [heuristic], reason="Wrong")
     assert Review.objects.get().reason == "Wrong"
 
@@ -254,7 +254,7 @@ def test_another_reflection_of_its_run_is_queued_and_recorded(reviewer: Client) 
     assert "queued for another reflection" in html
     assert Reflection.objects.get().requested_by == "user:ana"
     assert Review.objects.get().decision == "reflect_again"
-    assert "Another reflection asked for" in html
+    assert "Another reflection requested" in html
 
 
 def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None:
@@ -263,5 +263,5 @@ def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None
 
     html = reviewer.post(address(heuristic), sent, follow=True).content.decode()
 
-    assert "No run is linked to this heuristic" in html
+    assert "No run is linked to this lesson" in html
     assert not Review.objects.exists()

@@ -49,8 +49,8 @@ def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> N
 
     html = decide(ana, heuristic)
 
-    assert "Nothing was decided: the text changed after you read it" in html
-    assert "You read revision 1. user:ben wrote revision 2" in html
+    assert "Nothing was decided: the lesson changed after you read it" in html
+    assert "You read revision 1. user:ben has since written revision 2" in html
     assert "Check the <del>fare</del><ins>cabin</ins> class first." in html
     assert not Review.objects.exists()
 
@@ -62,7 +62,7 @@ def test_edit_of_changed_text_keeps_what_was_typed() -> None:
 
     html = decide(ana, heuristic, "edit", trigger="mine", guideline="my own words")
 
-    assert "the text changed after you read it" in html
+    assert "the lesson changed after you read it" in html
     assert "my own words</textarea>" in html
     assert not Review.objects.exists()
 
@@ -83,7 +83,7 @@ def test_group_removed_after_opening_the_page_says_so() -> None:
     user.groups.clear()
     html = decide(client, heuristic)
 
-    assert "do not have it" in html or "Your account lacks the right" in html
+    assert "do not have it" in html or "Your account does not have permission" in html
     assert not Review.objects.exists()
 
 
@@ -139,7 +139,7 @@ def test_member_sees_no_other_project() -> None:
     assert str(mine.current_revision.trigger) in listed  # type: ignore[union-attr]
     assert "another project's secret" not in listed + opened
     assert other.project.name not in listed
-    assert "you are not a member of its project" in opened
+    assert "you are no longer a member of the project" in opened
 
 
 @pytest.mark.parametrize("model", [Heuristic, Trajectory, Retrieval, Review])
@@ -180,7 +180,7 @@ def test_decision_in_an_archived_project_says_so() -> None:
     html = decide(ana, heuristic)
 
     assert "was archived on" in html
-    assert "is archived: nothing in it waits for a decision" in html
+    assert "is archived, so no decisions are open in it" in html
     assert not Review.objects.exists()
 
 
@@ -210,4 +210,4 @@ def test_decision_on_a_deleted_project_says_so() -> None:
 
     html = decide(ana, heuristic)
 
-    assert "This heuristic or its project was deleted" in html
+    assert "This lesson or its project was deleted" in html

@@ -41,10 +41,10 @@ def test_second_approval_by_another_person_serves_it() -> None:
     decide(log_in("ana"), heuristic)
     ben = log_in("ben")
 
-    assert "user:ana approved these words</strong>" in page(ben, heuristic)
+    assert "user:ana approved this wording</strong>" in page(ben, heuristic)
     html = decide(ben, heuristic)
 
-    assert "Approved. Agents get this heuristic from now on." in html
+    assert "Approved. Agents get this lesson from now on." in html
     assert served(heuristic)
     assert list(Review.objects.order_by("created_at").values_list("decision", "reviewer")) == [
         ("first_approval", "user:ana"),
