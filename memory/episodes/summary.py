@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, QuerySet
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
@@ -43,19 +43,21 @@ def summarize_memory(
 
 
 def _count(project: Project) -> dict[str, int]:
-    of_project: dict[str, Any] = {"project": project}
-    status, card_status = Heuristic.Status, MistakeCard.Status
-    runs = Trajectory.objects.filter(**of_project).aggregate(episodes=Count("pk"), scored_episodes=Count("score"))
-    heuristics = Heuristic.objects.filter(**of_project).aggregate(
-        heuristics_proposed=Count("pk", filter=Q(status=status.PROPOSED)),
-        heuristics_approved=Count("pk", filter=Q(status=status.APPROVED)),
-    )
-    rules = HeuristicRevision.objects.filter(**of_project, served=True, tags__contains=[RULE_TAG])
-    cards = MistakeCard.objects.filter(**of_project, merged_into__isnull=True).aggregate(
-        mistake_cards_proposed=Count("pk", filter=Q(status=card_status.PROPOSED)),
-        mistake_cards_approved=Count("pk", filter=Q(status=card_status.APPROVED)),
-        mistake_cards_retired=Count("pk", filter=Q(status=card_status.RETIRED)),
-        mistake_cards_rejected=Count("pk", filter=Q(status=card_status.REJECTED)),
-    )
-    served = MistakeCardRevision.objects.filter(**of_project, served=True).count()
-    return {**runs, **heuristics, "rules_served": rules.count(), **cards, "mistake_cards_served": served}
+    runs = Trajectory.objects.for_project(project).aggregate(episodes=Count("pk"), scored_episodes=Count("score"))
+    heuristics = _count_by_status(Heuristic.objects.for_project(project))
+    rules = HeuristicRevision.objects.for_project(project).served().filter(tags__contains=[RULE_TAG])
+    cards = _count_by_status(MistakeCard.objects.for_project(project).unmerged())
+    return {
+        **runs,
+        **{f"heuristics_{status}": heuristics.get(status, 0) for status in ("proposed", "approved")},
+        "rules_served": rules.count(),
+        **{
+            f"mistake_cards_{status}": cards.get(status, 0)
+            for status in ("proposed", "approved", "retired", "rejected")
+        },
+        "mistake_cards_served": MistakeCardRevision.objects.for_project(project).served().count(),
+    }
+
+
+def _count_by_status(rows: QuerySet[Any]) -> dict[str, int]:
+    return dict(rows.order_by().values_list("status").annotate(Count("pk")))

@@ -1,4 +1,4 @@
-"""Which places in its life a lesson or a mistake card may move between (reliability C11).
+"""Which statuses a heuristic may move between (reliability C11).
 
 The services move rows along these ways and no others; triggers refuse the rest, whoever asks
 (memory/migrations/0025_life_cycle.py). A test compares the two. Erasure alone is free to put a row where it was.

@@ -24,9 +24,7 @@ _Decision = MistakeCardReview.Decision
 
 
 @transaction.atomic
-def approve_card(
-    card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "", request_id: str = ""
-) -> MistakeCard:
+def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "") -> MistakeCard:
     """Give agents the newest words from now on, in place of any earlier ones.
 
     One person is enough in a project that requires two reviewers, but it has to be a person.
@@ -46,14 +44,12 @@ def approve_card(
     serve_revision(card, revision, by=by)
     card.ranked_count = card.seen_count
     set_status(card, _Status.APPROVED, "ranked_count")
-    record_card_review(card, revision, _Decision.APPROVE, by=by, reason=reason, request_id=request_id)
+    record_card_review(card, revision, _Decision.APPROVE, by=by, reason=reason)
     return card
 
 
 @transaction.atomic
-def reject_card(
-    card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "", request_id: str = ""
-) -> MistakeCard:
+def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "") -> MistakeCard:
     """Refuse the newest words. Words approved earlier stay served and become the current ones again.
 
     Raises:
@@ -63,7 +59,7 @@ def reject_card(
     check_rights(card, by=by)
     revision = get_current_revision(card, content_sha256=content_sha256)
     set_status(card, refuse_revision(card))
-    record_card_review(card, revision, _Decision.REJECT, by=by, reason=reason, request_id=request_id)
+    record_card_review(card, revision, _Decision.REJECT, by=by, reason=reason)
     return card
 
 
@@ -83,7 +79,7 @@ def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: s
 
 
 @transaction.atomic
-def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "", request_id: str = "") -> MistakeCard:
+def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
     """Let the present count decide the card's place in the prompt.
 
     Counts come from agents, so they change no order by themselves (reliability D4).
@@ -98,12 +94,12 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "", request_id:
         raise NotServable(f"This mistake card is {card.status} and is not being served, so it has no place to change.")
     card.ranked_count = card.seen_count
     card.save(update_fields=["ranked_count"])
-    record_card_review(card, served, _Decision.CONFIRM_COUNT, by=by, reason=reason, request_id=request_id)
+    record_card_review(card, served, _Decision.CONFIRM_COUNT, by=by, reason=reason)
     return card
 
 
 def record_card_review(
-    card: MistakeCard, revision: MistakeCardRevision, decision: str, *, by: Actor, reason: str, request_id: str
+    card: MistakeCard, revision: MistakeCardRevision, decision: str, *, by: Actor, reason: str, request_id: str = ""
 ) -> None:
     """Append one decision, with the count as it was then."""
     record_review(

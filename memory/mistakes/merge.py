@@ -23,7 +23,6 @@ def merge_cards(
     by: Actor,
     similarity: float | None = None,
     reason: str = "",
-    request_id: str = "",
 ) -> MistakeMerge:
     """Count one card's runs with another's from now on. Agents are given only the other's words.
 
@@ -55,12 +54,12 @@ def merge_cards(
     _set_merged_into(card, into)
     recount(into)
     if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.MERGE, by=by, reason=reason, request_id=request_id)
+        record_card_review(card, card.current_revision, _Decision.MERGE, by=by, reason=reason)
     return merge
 
 
 @transaction.atomic
-def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "", request_id: str = "") -> MistakeCard:
+def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCard:
     """Undo a merge: each card counts its own runs, and what was served before is served again.
 
     The two are never merged automatically again.
@@ -82,7 +81,7 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "", request_id: 
     recount(card)
     recount(into)
     if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.UNMERGE, by=by, reason=reason, request_id=request_id)
+        record_card_review(card, card.current_revision, _Decision.UNMERGE, by=by, reason=reason)
     return card
 
 

@@ -25,20 +25,37 @@ log = structlog.get_logger(__name__)
 CORROBORATED_RUNS, CORROBORATED_CLIENTS = 3, 2
 _Policy = Project.MistakeCardPolicy
 
-# The most similar card in use of the same family and worker. Pairs whose merge was undone are left out.
-_NEAREST = """
+# A pair whose merge was undone is never merged automatically again.
+_SIMILAR = """
 SELECT e.card_id, -(e.vector <#> own.vector) AS similarity
 FROM memory_mistakeembedding own
 JOIN memory_mistakecard mine ON mine.id = own.card_id
-JOIN memory_mistakecard c ON c.project_id = mine.project_id AND c.task_id = mine.task_id
-    AND c.worker_id = mine.worker_id AND c.id <> mine.id AND c.merged_into_id IS NULL
+JOIN memory_mistakecard c ON c.project_id = mine.project_id AND c.id <> mine.id AND c.merged_into_id IS NULL
     AND c.status IN ('proposed', 'approved')
 JOIN memory_mistakeembedding e ON e.card_id = c.id AND e.embedding_model_id = own.embedding_model_id
-WHERE own.card_id = %(card)s AND own.embedding_model_id = %(model)s
-    AND NOT EXISTS (SELECT FROM memory_mistakemerge m WHERE m.undone_at IS NOT NULL
-                    AND (m.card_id, m.into_id) IN ((mine.id, c.id), (c.id, mine.id)))
-ORDER BY similarity DESC, c.id LIMIT 1
+WHERE own.card_id = %(card)s AND own.embedding_model_id = %(model)s AND -(e.vector <#> own.vector) >= %(floor)s
+    AND (NOT %(mergeable)s OR (
+        c.task_id = mine.task_id AND c.worker_id = mine.worker_id
+        AND NOT EXISTS (SELECT FROM memory_mistakemerge m WHERE m.undone_at IS NOT NULL
+                        AND (m.card_id, m.into_id) IN ((mine.id, c.id), (c.id, mine.id)))))
+ORDER BY similarity DESC, c.id LIMIT %(limit)s
 """
+
+
+def find_similar_cards(card_id: UUID, *, floor: float, limit: int, mergeable: bool = False) -> list[tuple[UUID, float]]:
+    """Return the most similar cards in use of the same project, each with the cosine of the two texts.
+
+    Args:
+        floor: the lowest cosine.
+        mergeable: only cards that may be merged automatically: those of the same task family and worker.
+    """
+    model = get_active_model()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SIMILAR,
+            {"card": card_id, "model": model.pk, "floor": floor, "limit": limit, "mergeable": mergeable},
+        )
+        return list(cursor.fetchall())
 
 
 def settle_cards(card_ids: Iterable[UUID], *, new_ids: Collection[UUID] = ()) -> None:
@@ -65,13 +82,12 @@ def merge_similar(card_id: UUID) -> MistakeMerge | None:
     """
     if not _embed(card_id):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_NEAREST, {"card": card_id, "model": get_active_model().pk})
-        row = cursor.fetchone()
-    if row is None or row[1] < settings.ERL_MISTAKE_MERGE_SIMILARITY:
+    found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=1, mergeable=True)
+    if not found:
         return None
+    other_id, similarity = found[0]
     with transaction.atomic():
-        rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, row[0]]).order_by("pk")
+        rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
         pair = [each for each in rows if each.merged_into_id is None]
         if len(pair) < 2:
             return None
@@ -81,7 +97,7 @@ def merge_similar(card_id: UUID) -> MistakeMerge | None:
         older, younger = pair if not served[1] else pair[::-1]
         if older.status not in IN_USE:
             return None
-        merge = merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(row[1], 4))
+        merge = merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
     log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=merge.similarity)
     return merge
 

@@ -1,4 +1,4 @@
-"""Runs that report mistakes, and the cards of them."""
+"""Runs that report mistakes, and their cards."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ OTHER = {
 
 
 def record(project: Project, *cards: dict[str, Any], client: str = "agent", **data: Any) -> Any:
-    """Record a run that reports mistakes, and do what follows its commit."""
+    """Record a run that reports mistakes, and do what follows the commit."""
     fields = {"task": "Cancel my flight", "task_id": "airline", "agent": "bot", "mistake_cards": list(cards)} | data
     trajectory = record_trajectory(
         project, data=fields, by=Actor(label=f"key:{client}"), client=client, reflect=False

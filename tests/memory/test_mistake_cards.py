@@ -32,7 +32,7 @@ def test_same_mistake_is_one_card_whatever_its_case_and_spaces(project: Project)
     assert (only_card().seen_count, only_card().last_seen) == (2, last)
 
 
-def test_a_run_counts_once_however_often_it_says_so(project: Project) -> None:
+def test_run_counts_once_however_often_it_reports_a_mistake(project: Project) -> None:
     record(project, CARD, CARD, CARD)
 
     assert only_card().seen_count == 1
@@ -46,7 +46,7 @@ def test_another_type_family_or_worker_is_another_card(project: Project, differe
     assert MistakeCard.objects.count() == 2
 
 
-def test_a_client_counts_so_often_and_no_more(project: Project, settings: Any) -> None:
+def test_runs_of_one_client_count_up_to_the_limit(project: Project, settings: Any) -> None:
     settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT = 3
     for _ in range(5):
         record(project, CARD, client="loud")
@@ -110,7 +110,7 @@ def test_erasing_the_only_run_deletes_the_card(project: Project) -> None:
     assert not MistakeCardRevision.objects.exists()
 
 
-def test_erasing_one_of_two_runs_counts_anew_and_drops_its_words(project: Project) -> None:
+def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) -> None:
     first = record(project, CARD)
     last = record(project, CARD | {"lesson": "A lesson of the second run."})
 
