@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 
 
-class InvalidJson(LessonMemoryError):
+class InvalidJson(MemoryAppError):
     """The document is not JSON we can keep; `pointer` (RFC 6901) is the place, "" where there is none."""
 
     code = "invalid_json"

@@ -13,7 +13,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.api.errors import DETAILS, RETRY_AFTER_SECONDS, ErrorCode, Refusal, problem
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None
     match exc:
         case Refusal():
             return exc
-        case LessonMemoryError():
+        case MemoryAppError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
             pointer = getattr(exc, "pointer", "")
             fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None

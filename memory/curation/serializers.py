@@ -9,7 +9,7 @@ from memory.api.fields import Choice, Flag, Id, Name, Number, OptionalText, Stri
 from memory.api.reuse import represent
 from memory.effects.models import HeuristicFeedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 
 SHA256 = r"^[0-9a-f]{64}$"
 TEXT_MEMBERS = (
@@ -63,7 +63,7 @@ class HeuristicTextSerializer(StrictSerializer):
 
 
 class HeuristicInputSerializer(HeuristicTextSerializer):
-    """A lesson to propose. It is served to nobody before a person approves it."""
+    """A lesson to propose. It is not served until a person approves it."""
 
     confidence = Number(
         min_value=0, max_value=1, required=False, allow_null=True, help_text="How sure its author is, from 0 to 1."
@@ -266,10 +266,10 @@ def check_scope(*, scope: str, task_id: str) -> None:
         )
 
 
-def lesson_from(values: dict[str, Any], *, base: LessonText | None = None) -> LessonText:
+def heuristic_text_from(values: dict[str, Any], *, base: HeuristicText | None = None) -> HeuristicText:
     """Build the words of a lesson from validated members, on top of an earlier wording."""
     words = {name: values[name] for name in TEXT_MEMBERS if name in values}
     if "tags" in words:
         words["tags"] = tuple(words["tags"])
     before = {name: getattr(base, name) for name in TEXT_MEMBERS} if base is not None else {}
-    return LessonText(**before | words)
+    return HeuristicText(**before | words)

@@ -26,7 +26,7 @@ from memory.curation.serializers import (
     HeuristicPatchSerializer,
     HeuristicSerializer,
     check_scope,
-    lesson_from,
+    heuristic_text_from,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -90,7 +90,7 @@ class HeuristicListView(ApiView):
         "proposeHeuristic",
         tag="heuristics",
         summary="Propose a lesson",
-        description="It joins the review queue and is served to nobody before it is approved.",
+        description="It joins the review queue and is not served until it is approved.",
         request=HeuristicInputSerializer,
         responses={201: HeuristicDetailSerializer},
         parameters=[LOCATION, ETAG],
@@ -99,7 +99,7 @@ class HeuristicListView(ApiView):
         values = read_body(HeuristicInputSerializer, request.data)
         heuristic = propose_heuristic(
             self.project,
-            text=lesson_from(values),
+            text=heuristic_text_from(values),
             by=self.actor,
             confidence=values.get("confidence"),
             client=self.api_key.client,
@@ -146,7 +146,7 @@ class HeuristicView(ApiView):
                 f"The text changed after you read {hash_seen}. Read the present text and decide again; its "
                 f"content_sha256 is {current.content_sha256}."
             )
-        text = lesson_from(values, base=current.as_text())
+        text = heuristic_text_from(values, base=current.as_text())
         if "scope" in values or "task_id" in values:
             check_scope(scope=text.scope, task_id=text.task_id)
         revise_heuristic(

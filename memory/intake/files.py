@@ -9,7 +9,7 @@ from typing import Any
 
 from rest_framework.exceptions import ValidationError
 
-from memory.errors import LessonMemoryError, UnreadableFile
+from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake.serializers import TrajectoryInputSerializer
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.steps import normalise_steps
@@ -60,7 +60,7 @@ def read_entries(
             continue
         try:
             yield FileEntry(place=place, data=as_trajectory(raw, defaults=defaults or {}))
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             yield FileEntry(place=place, error=str(refusal))
 
 

@@ -17,10 +17,10 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models.functions import Now
 
-from memory.curation.proposal_limit import has_room
+from memory.curation.proposals import has_room
 from memory.failpoints import failpoint
-from memory.heuristics.models import HeuristicRevision
 from memory.redaction import redact
+from memory.retrieval.replay import find_injected_wordings
 from memory.runs.episode import Episode
 from memory.runs.models import Trajectory
 from memory.tracing import span
@@ -185,9 +185,8 @@ def _injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the lessons this run was given, which prove nothing when they come back as its own."""
     if trajectory.retrieval is None:
         return ()
-    given = [item["revision"] for item in trajectory.retrieval.items if item.get("injected", True)]
-    revisions = HeuristicRevision.objects.filter(project_id=trajectory.project_id, pk__in=given).order_by("pk")
-    return tuple(f"{revision.trigger} {revision.guideline}" for revision in revisions)
+    given = find_injected_wordings([trajectory.retrieval])[trajectory.retrieval.pk]
+    return tuple(f"{revision.trigger} {revision.guideline}" for revision in given)
 
 
 def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode) -> None:

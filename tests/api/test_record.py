@@ -10,8 +10,8 @@ from django.db import connection
 from memory.api.authentication import verified_keys
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
 from memory.mistakes.decisions import approve_card, retire_card
-from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard
+from memory.mistakes.similarity import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.heuristic_vectors import embed_heuristics

@@ -35,7 +35,7 @@ from django.test.utils import override_settings
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
@@ -244,7 +244,7 @@ def main() -> None:
         project = Project.objects.create(slug="faults", name="Faults")
         for number in range(options.lessons):
             verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
-            text = LessonText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
+            text = HeuristicText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
             approve_heuristic(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
         call_command("reembed", verbosity=0)
         load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)

@@ -156,9 +156,8 @@ def _asked(text: str) -> dict[str, Any]:
 def _retrieval(project: Project, text: str, ids: list[Any]) -> Retrieval:
     told = {"revision": 1, "content_sha256": "0" * 64, "reason": text, "scores": {text: 0.5}, "injected": True}
     items = [{"heuristic": str(id), **told} for id in ids]
-    return Retrieval.objects.create(
-        project=project, mode="hybrid", top_k=1, budget_tokens=1, heuristic_ids=ids, items=items, **_asked(text)
-    )
+    given = {"heuristic_ids": ids, "injected_ids": ids, "items": items}
+    return Retrieval.objects.create(project=project, mode="hybrid", top_k=1, budget_tokens=1, **given, **_asked(text))
 
 
 def _reflections(project: Project, trajectories: list[Trajectory], heuristic: Heuristic) -> None:

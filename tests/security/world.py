@@ -22,7 +22,7 @@ from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.effects.feedback import record_feedback
 from memory.heuristics.models import Heuristic, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
@@ -189,7 +189,7 @@ class World(Watched):
     @rule(which=WHICH, word=st.sampled_from(["first", "twice", "never"]))
     def reword(self, which: int, word: str) -> None:
         heuristic = self._pick_lesson(which, IN_USE)
-        text = LessonText(trigger="A reservation", guideline=f"Look {word}.")
+        text = HeuristicText(trigger="A reservation", guideline=f"Look {word}.")
         if heuristic.status in IN_USE:
             self.attempt("reword", partial(revise_heuristic, heuristic, text=text, by=REVIEWER))
 

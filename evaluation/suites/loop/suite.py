@@ -17,7 +17,7 @@ from evaluation.suites.loop.summary import summarise_loop
 from evaluation.suites.timing import EMBEDDED, percentiles, time_block
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.answer import RetrievalAnswer
 from memory.retrieval.answers import retrieve
@@ -52,7 +52,7 @@ class ClosedLoop(Suite):
         """Return the suite's own reflector; None for the one of the settings."""
         return None
 
-    def furnishings(self, options: Options) -> Sequence[LessonText]:
+    def furnishings(self, options: Options) -> Sequence[HeuristicText]:
         """Return lessons that stand approved in every store beside what is learnt."""
         return ()
 

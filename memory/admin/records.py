@@ -1,4 +1,4 @@
-"""What was decided."""
+"""The records: decisions with their statistics, the audit chain, erasures and quarantine orders."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Review
+from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
 
 PERIODS_DAYS = (7, 30, 90, 365)
 
@@ -29,7 +30,7 @@ PERIODS_DAYS = (7, 30, 90, 365)
 class RegretFilter(admin.SimpleListFilter):
     """Approvals of what was taken out of service later."""
 
-    title = "later regret"
+    title = "withdrawn later"
     parameter_name = "regret"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -83,15 +84,40 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             "regrets": find_regrets(reviews),
             "disagreements": find_disagreements(reviews),
             "chart": draw_weeks(
-                "Decisions a week",
+                "Decisions per week",
                 "approved",
-                "refused or withdrawn",
+                "rejected or withdrawn",
                 count_weeks(everything, start=start),
                 start=start,
                 link=lambda first, last: _list(created_at__gte=first, created_at__lt=last),
             ),
         }
         return TemplateResponse(request, "admin/memory/review/statistics.html", context)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin[AuditEntry]):
+    project_path = "project_id"
+    list_display = ["number", "project_id", "kind", "subject_id", "sha256", "created_at"]
+    list_filter = ["kind", "created_at"]
+    search_fields = ["sha256", "kind", "content"]
+    date_hierarchy = "created_at"
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnlyAdmin[Erasure]):
+    project_path = "project_id"
+    list_display = ["erased_at", "trajectory_id", "erased_by", "project_id"]
+    search_fields = ["erased_by"]
+    date_hierarchy = "erased_at"
+
+
+@admin.register(QuarantineOrder)
+class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
+    project_path = "project_id"
+    list_display = ["ordered_at", "source", "since", "reason", "retrieval_count", "ordered_by", "project_id"]
+    search_fields = ["source", "reason", "ordered_by"]
+    date_hierarchy = "ordered_at"
 
 
 def _list(**filters: object) -> str:
