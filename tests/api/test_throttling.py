@@ -10,7 +10,7 @@ import pytest
 from memory.api import idempotency
 from memory.api.throttling import Counters, Limit, counters, read_limits
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client
 from tests.api.problems import error_of
 from tests.factories import make_api_key, make_reflection, make_trajectory
