@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -12,6 +11,7 @@ from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, 
 from memory.projects.actors import Actor
 
 # One statement, so that of two who open a page at once exactly one gets the claim.
+CLAIM_MINUTES = 10  # how long an opened proposal is kept from other reviewers
 _CLAIM = """
 INSERT INTO memory_reviewclaim AS c (heuristic_id, user_id, claimed_at, expires_at)
 VALUES (%(heuristic)s, %(user)s, %(now)s, %(until)s)
@@ -30,7 +30,7 @@ def open_heuristic(heuristic: Heuristic, revision: HeuristicRevision, *, user_id
         the claim that holds now: this person's, or the other's who was first.
     """
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"heuristic": heuristic.pk, "user": user_id, "now": now, "until": until})
     DeskOpening.objects.bulk_create(
@@ -54,7 +54,7 @@ def take_over_heuristic(heuristic: Heuristic, *, by: Actor) -> ReviewClaim:
     ReviewClaim.objects.filter(heuristic=heuristic.pk).delete()
     check_decider(heuristic, by=by)
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     return ReviewClaim.objects.create(heuristic=heuristic, user_id=by.user_id, claimed_at=now, expires_at=until)
 
 

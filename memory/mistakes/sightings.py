@@ -8,14 +8,13 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.deciders import check_card_decider
 from memory.curation.proposal_limit import has_room_for_card
 from memory.errors import AlreadyDecided
-from memory.mistakes.counts import lock_root, recount
+from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
 from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeSighting
 from memory.mistakes.text import MistakeText
@@ -186,7 +185,7 @@ def _sight(card: MistakeCard, text: MistakeText, trajectory: Trajectory) -> bool
     if not created:
         return False
     root = lock_root(card)
-    cap = settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT
+    cap = SIGHTINGS_PER_CLIENT
     of_client = MistakeSighting.objects.filter(card=card, client=sighting.client).values_list("pk")[: cap + 1]
     if len(of_client) > cap:
         # The client has had its say: no more of its runs are counted, but the last one is known.

@@ -3,7 +3,6 @@
 from typing import Any
 
 import structlog
-from django.conf import settings
 from django.db import transaction
 
 from memory.errors import QueueFull
@@ -15,6 +14,8 @@ from reflection.jobs.queue import enqueue
 from reflection.reflectors.models import KIND, Reflection
 
 log = structlog.get_logger(__name__)
+
+MAX_WAITING = 10_000  # reflections of a project, before its clients get 429
 
 
 def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "", traceparent: str = "") -> Reflection:
@@ -69,7 +70,7 @@ def requeue_reflection(reflection: Reflection, *, by: Actor) -> Reflection:
 
 
 def _refuse_if_full(trajectory: Trajectory) -> None:
-    limit = settings.ERL_REFLECTION_QUEUE_MAX
+    limit = MAX_WAITING
     waiting = Job.objects.live().filter(project_id=trajectory.project_id, kind=KIND).order_by("subject")
     if waiting.values_list("subject")[limit - 1 : limit]:
         raise QueueFull(
