@@ -86,7 +86,10 @@ def values_of(model: type[models.Model], made: dict[str, Any], *, project_id: An
 
 
 def _missing(model: Any, shared: Any) -> Any:
-    return _BY_TYPE["UUIDField"] if isinstance(model._meta.pk, models.UUIDField) else shared
+    key = model._meta.pk
+    if key.is_relation:  # a model that extends another
+        key = key.target_field
+    return _BY_TYPE["UUIDField"] if isinstance(key, models.UUIDField) else shared
 
 
 _EXCEPT: dict[str, dict[str, Any]] = {
