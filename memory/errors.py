@@ -1,10 +1,24 @@
 """What the memory app refuses, as facts a caller can act on."""
 
+from collections.abc import Mapping, Sequence
+
 
 class LessonMemoryError(Exception):
     """Base of every refusal and failure of the memory app."""
 
     code = "invalid_request"
+
+
+class InvalidInput(LessonMemoryError):
+    """Something that was sent cannot be read; `fields` says what is wrong where.
+
+    The places are JSON pointers for a body and names for query parameters.
+    """
+
+    def __init__(self, fields: Mapping[str, Sequence[str]], *, code: str = "invalid_request") -> None:
+        self.fields = fields
+        self.code = code
+        super().__init__(" ".join(f"{place}: {text}" for place, texts in fields.items() for text in texts))
 
 
 class InvalidSteps(LessonMemoryError):

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 from django.db.models import TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.utils.encoding import iri_to_uri
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
 from rest_framework.request import Request
+
+from memory.limits import MAX_ERROR_DETAIL_CHARS, MAX_ERROR_FIELDS, MAX_ERROR_TEXT_CHARS
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5  # what a client should wait for the database
@@ -116,7 +119,6 @@ DETAILS = {
     ErrorCode.CONFLICT: "Another request changed the same thing at the same time. Send the request again.",
     ErrorCode.INTERNAL_ERROR: "The request failed on our side and changed nothing. Report its id if that persists.",
 }
-_MAX_DETAIL, _MAX_FIELDS, _MAX_MESSAGE = 1000, 50, 300
 
 
 class Refusal(exceptions.APIException):
@@ -154,8 +156,9 @@ def problem(
 ) -> HttpResponse:
     """Build the error response. It needs no renderer, so it also serves where no view was reached."""
     status = status or STATUS.get(code, 400)
-    message = _clip(detail or DETAILS.get(code) or f"{code.label}.", _MAX_DETAIL)
+    message = _clip(detail or DETAILS.get(code) or f"{code.label}.", MAX_ERROR_DETAIL_CHARS)
     request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+    shown = list((fields or {}).items())[:MAX_ERROR_FIELDS]
     body = {
         "type": type_of(code.value),
         "title": str(code.label),
@@ -168,8 +171,10 @@ def problem(
             "request_id": request_id,
             "retryable": code in RETRYABLE,
             "fields": {
-                _clip(place, _MAX_MESSAGE): [_clip(text, _MAX_MESSAGE) for text in texts][:_MAX_FIELDS]
-                for place, texts in list((fields or {}).items())[:_MAX_FIELDS]
+                _clip(place, MAX_ERROR_TEXT_CHARS): [
+                    _clip(text, MAX_ERROR_TEXT_CHARS) for text in texts[:MAX_ERROR_FIELDS]
+                ]
+                for place, texts in shown
             },
         },
     }
@@ -179,3 +184,24 @@ def problem(
 def _clip(text: str, limit: int) -> str:
     clean = str(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
+
+
+# The shape of an error, for the OpenAPI document.
+class ErrorSerializer(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=ErrorCode.choices)
+    message = serializers.CharField(help_text="A sentence that says what to do next.")
+    request_id = serializers.CharField(help_text="The X-Request-ID of this response.")
+    retryable = serializers.BooleanField(help_text="Whether the same request may succeed if it is sent again.")
+    fields = serializers.DictField(  # type: ignore[assignment]
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="What is wrong where: JSON pointers for the body, bare names for query parameters.",
+    )
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    instance = serializers.CharField()
+    error = ErrorSerializer()

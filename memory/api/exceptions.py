@@ -13,7 +13,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.api.errors import DETAILS, RETRY_AFTER_SECONDS, ErrorCode, Refusal, problem
-from memory.errors import LessonMemoryError
+from memory.errors import InvalidInput, LessonMemoryError
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +56,9 @@ def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None
             return exc
         case LessonMemoryError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
+            if isinstance(exc, InvalidInput):
+                place, texts = next(iter(exc.fields.items()))
+                return Refusal(code, f"{place}: {texts[0]}", fields=exc.fields)
             pointer = getattr(exc, "pointer", "")
             fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None
             wait = getattr(exc, "retry_after_seconds", None)

@@ -17,6 +17,7 @@ from memory.episodes.models import MemoryImport
 from memory.errors import InvalidMemoryFile
 from memory.heuristics.models import Heuristic
 from memory.heuristics.rules import make_rule, split_mark
+from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
 from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard
@@ -26,15 +27,12 @@ from memory.projects.models import Project
 from memory.redaction import redact
 from memory.redaction.visible_text import is_visible
 from memory.runs.models import Trajectory
-from memory.strict_json import Limits, check_json
+from memory.runs.scores import outcome_of
+from memory.strict_json import check_json
 
 REFLECTOR = "import"
-SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5
 FIRST_YEAR, LAST_YEAR = 1970, 2199  # what an episode says beyond is no time; the database keeps years Python has not
-MAX_STEPS = 2**31 - 1
-MAX_RULE_CHARACTERS = 8_000
 MAX_SEEN = 1_000_000  # one card; sums of them stay numbers the database can keep
-LIMITS = Limits(nodes=5_000_000, string_bytes=10 * 1024 * 1024)
 _LISTS = ("global_rules", "episode_log", "mistakes", "mistake_cards", "successes")
 _OBJECTS = ("task_rules", "score_history")
 _EPISODE_TEXTS = ("task", "task_id", "summary", "agent", "model")
@@ -69,7 +67,7 @@ def import_memory(project: Project, *, document: Any, by: Actor, agent: str = ""
         InvalidMemoryFile: it is no such object; the message names the place.
         InvalidJson: it has a text or a number that cannot be kept.
     """
-    check_json(document, limits=LIMITS)
+    check_json(document, limits=FILE_JSON)
     _check(document)
     clean = redact(document).value
     sha256 = hashlib.sha256(json.dumps(clean, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -116,7 +114,7 @@ class _Maker:
         """
         words = rule if isinstance(rule, str) else ""
         polarity, said = split_mark(words)
-        if not is_visible(said) or len(said) > MAX_RULE_CHARACTERS:
+        if not is_visible(said) or len(said) > MAX_LESSON_TEXT_CHARS:
             return rule
         text = make_rule(said, polarity=polarity, task_id=task_id)
         same = Heuristic.objects.filter(
@@ -152,7 +150,7 @@ class _Maker:
             mistakes=_texts(episode.get("mistakes")),
             successes=_texts(episode.get("successes")),
             created_at=_time_of(episode) or timezone.now(),
-            stated_step_count=steps if _is_count(steps) and steps <= MAX_STEPS else None,
+            stated_step_count=steps if _is_count(steps) and steps <= MAX_STATED_STEPS else None,
             metadata={"agent_memory": episode},
         )
 
@@ -224,7 +222,11 @@ class _Maker:
         run, made = Trajectory.objects.get_or_create(
             project=self.project,
             external_id=external_id,
-            defaults={**fields, "outcome": _outcome(score), "client": self.by.label},
+            defaults={
+                **fields,
+                "outcome": _outcome(score),
+                "client": self.by.label,
+            },
         )
         self.made[kind] += made
         return run.pk
@@ -262,9 +264,7 @@ def _number(value: Any) -> Any:
 
 
 def _outcome(score: float | None) -> str:
-    if score is None or FAILURE_BELOW <= score < SUCCESS_FROM:
-        return Trajectory.Outcome.UNKNOWN
-    return Trajectory.Outcome.SUCCESS if score >= SUCCESS_FROM else Trajectory.Outcome.FAILURE
+    return Trajectory.Outcome.UNKNOWN if score is None else outcome_of(score)
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

@@ -7,18 +7,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rest_framework.exceptions import ValidationError
-
 from memory.errors import LessonMemoryError, UnreadableFile
-from memory.intake.serializers import TrajectoryInputSerializer
+from memory.intake.serializers import TrajectoryInput
+from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.steps import normalise_steps
-from memory.strict_json import InvalidJson, Limits, parse_json
+from memory.strict_json import InvalidJson, parse_json
 
 FORMATS = ("auto", "jsonl", "json")
-LIMITS = Limits(depth=64, nodes=2_000_000, string_bytes=1024 * 1024)
 
-_KNOWN = frozenset(TrajectoryInputSerializer().fields) - {"reflect"}
+_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect"}
 _LIST_MEMBERS = ("trajectories", "episodes", "runs", "results")
 
 
@@ -71,7 +69,7 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     with `traj`, `reward` and `info`. Members we do not know are kept in `metadata`. A run without an id gets one made
     of its content, so that importing it again changes nothing.
 
-    Raises InvalidSteps or UnreadableFile, saying which field is wrong.
+    Raises InvalidSteps, InvalidInput or UnreadableFile, saying which field is wrong.
     """
     if isinstance(raw, list):
         raw = {"messages": raw}
@@ -82,13 +80,7 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     if not fields.get("external_id"):
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
-    serializer = TrajectoryInputSerializer(data=fields)
-    try:
-        serializer.is_valid(raise_exception=True)
-    except ValidationError as error:
-        raise UnreadableFile(_describe(error.detail)) from None
-    data: dict[str, Any] = serializer.validated_data
-    data.pop("reflect", None)
+    data = TrajectoryInput.from_body(fields).run()
     data["steps"] = normalise_steps(data.get("steps"))
     return data
 
@@ -146,12 +138,12 @@ def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]
                 if not line.strip():
                     continue
                 try:
-                    yield f"line {number}", parse_json(line, limits=LIMITS), ""
+                    yield f"line {number}", parse_json(line, limits=FILE_JSON), ""
                 except InvalidJson as error:
                     yield f"line {number}", None, str(error)
         return
     try:
-        document = parse_json(path.read_bytes(), limits=LIMITS)
+        document = parse_json(path.read_bytes(), limits=FILE_JSON)
     except InvalidJson as error:
         raise UnreadableFile(f"{path.name} is not JSON we can read. {error}") from error
     for number, entry in enumerate(_runs_in(document), start=1):
@@ -190,12 +182,3 @@ def _is_lines(path: Path, file_format: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _describe(detail: Any, path: str = "") -> str:
-    """Say in one line which fields are wrong and why."""
-    if isinstance(detail, Mapping):
-        return " ".join(_describe(value, f"{path}.{name}" if path else str(name)) for name, value in detail.items())
-    if isinstance(detail, list):
-        return " ".join(_describe(value, path) for value in detail)
-    return f"{path}: {detail}"

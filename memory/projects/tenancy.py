@@ -63,12 +63,12 @@ _current: ContextVar[Confinement | None] = ContextVar("confinement", default=Non
 
 
 @contextmanager
-def confined(find_project_id: Callable[[], UUID]) -> Iterator[None]:
+def confined(project_id: UUID) -> Iterator[None]:
     """Hold everything this thread asks of the database to one project, where ERL_TENANT_ROLE says so."""
     if not settings.ERL_TENANT_ROLE:
         yield
         return
-    confinement = Confinement(find_project_id(), role=settings.ERL_TENANT_ROLE)
+    confinement = Confinement(project_id, role=settings.ERL_TENANT_ROLE)
     token = _current.set(confinement)
     try:
         with connection.execute_wrapper(confinement.guard):

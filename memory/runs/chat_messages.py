@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.errors import InvalidSteps
-from memory.runs.step_limits import MAX_STEPS, Json, arguments_value, make_step, name_value, text_value
+from memory.limits import MAX_STEPS
+from memory.runs.step_parts import Json, make_step, read_arguments, read_name, read_text
 
 RESPOND = "respond"
 
@@ -116,9 +117,9 @@ class _ChatLog:
         thought = "\n".join(
             part
             for key in ("reasoning", "reasoning_content")
-            if (part := text_value(message.get(key), where=f"{where}.{key}"))
+            if (part := read_text(message.get(key), where=f"{where}.{key}"))
         )
-        refusal = text_value(message.get("refusal"), where=f"{where}.refusal")
+        refusal = read_text(message.get("refusal"), where=f"{where}.refusal")
         text = "\n".join(part for part in (text, refusal) if part)
         calls = _calls(message, where=where)
         if not calls:
@@ -130,8 +131,8 @@ class _ChatLog:
             self.open_calls.append(_OpenCall(id=call_id, name=action["name"], step=step))
 
     def _result(self, message: Mapping[str, Json], text: str, *, where: str) -> None:
-        call_id = text_value(message.get("tool_call_id"), where=f"{where}.tool_call_id")
-        name = text_value(message.get("name"), where=f"{where}.name")
+        call_id = read_text(message.get("tool_call_id"), where=f"{where}.tool_call_id")
+        name = read_text(message.get("name"), where=f"{where}.name")
         for call in self.open_calls:
             if call.id == call_id if call_id else not name or call.name == name:
                 self.open_calls.remove(call)
@@ -144,7 +145,7 @@ class _ChatLog:
         if last is None or (last["action"] is not None and last["action"]["name"] != RESPOND):
             self._add(observation=text)
         elif last["observation"]:
-            last["observation"] = text_value(f"{last['observation']}\n\n{text}", where=f"{where}.content")
+            last["observation"] = read_text(f"{last['observation']}\n\n{text}", where=f"{where}.content")
         else:
             last["observation"] = text
 
@@ -158,7 +159,7 @@ def _calls(message: Mapping[str, Json], *, where: str) -> list[tuple[str, dict[s
         place = f"{where}.tool_calls[{number}]"
         if not isinstance(call, Mapping):
             raise InvalidSteps(f"{place} must be an object with id and function.")
-        call_id = text_value(call.get("id"), where=f"{place}.id")
+        call_id = read_text(call.get("id"), where=f"{place}.id")
         if call.get("type") == "custom":
             calls.append((call_id, _function(call.get("custom"), argument="input", where=f"{place}.custom")))
         else:
@@ -173,16 +174,16 @@ def _function(value: Json, *, argument: str, where: str) -> dict[str, Any]:
         raise InvalidSteps(f"{where} must be an object with name and {argument}.")
     arguments = value.get(argument)
     if argument == "input":
-        arguments = {"input": text_value(arguments, where=f"{where}.input")}
+        arguments = {"input": read_text(arguments, where=f"{where}.input")}
     return {
-        "name": name_value(value.get("name"), where=f"{where}.name"),
-        "arguments": arguments_value(arguments, where=f"{where}.{argument}"),
+        "name": read_name(value.get("name"), where=f"{where}.name"),
+        "arguments": read_arguments(arguments, where=f"{where}.{argument}"),
     }
 
 
 def _content(value: Json, *, where: str) -> str:
     if not isinstance(value, list):
-        return text_value(value, where=where)
+        return read_text(value, where=where)
     parts = []
     for number, part in enumerate(value):
         place = f"{where}[{number}]"
@@ -193,7 +194,7 @@ def _content(value: Json, *, where: str) -> str:
         if not isinstance(kind, str):
             raise InvalidSteps(f"{place} must be a content part, an object with type.")
         if kind in _TEXT_PARTS or kind == "refusal":
-            parts.append(text_value(part.get("refusal" if kind == "refusal" else "text"), where=f"{place}.text"))
+            parts.append(read_text(part.get("refusal" if kind == "refusal" else "text"), where=f"{place}.text"))
         else:
             parts.append(f"[{kind[:40]} left out]")
-    return text_value("\n".join(parts), where=where)
+    return read_text("\n".join(parts), where=where)

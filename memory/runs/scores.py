@@ -12,7 +12,9 @@ from typing import Any
 from django.db import connection
 
 from memory.projects.models import Project
+from memory.runs.models import TrajectoryOutcome
 
+SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5  # Sentinel's thresholds (reference: c.9); between them nothing is claimed
 LAST = 10  # newest scores that are shown, and compared with as many before them
 
 # Sums are exact decimals: the order in which runs were written does not show.
@@ -77,6 +79,13 @@ def find_trend(newest_first: Sequence[float], *, last: int = LAST) -> float | No
         return None
     newer, older = scores[:half], scores[-half:]
     return round(sum(newer) / half - sum(older) / half, 6)
+
+
+def outcome_of(score: float) -> str:
+    """Name the outcome that a score alone stands for."""
+    if score >= SUCCESS_FROM:
+        return TrajectoryOutcome.SUCCESS
+    return TrajectoryOutcome.FAILURE if score < FAILURE_BELOW else TrajectoryOutcome.UNKNOWN
 
 
 def _read(row: tuple[Any, ...], last: int) -> ScoreHistory:

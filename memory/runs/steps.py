@@ -5,18 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory.errors import InvalidSteps
+from memory.limits import MAX_STEPS
 from memory.runs.chat_messages import steps_from_messages
-from memory.runs.step_limits import (
-    MAX_STEPS,
-    Json,
-    arguments_value,
-    make_step,
-    name_value,
-    parsed_arguments,
-    text_value,
-)
-
-__all__ = ["MAX_STEPS", "normalise_steps", "parse_action", "steps_from_messages"]
+from memory.runs.step_parts import Json, make_step, read_arguments, read_name, read_text
 
 STEP_MEMBERS = ("index", "thought", "action", "observation", "error")
 ACTION_MEMBERS = ("name", "arguments")
@@ -58,18 +49,18 @@ def parse_action(text: str, *, where: str = "action") -> dict[str, Any] | None:
     `name({...})` gives its JSON object as the arguments; in `name[rest]`, `name(rest)` and `name rest` the rest
     becomes the argument `input`.
     """
-    text = text_value(text, where=where).strip()
+    text = read_text(text, where=where).strip()
     if not text:
         return None
     if match := _CALL.fullmatch(text) or _BRACKETS.fullmatch(text):
         name, rest = match[1], match[2]
-        arguments = parsed_arguments(rest) if text.endswith(")") else {"input": rest}
+        arguments: Json = rest if text.endswith(")") else {"input": rest}
     else:
         name, _, rest = text.partition(" ")
         arguments = {"input": rest.strip()} if rest.strip() else {}
     return {
-        "name": name_value(name, where=f"{where}.name"),
-        "arguments": arguments_value(arguments, where=f"{where}.arguments"),
+        "name": read_name(name, where=f"{where}.name"),
+        "arguments": read_arguments(arguments, where=f"{where}.arguments"),
     }
 
 
@@ -82,10 +73,10 @@ def _step(item: Json, *, number: int, where: str) -> dict[str, Any]:
         raise InvalidSteps(f"{where}.index must be {number} (steps count from 1 in order) or be left out.")
     return make_step(
         index=number,
-        thought=text_value(item.get("thought"), where=f"{where}.thought"),
+        thought=read_text(item.get("thought"), where=f"{where}.thought"),
         action=_action(item.get("action"), where=f"{where}.action"),
-        observation=text_value(item.get("observation"), where=f"{where}.observation"),
-        error=text_value(item.get("error"), where=f"{where}.error"),
+        observation=read_text(item.get("observation"), where=f"{where}.observation"),
+        error=read_text(item.get("error"), where=f"{where}.error"),
     )
 
 
@@ -98,8 +89,8 @@ def _action(value: Json, *, where: str) -> dict[str, Any] | None:
         raise InvalidSteps(f"{where} must be an object with name and arguments, a string or null, not {_kind(value)}.")
     _refuse_unknown(value, ACTION_MEMBERS, where)
     return {
-        "name": name_value(value.get("name"), where=f"{where}.name"),
-        "arguments": arguments_value(value.get("arguments"), where=f"{where}.arguments"),
+        "name": read_name(value.get("name"), where=f"{where}.name"),
+        "arguments": read_arguments(value.get("arguments"), where=f"{where}.arguments"),
     }
 
 

@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import Exists
 from django.db.models.functions import Now
 
-from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
 from memory.failpoints import failpoint
 from memory.mistakes.retention import keep_cards

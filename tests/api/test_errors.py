@@ -8,7 +8,7 @@ from django.test import Client, RequestFactory, override_settings
 from rest_framework import exceptions
 from rest_framework.test import APIClient
 
-import memory.api.problem_schema
+import memory.api.errors
 from erl_site.views import csrf_failure
 from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
 from memory.api.exceptions import exception_handler, find_refusal
@@ -210,7 +210,7 @@ def test_connection_that_stood_still_for_too_long_is_a_503() -> None:
 
 
 def test_schema_names_every_code() -> None:
-    field = memory.api.problem_schema.ErrorSerializer().fields["code"]
+    field = memory.api.errors.ErrorSerializer().fields["code"]
 
     assert set(field.choices) == set(ErrorCode.values)  # type: ignore[attr-defined]
 

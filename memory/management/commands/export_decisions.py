@@ -11,7 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
-from memory.api.reuse import represent
+from memory.api.base import represent
 from memory.curation.serializers import ReviewSerializer
 from memory.heuristics.models import Review
 from memory.management.line_output import add_output_argument, write_lines

@@ -7,11 +7,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.heuristics.models import HeuristicRevision
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 from memory.management.numbers import number_up_to
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction.visible_text import is_visible
-from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K, Filters, RetrievalAnswer
+from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
 
