@@ -132,5 +132,5 @@ def _sentence(kind: str, message: str) -> str:
         return "This member is required."
     if kind == "extra_forbidden":
         return "Leave this member out: it is not known here."
-    message = message.removeprefix("Value error, ").replace("Input should", "This should").replace(" after validation", "")
-    return message.removesuffix(".") + "."
+    message = message.removeprefix("Value error, ").replace("Input should", "This should")
+    return message.replace(" after validation", "").removesuffix(".") + "."
