@@ -34,7 +34,7 @@ from memory.projects.models import Project
 from memory.redaction import redact
 from memory.retrieval.serializers import RetrieveQuery
 from memory.runs.models import Trajectory
-from memory.runs.steps import normalise_steps
+from memory.runs.step_formats import normalise_steps
 
 log = structlog.get_logger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.counting import say_count
 from memory.database_clock import database_now
 from memory.projects.access import has_role, visible_projects
 from memory.projects.actors import Actor
@@ -98,8 +98,8 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
             messages.success(
                 request,
-                f"Quarantined {say_count(len(done.heuristic_ids), 'lesson')} of the key {key}; "
-                f"{say_count(len(done.carried), 'answer')} had carried them. "
+                f"Quarantined {len(done.heuristic_ids):,} lesson{pluralize(len(done.heuristic_ids))} of the key {key}; "
+                f"{len(done.carried):,} answer{pluralize(len(done.carried))} had carried them. "
                 "The order under quarantine orders lists the lessons.",
             )
 

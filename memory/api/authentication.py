@@ -21,7 +21,7 @@ from rest_framework.request import Request
 
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.throttling import count_failed_key
-from memory.projects.credentials import parse_token
+from memory.projects.api_keys import parse_token
 from memory.projects.models import ApiKey
 
 log = structlog.get_logger(__name__)

@@ -128,14 +128,6 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             raise Refusal(ErrorCode.NOT_FOUND, detail, fields={f"/{member}": [detail]})
         return row
 
-    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
-        """Return the parameters this request may carry."""
-        if request.method not in SAFE_METHODS:
-            return frozenset()
-        paging = LimitOffset.query_params if self.pagination_class else ()
-        filters = self.filterset_class.base_filters if self.filterset_class else ()
-        return self.allowed_query_params.union(paging, filters)
-
     def _check_query(self, request: Request) -> None:
         for pair in request.META.get("QUERY_STRING", "").encode("latin-1").split(b"&"):  # as WSGI has bytes
             try:
@@ -143,7 +135,11 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             except UnicodeDecodeError:
                 name, fault = unquote(pair.partition(b"=")[0].decode("latin-1")), "Write this in UTF-8."
                 raise Refusal(ErrorCode.INVALID_QUERY, f"{name}: {fault}", fields={name: [fault]}) from None
-        known = self.get_allowed_query_params(request)
+        known: set[str] = set()
+        if request.method in SAFE_METHODS:
+            paging = LimitOffset.query_params if self.pagination_class else ()
+            filters = self.filterset_class.base_filters if self.filterset_class else ()
+            known = {*self.allowed_query_params, *paging, *filters}
         for name, values in request.query_params.lists():
             if name not in known:
                 fault = "Leave this parameter out: it is not known here."

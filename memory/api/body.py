@@ -14,7 +14,8 @@ _CHUNK_BYTES = 65_536
 
 def has_body(request: HttpRequest) -> bool:
     """Tell whether a request announces a body, by its length or by sending it in chunks."""
-    return request.META.get("CONTENT_LENGTH") not in (None, "", "0") or _is_chunked(request)
+    length = request.META.get("CONTENT_LENGTH")
+    return bool(length != "0" if length else request.META.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked")
 
 
 def read_body(request: HttpRequest) -> dict[str, Any]:
@@ -43,15 +44,9 @@ def read_body(request: HttpRequest) -> dict[str, Any]:
     return document
 
 
-def _is_chunked(request: HttpRequest) -> bool:
-    meta = request.META
-    return not meta.get("CONTENT_LENGTH") and meta.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
-
-
 def _read_bytes(request: HttpRequest, *, limit: int) -> bytes:
     announced = request.META.get("CONTENT_LENGTH") or ""
-    # Django knows no length of a body sent in chunks and would read nothing.
-    stream = request.META["wsgi.input"] if _is_chunked(request) else request
+    stream = request if announced else request.META["wsgi.input"]  # Django reads nothing of a body sent in chunks
     chunks: list[bytes] = []
     size = int(announced) if announced.isdecimal() and int(announced) > limit else 0
     try:

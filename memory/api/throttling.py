@@ -139,16 +139,11 @@ def read_limits(lines: tuple[str, ...]) -> dict[str, Limit]:
     return limits
 
 
-def find_limit(scope: str) -> Limit | None:
-    """Return the limit of a scope, if it has one."""
-    return read_limits(tuple(settings.ERL_RATE_LIMITS)).get(scope)
-
-
 class ScopeThrottle(BaseThrottle):
     """Limits the requests of one key in the scope of the view, where that scope has a limit."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        limit = find_limit(view.scope) if view.scope else None
+        limit = read_limits(tuple(settings.ERL_RATE_LIMITS)).get(view.scope)
         if limit is None:
             return True
         standing = counters.count(f"{request.auth.pk}:{limit.scope}", limit)
@@ -164,7 +159,7 @@ def count_failed_key(address: str) -> None:
     Raises:
         Refusal: the address sent too many, and has to wait.
     """
-    limit = find_limit(FAILED)
+    limit = read_limits(tuple(settings.ERL_RATE_LIMITS)).get(FAILED)
     if limit is not None and not (standing := counters.count(f"{FAILED}:{address}", limit)).allowed:
         raise refuse(standing)
 

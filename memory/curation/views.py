@@ -42,12 +42,9 @@ class HeuristicListView(ApiView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if self.asks_for_lessons(request):
             self.required_scopes = {"GET": Scope.RETRIEVE}  # type: ignore[misc]
+            self.allowed_query_params = RETRIEVE_PARAMS  # type: ignore[misc]
+            self.pagination_class = self.filterset_class = None  # type: ignore[assignment]
         super().initial(request, *args, **kwargs)
-
-    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
-        if self.asks_for_lessons(request):
-            return RETRIEVE_PARAMS
-        return super().get_allowed_query_params(request)
 
     def asks_for_lessons(self, request: Request) -> bool:
         """Tell `?task=…`, which retrieves lessons for a task, from the list of all heuristics."""

@@ -11,7 +11,7 @@ from memory.errors import LessonMemoryError, UnreadableFile
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
-from memory.runs.steps import normalise_steps
+from memory.runs.step_formats import normalise_steps
 from memory.strict_json import InvalidJson, parse_json
 
 FORMATS = ("auto", "jsonl", "json")

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from memory.effects.usefulness import refresh_usefulness_of_run
@@ -15,8 +16,10 @@ from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from memory.runs.signals import trajectory_recorded
-from memory.runs.steps import normalise_steps
+from memory.runs.step_formats import normalise_steps
+
+# Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
+trajectory_recorded = Signal()
 
 _TEXTS = (
     "task",
@@ -92,7 +95,7 @@ def record_trajectory(
         with transaction.atomic():
             trajectory.save(force_insert=True)
     except IntegrityError:
-        # Somebody recorded the same run between our look and our insert.
+        # Another request recorded the same run between our look and our insert.
         if external_id and (known := _find_recorded(project, external_id, fields)):
             return Recorded(trajectory=known, created=False)
         raise

@@ -11,9 +11,9 @@ from rest_framework.reverse import reverse
 from memory.api.input import WHOLE, Dollars, Id, Input, LongText, Name, OneOf, Remarks, Share, Tags, Text, wrong_member
 from memory.errors import InvalidSteps
 from memory.limits import MAX_REMARKS, MAX_STATED_STEPS, MAX_SUMMARY_CHARS, MAX_TASK_CHARS, MAX_TOKENS
-from memory.runs.chat_messages import opening_message
 from memory.runs.models import Trajectory
 from memory.runs.scores import outcome_of
+from memory.runs.step_formats import opening_message
 
 _CALL = {
     "oneOf": [
@@ -222,6 +222,11 @@ class StepSerializer(serializers.Serializer[Any]):
     error = serializers.CharField(allow_blank=True, help_text="What went wrong, if anything did.")
 
 
+@extend_schema_field(StepSerializer(many=True))
+class StepsField(serializers.JSONField):
+    """Steps in normal form, which they have since they were recorded."""
+
+
 class TrajectoryLinksSerializer(serializers.Serializer[Any]):
     reflections = serializers.CharField(help_text="The reflections on this run.")
 
@@ -281,21 +286,13 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 class TrajectorySerializer(TrajectoryItemSerializer):
     """A run with its steps in normal form."""
 
-    step_count = serializers.SerializerMethodField()  # type: ignore[assignment]
-    steps = serializers.SerializerMethodField()
+    step_count = serializers.IntegerField(source="number_of_steps", read_only=True)
+    steps = StepsField(read_only=True)
     links = serializers.SerializerMethodField()
 
     class Meta(TrajectoryItemSerializer.Meta):
         fields = [*TrajectoryItemSerializer.Meta.fields, "steps", "links"]
         read_only_fields = fields
-
-    def get_step_count(self, trajectory: Trajectory) -> int:
-        return trajectory.number_of_steps
-
-    @extend_schema_field(StepSerializer(many=True))
-    def get_steps(self, trajectory: Trajectory) -> list[dict[str, Any]]:
-        steps: list[dict[str, Any]] = trajectory.steps  # in normal form since they were recorded
-        return steps
 
     @extend_schema_field(TrajectoryLinksSerializer)
     def get_links(self, trajectory: Trajectory) -> dict[str, str]:

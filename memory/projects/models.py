@@ -13,7 +13,17 @@ from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
-from memory.projects.record_sizes import MAX_RECORD_SIZE, RECORD_SIZES
+
+# Sections of the record in the context block, in the order they are written, and most lines of each.
+RECORD_SIZES: dict[str, int] = {
+    "task_rules": 5,
+    "general_rules": 3,
+    "mistakes": 3,
+    "mistake_cards": 3,
+    "recent_outcomes": 5,
+    "mean_score": 1,
+}
+MAX_RECORD_SIZE = 50
 
 
 def validate_record_sizes(sizes: Any) -> None:

@@ -11,8 +11,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.projects.api_keys import NewApiKey, revoke_api_key, rotate_api_key
-from memory.projects.credentials import Credential, mint_credential, parse_token
+from memory.projects.api_keys import Credential, NewApiKey, mint_credential, parse_token, revoke_api_key, rotate_api_key
 from memory.projects.models import ApiKey
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem

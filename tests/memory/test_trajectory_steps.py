@@ -6,7 +6,8 @@ import pytest
 
 from memory.errors import InvalidSteps
 from memory.limits import MAX_STEPS, MAX_TEXT_CHARS
-from memory.runs.steps import normalise_steps, parse_action
+from memory.runs.step_formats import normalise_steps
+from memory.runs.steps import parse_action
 from tests.memory.chat import call
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
@@ -65,9 +65,9 @@ class Command(BaseCommand):
             kept += erased.heuristics_kept
             reworded += erased.heuristics_reworded
         self.stdout.write(
-            f"Erased {say_count(found, 'run')} and {say_count(deleted, 'lesson')}; of the others that were named, "
-            f"{len(set(ids)) - found}, there was nothing left. {say_count(kept, 'lesson')} with other evidence stay, "
-            f"{reworded} of them without the wording that quoted a run."
+            f"Erased {found:,} run{pluralize(found)} and {deleted:,} lesson{pluralize(deleted)}. "
+            f"Of {len(set(ids)) - found} other runs nothing was left. {kept:,} lesson{pluralize(kept)} with other "
+            f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
             with connection.cursor() as cursor:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
             self.stdout.write(text, ending="")
             return
         Path(place).write_text(text)
-        self.stdout.write(f"Wrote {say_count(len(rows), 'erasure')} to {place}.")
+        self.stdout.write(f"Wrote {len(rows):,} erasure{pluralize(len(rows))} to {place}.")
 
 
 def _check_ids(ids: list[UUID]) -> None:

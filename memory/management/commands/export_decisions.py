@@ -14,8 +14,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from memory.api.base import represent
 from memory.curation.serializers import ReviewSerializer
 from memory.heuristics.models import Review
-from memory.management.line_output import add_output_argument, write_lines
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_output_argument, add_project_argument, get_project, write_lines
 
 
 class Command(BaseCommand):

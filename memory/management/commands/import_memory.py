@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from memory.episodes.import_file import import_memory
 from memory.errors import LessonMemoryError
 from memory.limits import FILE_JSON
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.strict_json import InvalidJson, parse_json
 

@@ -8,13 +8,13 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory.counting import say_count
 from memory.database_clock import database_now
 from memory.heuristics.models import Heuristic
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey, Project
@@ -61,9 +61,10 @@ class Command(BaseCommand):
         source: dict[str, Any] = {"api_key": api_key} if api_key else {"client": options["client"]}
         if options["dry_run"]:
             suspects = tuple(find_suspects(project, **source, since=since))
-            answers = len(find_carried(project, heuristic_ids=suspects))
+            lessons, answers = len(suspects), len(find_carried(project, heuristic_ids=suspects))
             self.stdout.write(
-                f"Would look at {say_count(len(suspects), 'lesson')}, which {say_count(answers, 'answer')} carried."
+                f"Would look at {lessons:,} lesson{pluralize(lessons)}, which {answers:,} answer{pluralize(answers)} "
+                "carried."
             )
             return
         with transaction.atomic():
@@ -142,11 +143,11 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
 
 
 def _as_text(done: Quarantined) -> str:
-    lessons = say_count(len(done.heuristic_ids), "lesson")
-    lines = [f"Quarantined {lessons} of {done.order.source}; nothing serves them from now on."]
+    count = len(done.heuristic_ids)
+    lines = [f"Quarantined {count:,} lesson{pluralize(count)} of {done.order.source}; nothing serves them from now on."]
     lines += [f"  lesson {id}" for id in done.heuristic_ids]
     lines += [f"  mistake card {id}" for id in done.card_ids]
-    lines.append(f"{say_count(len(done.carried), 'answer')} had carried any of them:")
+    lines.append(f"{len(done.carried):,} answer{pluralize(len(done.carried))} had carried any of them:")
     lines += [
         f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
         f"client {each.client}"

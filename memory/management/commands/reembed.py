@@ -3,9 +3,9 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import pluralize
 from tqdm import tqdm
 
-from memory.counting import say_count
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
 from memory.retrieval.heuristic_vectors import (
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             )
         if options["delete_old"]:
             deleted = delete_other_models(get_active_model())
-            self.stdout.write(f"Deleted {say_count(deleted, 'text')} of other models.")
+            self.stdout.write(f"Deleted {deleted:,} text{pluralize(deleted)} of other models.")
 
     def _compare(self, active_id: str, wanted_id: str, *, limit: int) -> None:
         old, new = find_embedder(active_id), find_embedder(wanted_id)

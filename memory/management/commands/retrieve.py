@@ -8,9 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.heuristics.models import HeuristicRevision
 from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
-from memory.management.numbers import number_up_to
+from memory.management.options import add_project_argument, get_project, number_up_to
 from memory.projects.actors import Actor
-from memory.projects.models import Project
 from memory.redaction.visible_text import is_visible
 from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.answers import retrieve
@@ -22,7 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("task", help="The task, in the words an agent would be given.")
-        parser.add_argument("--project", help="Slug of the project. May be left out where there is only one.")
+        add_project_argument(parser)
         parser.add_argument("--task-id", default="", help="Task family; its lessons come first among equals.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: ERL_RETRIEVE_MODE.")
         parser.add_argument(
@@ -50,7 +49,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         _check_task(options["task"])
         answer = retrieve(
-            _get_project(options["project"]),
+            get_project(options["project"]),
             task=options["task"],
             task_id=options["task_id"],
             mode=options["mode"],
@@ -102,16 +101,3 @@ def _check_task(task: str) -> None:
         task.encode()
     except UnicodeEncodeError:
         raise CommandError("The task is not UTF-8. Give it in the encoding of your terminal.") from None
-
-
-def _get_project(slug: str | None) -> Project:
-    if slug:
-        try:
-            return Project.objects.get(slug=slug)
-        except Project.DoesNotExist:
-            known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
-            raise CommandError(f"There is no project {slug!r}. Projects: {known}.") from None
-    projects = list(Project.objects.all()[:2])
-    if len(projects) != 1:
-        raise CommandError("Name the project with --project SLUG." if projects else "There is no project yet.")
-    return projects[0]

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.errors import EmbedderError
-from memory.management.numbers import number_up_to
+from memory.management.options import number_up_to
 from memory.projects.models import Project
 from memory.retrieval.index_tuning import measure_recall, tune_search
 from memory.retrieval.models import SearchIndex
@@ -49,7 +49,6 @@ class Command(BaseCommand):
         if recall is None:
             return f"{text}; recall not measured, no task was logged."
         return (
-            f"{text}; on {say_count(recall.tasks, 'task')} it finds {recall.mean:.3f} of the 20 likest lessons in the "
-            "mean and "
-            f"{recall.least:.2f} at least (breadth {index.breadth})."
+            f"{text}; on {recall.tasks:,} task{pluralize(recall.tasks)} it finds {recall.mean:.3f} of the 20 nearest "
+            f"lessons on average, and never less than {recall.least:.2f} (breadth {index.breadth})."
         )

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.trust.audit import Head, verify_audit
 
 
@@ -37,9 +37,10 @@ class Command(BaseCommand):
             for fault in report.faults:
                 place = f"entry {fault.number}" if fault.number else "no entry"
                 self.stdout.write(f"project {fault.project_id}, {place}: {fault.message}")
+            entries, chains, found = report.entries, len(report.heads), len(report.faults)
             self.stdout.write(
-                f"{say_count(report.entries, 'entry', 'entries')} in {say_count(len(report.heads), 'chain')}, "
-                f"{say_count(len(report.faults), 'fault')}."
+                f"{entries:,} {'entry' if entries == 1 else 'entries'} in {chains:,} chain{pluralize(chains)}, "
+                f"{found:,} fault{pluralize(found)}."
             )
             for head in report.heads:
                 self.stdout.write(f"head {head}")

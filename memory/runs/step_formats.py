@@ -1,9 +1,10 @@
-"""Turn a chat log (OpenAI messages with tool calls) into steps without losing a message on the way.
+"""Bring the steps of a run into the one form we store, whatever form the agent's framework writes them in.
 
-Assistant text becomes the action `respond` with the next user message as its observation. Every tool call becomes a
-step; text beside it is its thought, and the tool message with its id its observation. What answers nothing (the
-opening user message, a result no call asked for) becomes a step of its own with no action. Leading system and
-developer messages are the agent's instructions and no part of what it did; they are left out.
+A chat log (OpenAI messages with tool calls) becomes steps without losing a message: assistant text becomes the action
+`respond` with the next user message as its observation. Every tool call becomes a step; text next to it is its thought,
+and the tool message with its id is its observation. A message that answers nothing (the opening user message, a result
+that no call asked for) becomes a step of its own with no action. Leading system and developer messages are the agent's
+instructions and no part of what it did; they are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from memory.errors import InvalidSteps
 from memory.limits import MAX_STEPS
-from memory.runs.step_parts import Json, make_step, read_arguments, read_name, read_text
+from memory.runs.steps import Json, kind_of, make_step, read_arguments, read_name, read_step, read_text
 
 RESPOND = "respond"
 
@@ -32,7 +33,7 @@ _READ_MEMBERS = frozenset(
         "reasoning_content",
     }
 )
-# What frameworks log beside a message and what says nothing about the run.
+# What frameworks log with a message and what says nothing about the run.
 _SILENT_MEMBERS = frozenset(
     {
         "id",
@@ -54,6 +55,33 @@ _SILENT_MEMBERS = frozenset(
     }
 )
 _TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+def normalise_steps(raw: Json) -> list[dict[str, Any]]:
+    """Return the steps of a run in normal form.
+
+    Reads our own form (a list of {"thought", "action", "observation", "error"}, the action an object with `name` and
+    `arguments` or a string such as `search[red shoes]`, `get_user({"id": 1})` or `go to desk 1`), a list of OpenAI
+    chat messages, and an object whose only member `messages` is such a list. A form that was normalised before comes
+    back unchanged.
+
+    Raises InvalidSteps, naming the place, when the value is in none of these forms or is larger than we keep.
+    """
+    where = "steps"
+    if isinstance(raw, Mapping) and set(raw) == {"messages"}:
+        raw, where = raw["messages"], "steps.messages"
+        if not isinstance(raw, list):
+            raise InvalidSteps(f"{where} must be a list of chat messages, not {kind_of(raw)}.")
+        return steps_from_messages(raw, where=where)
+    if raw is None:
+        return []
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+        raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {kind_of(raw)}.")
+    if len(raw) > MAX_STEPS:
+        raise InvalidSteps(f"{where} has {len(raw)} entries; at most {MAX_STEPS} are kept. Split the run.")
+    if raw and isinstance(raw[0], Mapping) and "role" in raw[0]:
+        return steps_from_messages(raw, where=where)
+    return [read_step(item, number=i, where=f"{where}[{i - 1}]") for i, item in enumerate(raw, start=1)]
 
 
 def steps_from_messages(messages: Sequence[Json], *, where: str = "steps") -> list[dict[str, Any]]:
