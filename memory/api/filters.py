@@ -9,7 +9,7 @@ from memory.redaction import redact
 
 
 class ExactText(filters.CharFilter):  # type: ignore[misc]
-    """Compares whole texts, as they were stored: with secrets and personal data taken out."""
+    """Compares whole texts in the form in which they are stored: without secrets and personal data."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"strip": False} | options)

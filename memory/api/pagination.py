@@ -1,4 +1,4 @@
-"""Pages by limit and offset, in an order that does not depend on chance (reliability A14)."""
+"""Pages by limit and offset, in a fixed order (reliability A14)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def _read(params: Mapping[str, str], name: str, *, default: int, least: int, mos
 
 
 def _in_fixed_order(queryset: QuerySet[Model]) -> QuerySet[Model]:
-    """End the ordering with the primary key, so that equal rows keep their places from page to page."""
+    """End the ordering with the primary key, so that rows that compare equal keep their order from page to page."""
     order: Sequence[Any] = queryset.query.order_by or queryset.model._meta.ordering or ()
     if {"id", "-id", "pk", "-pk"}.intersection(term for term in order if isinstance(term, str)):
         return queryset

@@ -1,4 +1,4 @@
-"""Record a finished run."""
+"""Record a finished run, and how it ended."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,18 @@ _FIGURES = ("tokens", "cost_usd", "stated_step_count")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sender:
+    """Which client sent a run, with which key, in which request; empty where it came from a file."""
+
+    client: str = ""
+    api_key: ApiKey | None = None
+    request_id: str = ""
+
+
+UNKNOWN_SENDER = Sender()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
     """A trajectory and whether this call made it."""
 
@@ -54,9 +66,7 @@ def record_trajectory(
     data: dict[str, Any],
     by: Actor,
     reflect: bool | None = None,
-    client: str = "",
-    api_key: ApiKey | None = None,
-    request_id: str = "",
+    sender: Sender = UNKNOWN_SENDER,
 ) -> Recorded:
     """Store one run and announce it.
 
@@ -69,9 +79,9 @@ def record_trajectory(
         reflect: queue a reflection; None leaves it to the project.
 
     Raises:
-        InvalidSteps: the steps are in no known form.
+        InvalidSteps: the steps are not in a known form.
         DuplicateExternalId: another run has this external id.
-        UnknownRetrieval: `retrieval_id` is not an answer given in this project.
+        UnknownRetrieval: `retrieval_id` is not an answer of this project.
     """
     redacted = redact({name: data[name] for name in _TEXTS if name in data})
     fields: dict[str, Any] = {
@@ -87,9 +97,9 @@ def record_trajectory(
         **fields,
         redactions=redacted.counts,
         retrieval=_get_retrieval(project, data.get("retrieval_id")),
-        client=client,
-        api_key=api_key,
-        request_id=request_id,
+        client=sender.client,
+        api_key=sender.api_key,
+        request_id=sender.request_id,
     )
     try:
         with transaction.atomic():
@@ -126,7 +136,7 @@ def _get_retrieval(project: Project, retrieval_id: UUID | None) -> Retrieval | N
         return Retrieval.objects.get(project=project, id=retrieval_id)
     except Retrieval.DoesNotExist:
         raise UnknownRetrieval(
-            f"No answer {retrieval_id} was given in this project. Send the retrieval_id that POST /retrieve returned."
+            f"No answer {retrieval_id} exists in this project. Send the retrieval_id that POST /retrieve returned."
         ) from None
 
 

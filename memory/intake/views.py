@@ -14,7 +14,7 @@ from memory.api.base import ApiView, represent
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
 from memory.intake.filters import TrajectoryFilter
-from memory.intake.recording import Recorded, record_trajectory, report_outcome
+from memory.intake.recording import Recorded, Sender, record_trajectory, report_outcome
 from memory.intake.serializers import (
     OutcomeInput,
     TrajectoryInput,
@@ -128,9 +128,7 @@ def record_from(view: ApiView, sent: TrajectoryInput, *, reflect: bool | None = 
         data=sent.run(),
         by=view.actor,
         reflect=sent.reflect if reflect is None else reflect,
-        client=view.api_key.client,
-        api_key=view.api_key,
-        request_id=view.request_id,
+        sender=Sender(client=view.api_key.client, api_key=view.api_key, request_id=view.request_id),
     )
 
 

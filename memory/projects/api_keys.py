@@ -23,7 +23,7 @@ from memory.projects.models import ApiKey, Project
 
 log = structlog.get_logger(__name__)
 
-# What an agent needs. Not `review` (an agent may not approve its own lessons) and not `evaluate` (it costs money).
+# What an agent needs: not `review` (an agent may not approve its own lessons) and not `evaluate` (it costs money).
 AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.TRAJECTORIES_READ,
     ApiKey.Scope.TRAJECTORIES_WRITE,
@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"erl_live_([0-9A-Za-z]{8})_([0-9A-Za-z]{43})_([0-9A-Za-z]{6
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Credential:
-    """The parts of a key as its holder sends it. Has no repr, so that it cannot end up in a log."""
+    """The parts of a key as a client sends it. Has no repr, so that it cannot end up in a log."""
 
     prefix: str
     secret: str
@@ -50,17 +50,17 @@ class Credential:
 
     @property
     def secret_sha256(self) -> str:
-        """What is stored. One round is enough: the secret has 256 random bits, there is nothing to guess."""
+        """The hash that is stored. One round is enough, because 256 random bits cannot be guessed."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
 
 def mint_credential() -> Credential:
-    """Make a new credential from the system's randomness (43 of 62 symbols are 256 bits)."""
+    """Make a new credential from the system's random source (43 of 62 symbols are 256 bits)."""
     return Credential(prefix=_symbols(8), secret=_symbols(43))
 
 
 def parse_token(token: str) -> Credential | None:
-    """Take a key apart, or return None where its form or checksum is wrong."""
+    """Return the parts of a key, or None if its form or checksum is wrong."""
     match = _TOKEN.fullmatch(token)
     if match is None or _checksum(token.rpartition("_")[0]) != match[3]:
         return None
@@ -69,7 +69,7 @@ def parse_token(token: str) -> Credential | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewApiKey:
-    """A key at the only moment its token is known."""
+    """A new key, with its token, which is known only now."""
 
     api_key: ApiKey
     token: str = field(repr=False)
@@ -85,10 +85,10 @@ def create_api_key(
     by: Actor | None = None,
     owner_id: int | None = None,
 ) -> NewApiKey:
-    """Make a key of `client` in `project`. Only a hash is kept: show the token now, nobody can later.
+    """Make a key of `client` in `project`. Only a hash is kept, so show the token now.
 
     Args:
-        owner_id: the account whose eyes its decisions count as; None stands for the person who makes it, if any.
+        owner_id: the account that its decisions count as; None means the person who makes it, if any.
     """
     owner_id = owner_id or (by.user_id if by else None)
     name_actor(by)
@@ -127,7 +127,7 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
         scopes=api_key.scopes,
         expires_at=api_key.expires_at,
         by=by,
-        owner_id=api_key.created_by_id,  # the owner stays; whoever replaces a key without one becomes it
+        owner_id=api_key.created_by_id,  # the owner stays; a person who replaces a key without an owner becomes it
     )
     end = Now() + overlap
     ApiKey.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=end), pk=api_key.pk).update(expires_at=end)

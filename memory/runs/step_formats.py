@@ -85,9 +85,9 @@ def normalise_steps(raw: Json) -> list[dict[str, Any]]:
 
 
 def steps_from_messages(messages: Sequence[Json], *, where: str = "steps") -> list[dict[str, Any]]:
-    """Return the steps a chat log stands for.
+    """Return the steps of a chat log.
 
-    Raises InvalidSteps, naming the message, when one is in no known form.
+    Raises InvalidSteps, naming the message, when one is not in a known form.
     """
     if len(messages) > MAX_STEPS:
         raise InvalidSteps(f"{where} has {len(messages)} messages; at most {MAX_STEPS} are kept. Split the run.")

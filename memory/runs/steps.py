@@ -79,7 +79,7 @@ def read_arguments(value: Json, *, where: str) -> dict[str, Any]:
 
 
 def parse_action(text: str, *, where: str = "action") -> dict[str, Any] | None:
-    """Return the action a string stands for, or None for a blank one.
+    """Return the action that a string means, or None for a blank one.
 
     `name({...})` gives its JSON object as the arguments; in `name[rest]`, `name(rest)` and `name rest` the rest
     becomes the argument `input`.

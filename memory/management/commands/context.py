@@ -17,9 +17,9 @@ class Command(BaseCommand):
         parser.add_argument("--task", required=True, help="The task, in the words an agent would be given.")
         add_project_argument(parser)
         parser.add_argument("--task-id", default="", help="Task family: its rules, mistakes and scores are the record.")
-        parser.add_argument("--agent", default="", help="Whose scores to show; all agents' if left out.")
+        parser.add_argument("--agent", default="", help="Whose scores to show; those of all agents if left out.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose lessons. Default: hybrid.")
-        parser.add_argument("--top-k", type=int, help="Most lessons. Default: ERL_RETRIEVE_TOP_K.")
+        parser.add_argument("--top-k", type=int, help="The most lessons. Default: ERL_RETRIEVE_TOP_K.")
         parser.add_argument("--budget-tokens", type=int, help="Size of the whole block in tokens.")
         parser.add_argument("--no-record", action="store_true", help="Leave out the record of earlier runs.")
 
@@ -38,5 +38,5 @@ class Command(BaseCommand):
         if answer.context:
             self.stdout.write(answer.context)
         else:
-            self.stderr.write("Nothing is known that fits this task, so nothing would be injected.")
+            self.stderr.write("No lesson fits this task, so nothing would be injected.")
         self.stderr.write(f"{answer.tokens} tokens, sha256 {answer.context_sha256}")

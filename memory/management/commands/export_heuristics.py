@@ -98,5 +98,5 @@ def _markdown(project: Project, revisions: Iterator[HeuristicRevision]) -> Itera
 
 
 def _flat(text: str) -> str:
-    """Keep a lesson's own line breaks from making headings and lists of the document."""
+    """Write a lesson on one line, so that its line breaks make no headings or lists."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Take over an agent's own memory file."""
+"""Import an agent's own memory file."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Give large projects an index and measure what it costs in recall."""
+"""Build search indexes for large projects, and measure their recall."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from memory.retrieval.models import SearchIndex
 
 class Command(BaseCommand):
     help = (
-        "Build an index for every project that serves more texts than ERL_RETRIEVE_INDEX_TEXTS, drop those that are "
-        "not worth it any more, and compare searches by index with a comparison of everything on the tasks asked last. "
-        "Searches go on meanwhile. The task of the same name does so every hour, with the threshold of the "
-        "settings: an index that was built with a smaller one goes then."
+        "Build an index for every project that serves more texts than ERL_RETRIEVE_INDEX_TEXTS, drop indexes "
+        "that are no longer needed, and compare searches by index with exact searches on the latest tasks. Searches "
+        "continue meanwhile. The periodic task of the same name does the same every hour with the threshold of the "
+        "settings, and drops an index that was built with a smaller one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
