@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from memory.heuristics.models import Evidence
 from memory.projects.models import Project
-from memory.retrieval.context import clean, count_tokens
+from memory.retrieval.context import count_tokens
+from memory.retrieval.safe_text import clean
 from memory.runs.models import Trajectory
 
 OPEN, CLOSE = "<earlier-runs>", "</earlier-runs>"

@@ -9,7 +9,7 @@ from memory.admin.word_diff import diff_words
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.retrieval.context import count_tokens
 from memory.retrieval.heuristic_vectors import get_active_model
-from memory.retrieval.record import Mistake, write_mistake
+from memory.retrieval.track_record import Mistake, write_mistake
 
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
 LIKE_FROM = 0.6  # cosine below which another card is not worth a look

@@ -2,13 +2,15 @@
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from memory.retrieval.lookalikes import take_brackets
+from django.utils.crypto import salted_hmac
+
+from memory.retrieval.safe_text import clean
 
 HEADER = (
     "Lessons from earlier runs, each approved for use in these words. Before you act, compare each condition with your "
@@ -20,10 +22,7 @@ FORMER_HEADERS = (HEADER.replace("approved for use in these words", "checked by 
 OPEN, CLOSE = "<lessons>", "</lessons>"
 CHARACTERS_PER_TOKEN = 4
 
-_SPACE = re.compile(r"\s+")
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
-)
+_DELIMITER = re.compile(r"^<(/?)(lessons|record)>$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,21 +112,16 @@ def get_label(heuristic_id: object) -> str:
     return f"H-{str(heuristic_id).replace('-', '')[-8:]}"
 
 
-def clean(text: str) -> str:
-    """Make a text safe inside the block: one line, nothing invisible, no delimiter and no label of ours.
-
-    Direction marks and other control characters are written out (`[U+202E]`) so that whoever reads sees them;
-    characters that only hide are dropped (D5, D15).
-    """
-    if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
-        return take_brackets(" ".join(text.split()))
-    text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else _spell(character) for character in text)
-    return take_brackets(text)
+def add_boundary(context: Context, *, retrieval_id: UUID) -> Context:
+    """Return the block with delimiters that cannot be guessed (D15); they follow from the answer's id and a secret."""
+    if not context.text:
+        return context
+    text = write_boundary(context.text, retrieval_id=retrieval_id)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=context.ids)
 
 
-def _spell(character: str) -> str:
-    if unicodedata.category(character)[0] == "Z":
-        return " "
-    return f"[U+{ord(character):04X}]"
+def write_boundary(text: str, *, retrieval_id: UUID) -> str:
+    """Return the text with the boundary of an answer in its delimiters; no text of a lesson can hold one."""
+    boundary = salted_hmac("erl.retrieval.boundary", str(retrieval_id), algorithm="sha256").hexdigest()[:16]
+    return _DELIMITER.sub(rf"<\1\2-{boundary}>", text)

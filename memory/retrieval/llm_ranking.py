@@ -10,17 +10,18 @@ from typing import Protocol
 
 import numpy as np
 import structlog
+from django.conf import settings
 
 from memory.embeddings.base import Vectors
 from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.breaker import Breaker
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.context import clean
 from memory.retrieval.database import read_vector
-from memory.retrieval.places import Ranked
-from memory.retrieval.quota import NO_LIMITS, Limits
-from memory.retrieval.ranking import NEAR_REPEAT
+from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.question import Question
+from memory.retrieval.ranking import NEAR_REPEAT, Ranked
+from memory.retrieval.safe_text import clean
 
 log = structlog.get_logger(__name__)
 
@@ -87,36 +88,44 @@ breaker = Breaker()
 
 
 def register_ranker(find: FindRanker) -> None:
-    """Name who finds the language model; `find` returns None where none is configured."""
+    """Set the function that finds the language model; it returns None where none is configured."""
     _find[:] = [find]
 
 
 def find_ranker() -> LessonRanker | None:
-    """Return the language model that ranks, or None where none is configured."""
-    return _find[0]() if _find else None
+    """Return the language model that ranks, or None where none is configured, or wrongly."""
+    try:
+        return _find[0]() if _find else None
+    except RankingFailed:
+        return None
+
+
+def get_ranker() -> LessonRanker:
+    """Return the language model that ranks.
+
+    Raises:
+        RankingFailed: none is configured, or it failed several times a moment ago.
+    """
+    ranker = find_ranker()
+    if ranker is None:
+        raise RankingFailed("not configured")
+    if breaker.is_resting:
+        raise RankingFailed(RESTING)
+    return ranker
 
 
 def rank_with_model(
-    ranker: LessonRanker,
-    project: Project,
-    *,
-    task: str,
-    candidates: Sequence[Candidate],
-    top_k: int,
-    deadline_seconds: float,
-    limits: Limits = NO_LIMITS,
+    ranker: LessonRanker, question: Question, candidates: Sequence[Candidate], *, top_k: int, limits: Limits = NO_LIMITS
 ) -> list[Ranked]:
-    """Have the model choose up to `top_k` of the candidates, best first. None is an answer, too.
+    """Let the model choose up to `top_k` of the candidates, best first. It may choose none.
 
     Raises:
         RankingFailed: it gave no ranking in time.
     """
     if not candidates:
         return []
-    if breaker.is_resting:
-        raise RankingFailed(RESTING)
     whole = len(candidates) <= MAX_POOL
-    shown = list(candidates if whole else candidates[:MAX_CANDIDATES])
+    shown = candidates if whole else candidates[:MAX_CANDIDATES]
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
         OfferedLesson(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
@@ -124,14 +133,15 @@ def rank_with_model(
     ]
     try:
         choices = ranker.rank_lessons(
-            project,
-            task=task,
+            question.project,
+            task=question.task,
             lessons=offered,
             batch_size=None if whole else BATCH_SIZE,
             top_k=top_k,
-            deadline_seconds=deadline_seconds,
+            deadline_seconds=settings.ERL_RANKING_DEADLINE_SECONDS,
         )
-    except RankingFailed:
+    except RankingFailed as error:
+        log.warning("ranking_failed", reason=str(error))
         breaker.note(answered=False)
         raise
     breaker.note(answered=True)

@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 import numpy as np
 
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector, read_vectors
-from memory.retrieval.names import find_names
-from memory.retrieval.places import Ranked
-from memory.retrieval.quota import NO_LIMITS, Limits
-from memory.retrieval.subtasks import find_subtask
+from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.name_match import find_names
+from memory.retrieval.question import Question
+from memory.retrieval.subtasks import find_subtask, lists_its_parts, split_task
 
 SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
 # What a lesson has proved to be worth and how often it was seen move it by a tenth at most, so that nobody can raise
@@ -44,6 +43,21 @@ FLOORS = {
 }
 
 
+class Ranked(NamedTuple):  # every task makes twenty
+    """A candidate in its place, with its component scores and one sentence why.
+
+    `fits` says that it is like enough to the task to be injected; others are only listed. `value` is what it is worth
+    against the others in the block. `subtask` is the part of the task it serves, empty for the whole.
+    """
+
+    candidate: Candidate
+    scores: dict[str, float]
+    reason: str
+    fits: bool = True
+    value: float = 1.0
+    subtask: str = ""
+
+
 class _Scored(NamedTuple):  # every task makes forty
     """A candidate with its boosts, and how like the task it is."""
 
@@ -54,44 +68,31 @@ class _Scored(NamedTuple):  # every task makes forty
 
 
 def rank(
-    candidates: Sequence[Candidate],
-    *,
-    task_id: str = "",
-    top_k: int,
-    mode: str,
-    limits: Limits = NO_LIMITS,
-    parts: Sequence[str] = (),
-    covers_parts: bool = False,
-    reranked: Mapping[UUID, float] | None = None,
+    candidates: Sequence[Candidate], question: Question, *, top_k: int, mode: str, limits: Limits = NO_LIMITS
 ) -> list[Ranked]:
-    """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits.
+    """Choose up to `top_k` candidates, best first; where the most similar is not like the task, none of them fits.
+
+    Where the task lists its parts, each part that some good lesson serves is served in the answer.
 
     Args:
-        parts: of the task, to say which of them a lesson serves.
-        covers_parts: each part that some good lesson serves is served in the answer.
-        reranked: what a cross-encoder said of them, to be shown.
+        mode: in which the candidates were found.
     """
-    floor = FLOORS[mode]
-    boosts: dict[tuple[float, ...], float] = {}  # few different ones among many candidates
-    likest = 0.0
+    floor, task_id = FLOORS[mode], question.task_id
     scored: list[_Scored] = []
+    nearest = 0.0
     for one in candidates:
         likeness = _likeness(one)
-        likest = max(likest, likeness)
+        nearest = max(nearest, likeness)
         if likeness >= floor.listed:
-            same = bool(task_id) and one.task_id == task_id
-            other = bool(task_id) and not same and bool(one.task_id) and one.scope == "task_family"
-            key = (one.support, one.usefulness, same, other)
-            boost = boosts.get(key)
-            if boost is None:
-                boost = boosts[key] = _boost(one, same_family=same, other_family=other)
+            boost = _boost(one, task_id)
             scored.append(_Scored(one, one.score * boost, one.lead * boost, likeness))
-    leader = None  # who is first without the highest score
     scored.sort(key=lambda each: (-each.score, each.candidate.heuristic_id.int))
+    leader = None
     if scored:  # an old task very like the new one decides who is first, not who else is there
         first = max(range(len(scored)), key=lambda place: scored[place].lead)
         scored.insert(0, scored.pop(first))
-        leader = scored[0] if first else None
+        leader = scored[0] if first else None  # it is first without the highest score
+    parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
     wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
     chosen = _leave_out_repeats(scored, top_k=wanted)
     if limits != NO_LIMITS:
@@ -100,20 +101,19 @@ def rank(
     subtasks = {id(each.candidate): find_subtask(parts, _texts(each.candidate)) for each in chosen} if parts else {}
     if covers_parts:
         chosen = _cover(chosen, subtasks, top_k=top_k)
-    fits = likest >= floor.best
-    ranked = [
-        Ranked(
-            candidate=each.candidate,
-            fits=fits and each.likeness >= floor.injected,
-            value=each.score,
-            scores=_as_scores(each.candidate, each.score, reranked),
-            reason=explain(each.candidate, task_id=task_id, subtask=subtasks.get(id(each.candidate), "")),
-            subtask=subtasks.get(id(each.candidate), ""),
+    ranked = []
+    for each in chosen:
+        subtask = subtasks.get(id(each.candidate), "")
+        ranked.append(
+            Ranked(
+                candidate=each.candidate,
+                fits=nearest >= floor.best and each.likeness >= floor.injected,
+                value=each.score,
+                scores=_describe_scores(each.candidate, each.score, lead=each.lead if each is leader else None),
+                reason=explain(each.candidate, task_id=task_id, subtask=subtask),
+                subtask=subtask,
+            )
         )
-        for each in chosen
-    ]
-    if leader is not None and chosen and chosen[0] is leader:
-        ranked[0].scores["lead"] = round(leader.lead, 4)
     return ranked
 
 
@@ -154,13 +154,14 @@ def _likeness(candidate: Candidate) -> float:
     return likeness
 
 
-def _boost(candidate: Candidate, *, same_family: bool, other_family: bool) -> float:
+def _boost(candidate: Candidate, task_id: str) -> float:
     boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
     boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
     boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
-    if same_family:
+    if task_id and candidate.task_id == task_id:
         return boost * SAME_FAMILY
-    return boost * OTHER_FAMILY if other_family else boost
+    is_other = task_id and candidate.task_id and candidate.scope == "task_family"
+    return boost * OTHER_FAMILY if is_other else boost
 
 
 def _leave_out_repeats(scored: Sequence[_Scored], *, top_k: int) -> list[_Scored]:
@@ -219,18 +220,16 @@ def _cover(scored: Sequence[_Scored], subtasks: Mapping[int, str], *, top_k: int
     return chosen
 
 
-def _as_scores(candidate: Candidate, score: float, reranked: Mapping[UUID, float] | None) -> dict[str, float]:
-    scores = {"score": round(score, 4)}
-    if candidate.meaning is not None:
-        scores["meaning"] = round(candidate.meaning, 4)
-    if candidate.words is not None:
-        scores["words"] = round(candidate.words, 4)
-    if candidate.task is not None:
-        scores["source_task"] = round(candidate.task, 4)
-    if candidate.naming is not None:
-        scores["names"] = round(candidate.naming.share, 4)
-    if reranked and (rerank := reranked.get(candidate.heuristic_id)) is not None:
-        scores["rerank"] = round(rerank, 4)
-    if candidate.usefulness != 0.5:
-        scores["usefulness"] = round(candidate.usefulness, 4)
-    return scores
+def _describe_scores(candidate: Candidate, score: float, *, lead: float | None) -> dict[str, float]:
+    naming = candidate.naming
+    scores = {
+        "score": score,
+        "meaning": candidate.meaning,
+        "words": candidate.words,
+        "source_task": candidate.task,
+        "names": naming.share if naming is not None else None,
+        "rerank": candidate.rerank,
+        "usefulness": candidate.usefulness if candidate.usefulness != 0.5 else None,
+        "lead": lead,
+    }
+    return {name: round(value, 4) for name, value in scores.items() if value is not None}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
 from memory.redaction.visible_text import is_visible
-from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K
+from memory.retrieval.question import MAX_BUDGET_TOKENS, MAX_TOP_K
 
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
@@ -83,13 +83,13 @@ class RetrieveQuery(BaseModel):
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """Read a JSON body: a number is not a text."""
         values = {name: tuple(v) if name in LISTS and isinstance(v, list) else v for name, v in body.items()}
-        return _validated(lambda: cls.model_validate(values, strict=True), place="/")
+        return read_validated(lambda: cls.model_validate(values, strict=True), place="/")
 
     @classmethod
     def from_query(cls, params: Mapping[str, str]) -> Self:
         """Read query parameters, which are all texts; those of several values separate them by commas."""
         values: dict[str, Any] = {name: tuple(v.split(",")) if name in LISTS else v for name, v in params.items()}
-        return _validated(lambda: cls.model_validate(values), place="")  # lax: "5" is a number here
+        return read_validated(lambda: cls.model_validate(values), place="")  # lax: "5" is a number here
 
 
 class Scores(BaseModel):
@@ -165,7 +165,7 @@ class LessonsForTask(BaseModel):
     tokens: int
 
 
-def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
+def read_validated(read: Callable[[], _Query], *, place: str) -> _Query:
     try:
         return read()
     except ValidationError as error:
@@ -246,50 +246,3 @@ class RetrievalRecord(BaseModel):
     request_id: str
     created_at: datetime
     runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]
-
-
-class OutcomesQuery(BaseModel):
-    """Over which time to count."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    days: Annotated[int, Field(ge=1, le=3650, description="Answers of the last so many days.")] = 30
-    limit: Annotated[int, Field(ge=1, le=500, description="Most families and lessons.")] = 50
-
-    @classmethod
-    def from_query(cls, params: Mapping[str, str]) -> Self:
-        """Read query parameters."""
-        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
-
-
-class OutcomeFigures(BaseModel):
-    """Answers, the runs that were given them, and how those ended."""
-
-    answers: int
-    runs: int
-    successes: int
-    failures: int
-    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
-    mean_score: float | None
-
-
-class ModeOutcomes(OutcomeFigures):
-    mode: str
-
-
-class FamilyOutcomes(OutcomeFigures):
-    task_id: str
-    mode: str
-
-
-class LessonOutcomes(OutcomeFigures):
-    heuristic: UUID
-
-
-class RetrievalOutcomes(BaseModel):
-    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
-
-    days: int
-    by_mode: list[ModeOutcomes]
-    by_family: list[FamilyOutcomes]
-    by_lesson: list[LessonOutcomes]

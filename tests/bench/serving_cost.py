@@ -45,7 +45,7 @@ from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.retrieval.index_tuning import measure_recall, tune_search  # noqa: E402
 from memory.retrieval.models import HeuristicEmbedding, SearchIndex, SearchStatistics, TermCount  # noqa: E402
-from memory.retrieval.snapshots import BYTES_EACH_TEXT  # noqa: E402
+from memory.retrieval.snapshot import BYTES_EACH_TEXT  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
 from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.report import draw_plot, print_report  # noqa: E402

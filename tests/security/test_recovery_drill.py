@@ -30,6 +30,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from tests.factories import make_heuristic, make_project, make_trajectory
@@ -93,7 +94,7 @@ def connected_to(home: Path, settings: Iterable[str] = ()) -> Iterator[None]:
 
 
 def ask(project: Project) -> list[Any]:
-    items = retrieve(project, task="Cancel a reservation", by=Actor(label="key:agent")).items
+    items = retrieve(Question(project=project, task="Cancel a reservation", by=Actor(label="key:agent"))).items
     return [(item["id"], item["content_sha256"], item["scores"]) for item in items]
 
 

@@ -17,6 +17,7 @@ from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.heuristic_vectors import count_terms
+from memory.retrieval.question import Question
 from reflection.models import Reflection
 from reflection.reflectors.reflections import Outcome, run_reflection
 
@@ -94,7 +95,14 @@ def learn(
         given = None
         if guided_k:
             given = retrieve(
-                project, task=request.text, top_k=guided_k, budget_tokens=budget_tokens, record=False, by=EVALUATION
+                Question(
+                    project=project,
+                    task=request.text,
+                    top_k=guided_k,
+                    budget_tokens=budget_tokens,
+                    record=False,
+                    by=EVALUATION,
+                )
             )
         tools = agent.choose(request.text, context=given.context if given else "", tries=TRIES)
         data = _try_tools(request, tools, judge=judge)
