@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -70,7 +71,7 @@ class Snapshot:
 
     state: tuple[int | None, str]
     revisions: tuple[UUID, ...]
-    starts: Integers
+    starts: tuple[int, ...]
     is_lesson: tuple[bool, ...]
     trajectories: tuple[UUID | None, ...]
     sent_vectors: tuple[bytes | None, ...]
@@ -100,7 +101,7 @@ class Snapshot:
         return cls(
             state=state,
             revisions=tuple(revisions[start] for start in starts),
-            starts=np.array([*starts, len(texts)], np.int32),
+            starts=(*starts, len(texts)),
             is_lesson=tuple(row[1] for row in texts),
             trajectories=tuple(row[2] for row in texts),
             sent_vectors=sent,
@@ -114,9 +115,10 @@ class Snapshot:
     @property
     def size(self) -> int:
         """The bytes it takes, rows of lessons not counted."""
-        arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets, self.starts)
-        held: int = sum(array.nbytes for array in arrays)
-        return held + (160 + 2 * self.vectors.shape[1]) * len(self.trajectories)
+        arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets)
+        arrays_size: int = sum(array.nbytes for array in arrays)
+        texts_size: int = (200 + 2 * self.vectors.shape[1]) * len(self.trajectories)
+        return arrays_size + texts_size
 
     def search(self, search: Search, words: bytes, *, named: Sequence[UUID] = ()) -> list[Found]:
         """Return the lessons most like a task, in no order: those that the database would find.
@@ -143,7 +145,7 @@ class Snapshot:
             place = bisect_left(self.revisions, revision)
             if place < len(self.revisions) and self.revisions[place] == revision:
                 places.add(place)
-        return [self._describe(place, search, meanings, shared) for place in places]
+        return self._describe(sorted(places), search, meanings, shared)
 
     def _compare_words(self, sent: bytes) -> Vectors:
         shared = np.zeros(len(self.is_lesson), np.float32)
@@ -155,23 +157,26 @@ class Snapshot:
                 shared[self.postings[texts]] += weight * self.weights[texts]
         return shared
 
-    def _describe(self, place: int, search: Search, meanings: Vectors, shared: Vectors) -> Found:
-        """Say how like the task all texts of a lesson are. Of equal tasks the first run by id is named."""
+    def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[Found]:
+        """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""
         task_weight = get_task_weight(search.meaning_weight)
-        first, end = self.starts[place : place + 2].tolist()
-        meaning = words = vector = None
-        tasks: list[tuple[float, int]] = []
-        pairs = zip(meanings[first:end].tolist(), shared[first:end].tolist(), strict=True)
-        for text, (near, in_words) in enumerate(pairs, first):
-            if self.is_lesson[text]:
-                vector, words = self.sent_vectors[text], in_words
-                meaning = near if vector is not None and search.vector is not None else None
-            else:
-                tasks.append((task_weight * near + (1 - task_weight) * in_words, -text))
-        tasks.sort(reverse=True)
-        trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
-        likenesses = [likeness for likeness, _ in tasks]
-        return Found(self.revisions[place], trajectory_id, meaning, words, likenesses, vector)
+        texts = [text for place in places for text in range(self.starts[place], self.starts[place + 1])]
+        pairs = zip(texts, meanings[texts].tolist(), shared[texts].tolist(), strict=True)  # numbers leave numpy at once
+        found = []
+        for place in places:
+            meaning = words = vector = None
+            tasks: list[tuple[float, int]] = []
+            for text, near, in_words in islice(pairs, self.starts[place + 1] - self.starts[place]):
+                if self.is_lesson[text]:
+                    vector, words = self.sent_vectors[text], in_words
+                    meaning = near if vector is not None and search.vector is not None else None
+                else:
+                    tasks.append((task_weight * near + (1 - task_weight) * in_words, -text))
+            tasks.sort(reverse=True)
+            trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
+            likenesses = [likeness for likeness, _ in tasks]
+            found.append(Found(self.revisions[place], trajectory_id, meaning, words, likenesses, vector))
+        return found
 
     def read_rows(self, state: int | None, found: Sequence[Found]) -> list[tuple[Any, ...]]:
         """Return rows as `search_database` does, and ask the database only for what it was not asked before.
