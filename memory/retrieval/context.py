@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -93,18 +92,16 @@ def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
 
 
 def _write_body(lesson: Mapping[str, Any]) -> str:
-    words = _write_words(lesson["trigger"], lesson["guideline"], lesson["avoid"], lesson["not_when"])
-    return f"[{get_label(lesson['id'])}] {words}"
+    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(lesson["trigger"]).rstrip(".:;"), flags=re.IGNORECASE)
+    line = f"[{get_label(lesson['id'])}] When {trigger}: {clean(lesson['guideline'])}"
+    return line + write_exceptions(lesson["avoid"], lesson["not_when"])
 
 
-@lru_cache(maxsize=2000)  # cleaning 20 lessons costs as much as all of Django around it
-def _write_words(trigger: str, guideline: str, avoid: str, not_when: str) -> str:
-    limits = "; ".join(
-        f"{word} {text}" for word, text in (("avoid:", clean(avoid)), ("not when:", clean(not_when))) if text
-    )
-    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(trigger).rstrip(".:;"), flags=re.IGNORECASE)
-    line = f"When {trigger}: {clean(guideline)}"
-    return f"{line} ({limits})" if limits else line
+def write_exceptions(avoid: str, not_when: str) -> str:
+    """Write what follows a guideline: ` (avoid: …; not when: …)`, or nothing."""
+    said = (("avoid:", clean(avoid)), ("not when:", clean(not_when)))
+    limits = "; ".join(f"{word} {text}" for word, text in said if text)
+    return f" ({limits})" if limits else ""
 
 
 def get_label(heuristic_id: object) -> str:

@@ -13,7 +13,6 @@ first by that are then compared by all of their texts.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -243,7 +242,6 @@ def _filter_parameters(filters: Filters) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=256)  # writing one takes as long as reading 40 rows
 def _write_search(pool: tuple[UUID, UsableIndex, int] | None, *, filtered: bool, named: bool) -> str:
     """Write the search of a project: by its index or of everything, with filters and named lessons or without."""
     filters = _FILTERED if filtered else ""

@@ -7,7 +7,6 @@ database function `memory_names` finds the same names in lessons; a test compare
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,7 +54,6 @@ class Name(NamedTuple):
         return len(self.key) < SHORTEST_NEAR and self.spelled.isalpha() and self.spelled.isupper()
 
 
-@lru_cache(maxsize=1000)
 def find_names(text: str) -> tuple[Name, ...]:
     """Return the different names of a text in their order."""
     if not _ANY.search(text, 0, MAX_CHARACTERS):

@@ -7,7 +7,6 @@ only. What agents report changes counts and scores, but never the order of appro
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +14,7 @@ from django.conf import settings
 from memory.heuristics.rules import get_rule_trigger
 from memory.projects.record_sizes import RECORD_SIZES
 from memory.redaction import redact
-from memory.retrieval.context import Context, count_tokens
+from memory.retrieval.context import Context, count_tokens, write_exceptions
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean
 
@@ -181,9 +180,16 @@ def read_material(columns: Sequence[Any]) -> Material:
 
 def write_mistake(mistake: Mistake) -> tuple[str, ...]:
     """Write one card, with its lesson and without: `- [M-1a2b3c4d] seen 4×: bad → correct (lesson)`."""
-    said = _write_mistake(mistake.mistake_type, mistake.bad_decision, mistake.correct_decision, mistake.lesson)
     start = f"- [{get_card_label(mistake.id)}] seen {mistake.seen_count}×: "
-    return tuple(start + words for words in said)
+    bad, correct, lesson = clean(mistake.bad_decision), clean(mistake.correct_decision), clean(mistake.lesson)
+    words = start + (bad or clean(mistake.mistake_type))
+    if correct:
+        words = f"{words.rstrip('.')} → {correct}"
+    if not lesson:
+        return (words,)
+    if not bad and not correct:
+        return (f"{words}: {lesson}",)
+    return (f"{words.rstrip('.')} ({lesson.rstrip('.')})", words)
 
 
 def get_card_label(card_id: object) -> str:
@@ -212,30 +218,9 @@ def _write_sections(material: Material, limits: Mapping[str, int]) -> dict[str, 
 
 def write_rule(rule: Rule) -> str:
     """Write one rule; its condition is left out where it says no more than that every task of the kind is meant."""
-    return _write_rule(rule.trigger, rule.guideline, rule.avoid, rule.not_when, rule.task_id)
-
-
-@lru_cache(maxsize=2000)  # cleaning costs more than everything around it
-def _write_rule(trigger: str, guideline: str, avoid: str, not_when: str, task_id: str) -> str:
-    limits = "; ".join(
-        f"{word} {text}" for word, text in (("avoid:", clean(avoid)), ("not when:", clean(not_when))) if text
-    )
-    general = trigger in (get_rule_trigger(task_id), get_rule_trigger(""))
-    words = clean(guideline) if general else f"When {clean(trigger).rstrip('.:;')}: {clean(guideline)}"
-    return f"- {words} ({limits})" if limits else f"- {words}"
-
-
-@lru_cache(maxsize=2000)
-def _write_mistake(mistake_type: str, bad_decision: str, correct_decision: str, lesson: str) -> tuple[str, ...]:
-    bad, correct, lesson = clean(bad_decision), clean(correct_decision), clean(lesson)
-    words = f"{bad or clean(mistake_type)}"
-    if correct:
-        words = f"{words.rstrip('.')} → {correct}"
-    if not lesson:
-        return (words,)
-    if not bad and not correct:
-        return (f"{words}: {lesson}",)
-    return (f"{words.rstrip('.')} ({lesson.rstrip('.')})", words)
+    general = rule.trigger in (get_rule_trigger(rule.task_id), get_rule_trigger(""))
+    condition = "" if general else f"When {clean(rule.trigger).rstrip('.:;')}: "
+    return f"- {condition}{clean(rule.guideline)}{write_exceptions(rule.avoid, rule.not_when)}"
 
 
 def _by_value(sections: Mapping[str, Sequence[_Line]]) -> Iterator[tuple[str, _Line]]:
