@@ -22,8 +22,8 @@ from erl_site.database_diagnosis import (
 )
 from erl_site.findings import Finding, failure, ok, rows, warning
 from memory.counting import say_count
+from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
-from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
 from reflection.models import ProviderState, Reflection, WorkerHeartbeat
 
 EXPIRES_SOON = timedelta(days=14)

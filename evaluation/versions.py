@@ -16,7 +16,7 @@ _SEARCH = (
     "memory/retrieval",
     "memory/migrations",
     "memory/retrieval/answers.py",
-    "memory/retrieval/heuristic_vectors.py",
+    "memory/index/heuristic_vectors.py",
 )
 _PROMPTS = ("reflection/prompts",)
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.db import connection
 
 from memory.admin.word_diff import diff_words
+from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.retrieval.context import count_tokens
-from memory.retrieval.heuristic_vectors import get_active_model
 from memory.retrieval.track_record import Mistake, write_mistake
 
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5

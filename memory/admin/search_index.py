@@ -11,8 +11,8 @@ from django.utils.timesince import timesince
 
 from memory.admin.panels import Figure
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import narrow_to_projects
-from memory.retrieval.index_tuning import LEAST_RECALL, WANTED_RECALL
 from memory.retrieval.models import SearchIndex
 
 _LABEL = "of the likest lessons found"

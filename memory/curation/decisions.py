@@ -11,8 +11,8 @@ from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import LessonText
+from memory.index.heuristic_vectors import count_terms
 from memory.projects.actors import Actor
-from memory.retrieval.heuristic_vectors import count_terms
 
 _Decision = Review.Decision
 _Status = Heuristic.Status

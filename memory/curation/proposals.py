@@ -14,10 +14,10 @@ from memory.curation.proposal_limit import take_room
 from memory.errors import ChangedMeanwhile, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, LessonText
+from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
-from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 
 

@@ -172,7 +172,7 @@ class HeuristicRevision(models.Model):
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
     content_sha256 = models.CharField(max_length=64, editable=False, default="")
     search = SearchVectorField(null=True, editable=False)
-    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/names.py
+    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
     served = models.BooleanField(default=False, editable=False)
     approved_sha256 = models.CharField(max_length=64, editable=False, default="")
     approved_by = models.TextField(editable=False, default="")

@@ -3,7 +3,7 @@
 from django.contrib.postgres.operations import BtreeGinExtension, TrigramExtension
 from django.db import migrations, models
 
-# Words in capitals that are no names: those of memory/embeddings/words.py and memory/retrieval/names.py (a test
+# Words in capitals that are no names: those of memory/embeddings/words.py and memory/retrieval/name_match.py (a test
 # compares them).
 WORDS = """
 able about above addition after again against all also always and answer any anyone anything are ask asked
@@ -24,7 +24,7 @@ you your yours yourself yourselves
 LITTLE_WORDS = "a an and as at be by for in is it of on or the to up use"
 
 FORWARD = r"""
--- What memory/retrieval/names.py finds in a text, each by its letters and digits alone: ' cancelorder errconnreset '.
+-- What memory/retrieval/name_match.py finds in a text, each by its letters and digits alone: ' cancelorder errconnreset '.
 CREATE FUNCTION memory_names(body text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     WITH tokens AS (
         SELECT DISTINCT found[1] AS token FROM regexp_matches(

@@ -15,12 +15,12 @@ from memory.curation.deciders import check_card_decider
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.errors import AlreadyDecided, CannotMerge, EmbedderError, NotAllowed, ProjectArchived
+from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.counts import recount
 from memory.mistakes.decisions import approve_card, record_card_review
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeEmbedding, MistakeMerge
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import get_active_model
 
 log = structlog.get_logger(__name__)
 

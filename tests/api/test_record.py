@@ -8,12 +8,12 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.project_state import read_state
 from memory.retrieval.question import Question
 from memory.retrieval.track_record import ask_record, read_material

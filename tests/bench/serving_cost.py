@@ -41,9 +41,9 @@ from django.db import connection, connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
 from memory.heuristics.models import Heuristic, HeuristicRevision  # noqa: E402
+from memory.index.tuning import measure_recall, tune_search  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
-from memory.retrieval.index_tuning import measure_recall, tune_search  # noqa: E402
 from memory.retrieval.models import HeuristicEmbedding, SearchIndex, SearchStatistics, TermCount  # noqa: E402
 from memory.retrieval.snapshot import BYTES_EACH_TEXT  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402

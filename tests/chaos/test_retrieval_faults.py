@@ -13,8 +13,8 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from memory.embeddings.registry import forget_embedders
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService

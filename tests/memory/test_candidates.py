@@ -9,16 +9,16 @@ from django.db import connection
 from memory.embeddings.registry import forget_embedders, get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.projects.models import Project
-from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
-from memory.retrieval.database import QueryVector, read_vector
-from memory.retrieval.database_search import Search
-from memory.retrieval.heuristic_vectors import (
+from memory.index.heuristic_vectors import (
     count_terms,
     embed_heuristics,
     find_heuristics_without_vectors,
     get_active_model,
 )
+from memory.projects.models import Project
+from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
+from memory.retrieval.database import QueryVector, read_vector
+from memory.retrieval.database_search import Search
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, SearchStatistics, TermCount
 from memory.retrieval.project_state import read_state
 from memory.retrieval.question import Filters

@@ -15,14 +15,14 @@ from django.test import override_settings
 from memory.embeddings.registry import get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics
+from memory.index.upkeep import name_lessons
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.candidates import Candidate, find_candidates, find_in_database
 from memory.retrieval.database import QueryVector
 from memory.retrieval.database_search import Search
-from memory.retrieval.heuristic_vectors import embed_heuristics
-from memory.retrieval.missing_names import name_lessons
 from memory.retrieval.models import ServedChange
 from memory.retrieval.name_match import MOST_LESSONS, STRESSED, find_named, find_names, is_near, weigh
 from memory.retrieval.project_state import read_state

@@ -7,10 +7,10 @@ from django.core.management import CommandError, call_command
 
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import forget_embedders
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from memory.retrieval.question import Question
 from tests.factories import make_heuristic, make_project

@@ -14,10 +14,10 @@ from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import LessonText
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.retrieval.question import Question
 from memory.runs.models import Trajectory

@@ -7,10 +7,10 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import PolarityQuota, Retrieval
 from memory.retrieval.question import Question
 from tests.factories import make_heuristic, make_project, make_trajectory

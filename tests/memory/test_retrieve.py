@@ -7,10 +7,10 @@ from django.core.management import CommandError, call_command
 
 from memory.embeddings.registry import forget_embedders
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.limits import set_polarity_quota
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.retrieval.question import Filters, Question

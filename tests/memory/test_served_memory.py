@@ -12,6 +12,9 @@ from memory.curation.decisions import approve_heuristic, quarantine_heuristic, r
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
+from memory.index.tuning import measure_recall, tune_search
+from memory.index.upkeep import fold_changes
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import database_search
@@ -19,13 +22,10 @@ from memory.retrieval.answers import retrieve
 from memory.retrieval.candidates import Candidate, find_candidates, find_in_database
 from memory.retrieval.database import QueryVector, read_prepared
 from memory.retrieval.database_search import FIRST_BREADTH, USUAL_LIMIT, Search
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
-from memory.retrieval.index_tuning import measure_recall, tune_search
 from memory.retrieval.models import SearchIndex, ServedChange
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.project_state import read_state as read_project_state
 from memory.retrieval.question import Filters, Question
-from memory.retrieval.served_changes import fold_changes
 from memory.retrieval.snapshot import snapshots
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
@@ -247,7 +247,7 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
     retrieve(Question(project=project, task=TASKS[0], by=BY))
     index = tune_search(project, threshold=5)
     assert index is not None
-    monkeypatch.setattr("memory.retrieval.index_tuning.WANTED_RECALL", 1.1)
+    monkeypatch.setattr("memory.index.tuning.WANTED_RECALL", 1.1)
     measure_recall(index)
     index.refresh_from_db()
     assert index.breadth == 2 * FIRST_BREADTH

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.answers import RetrievalAnswer, retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Question
 from reflection.llm.registry import close_provider

@@ -9,12 +9,12 @@ import pytest
 from django.db import connection
 
 from memory.curation.decisions import retire_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import cross_encoder
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.candidates import draw_candidates
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.question import Filters, Question
 from reflection.rankers.cross_encoder import close_reranker
 from tests.factories import make_heuristic, make_project, make_rule

@@ -17,6 +17,7 @@ from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence, restore_revision
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.recording import record_trajectory
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
@@ -24,7 +25,6 @@ from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.question import Question
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source

@@ -26,10 +26,10 @@ from pytest_django.plugin import DjangoDbBlocker
 from erl_site.embedded import postgres
 from erl_site.programs import find_program, run_program, write_url
 from memory.curation.decisions import approve_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory

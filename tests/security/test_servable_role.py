@@ -9,11 +9,11 @@ import pytest
 from django.db import OperationalError, ProgrammingError, connection, transaction
 
 from memory.curation.decisions import approve_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import database_search, snapshot
 from memory.retrieval.answers import retrieve
 from memory.retrieval.database import ServingRole, read_prepared, serving_role
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.question import Question
 from memory.retrieval.snapshot import Snapshots
 from tests.factories import make_heuristic, make_project, make_trajectory

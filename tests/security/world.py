@@ -23,10 +23,10 @@ from memory.curation.undo import undo_review
 from memory.effects.feedback import record_feedback
 from memory.heuristics.models import Heuristic, Review
 from memory.heuristics.text import LessonText
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
 from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory

@@ -14,9 +14,9 @@ from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic, HeuristicQuerySet
 from memory.heuristics.text import LessonText
+from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import count_terms
 from reflection.models import Proposal, Reflection
 from reflection.reflectors.reflections import Outcome, ReflectorFactory, run_reflection
 

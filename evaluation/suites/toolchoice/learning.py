@@ -13,10 +13,10 @@ from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_le
 from memory.curation.decisions import approve_heuristic, retire_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import count_terms
 from memory.retrieval.question import Question
 from reflection.models import Reflection
 from reflection.reflectors.reflections import Outcome, run_reflection

@@ -17,8 +17,8 @@ from memory.embeddings.base import Vectors, scale_to_unit
 from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.text import LessonText
 from memory.ids import uuid7
+from memory.index.heuristic_vectors import get_active_model
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import get_active_model
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from tests.bench.serving.corpus import Corpus
 from tests.bench.serving.seeding import seed_lessons

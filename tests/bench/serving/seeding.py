@@ -13,8 +13,8 @@ from memory.embeddings.base import Vectors, scale_to_unit
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import count_terms, get_active_model
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import count_terms, get_active_model
 from memory.retrieval.models import HeuristicEmbedding
 from tests.bench.serving.corpus import Corpus
 

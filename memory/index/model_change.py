@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from memory.embeddings.base import Embedder
 from memory.embeddings.cache import task_vectors
 from memory.errors import EmbedderError
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database import QueryVector
 from memory.retrieval.database_search import Search
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.models import EmbeddingModel, Retrieval
 from memory.retrieval.scoring import get_meaning_weight
 
