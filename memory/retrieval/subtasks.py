@@ -49,7 +49,7 @@ def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> lis
     for texts in lessons:
         said = frozenset().union(*map(_read_words, texts))
         shared = [
-            sum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
+            math.fsum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
             for words in words_of
         ]
         best = max(range(len(parts)), key=lambda place: (shared[place], -place))
