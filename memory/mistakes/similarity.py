@@ -13,12 +13,12 @@ from pgvector import HalfVector
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, ProjectArchived
+from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding, MistakeMerge
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import get_active_model
 
 log = structlog.get_logger(__name__)
 

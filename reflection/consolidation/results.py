@@ -12,9 +12,9 @@ from django.utils import timezone
 from memory.curation.proposals import count_support, propose_heuristic
 from memory.curation.service import lock_item
 from memory.heuristics.models import Evidence, Heuristic
+from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.redaction import redact
-from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
