@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.limits import REQUEST_JSON, JsonLimits
 
 _MAX_POINTER_CHARS = 200
 
 
-class InvalidJson(LessonMemoryError):
+class InvalidJson(MemoryAppError):
     """The document is not JSON we can keep; `pointer` (RFC 6901) is the place, "" where there is none."""
 
     code = "invalid_json"

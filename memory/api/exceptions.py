@@ -13,7 +13,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.api.errors import DETAILS, RETRY_AFTER_SECONDS, ErrorCode, Refusal, problem
-from memory.errors import InvalidInput, LessonMemoryError
+from memory.errors import InvalidInput, MemoryAppError
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ def find_refusal(exc: BaseException) -> Refusal | None:
         case InvalidInput():
             place, texts = next(iter(exc.fields.items()))
             return Refusal(ErrorCode(exc.code), f"{place}: {texts[0]}", fields=exc.fields)
-        case LessonMemoryError():
+        case MemoryAppError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
             pointer = getattr(exc, "pointer", "")
             fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None

@@ -11,7 +11,7 @@ from memory.api.base import represent
 from memory.api.input import ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text
 from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TRIGGER_CHARS
 
 TEXT_MEMBERS = (
@@ -59,7 +59,7 @@ class HeuristicWording(Input):
     tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
     source_task: Annotated[str, Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from.")] = ""
 
-    def text(self, *, base: LessonText | None = None) -> LessonText:
+    def text(self, *, base: HeuristicText | None = None) -> HeuristicText:
         """Return the words of the lesson, on top of an earlier wording where there is one.
 
         Raises:
@@ -70,7 +70,7 @@ class HeuristicWording(Input):
             words["tags"] = tuple(words["tags"])
         if base is None:
             words.setdefault("scope", _Scope.TASK_FAMILY if self.task_id else _Scope.PROJECT)
-            text = LessonText(**words)
+            text = HeuristicText(**words)
         else:
             text = replace(base, **words)
         if words.keys() & {"scope", "task_id"} and text.scope == _Scope.TASK_FAMILY and not text.task_id:
@@ -80,7 +80,7 @@ class HeuristicWording(Input):
 
 
 class HeuristicInput(HeuristicWording):
-    """A lesson to propose. It is not served before a person approves it."""
+    """A lesson to propose. It is not served until a person approves it."""
 
     trigger: Trigger
     guideline: Guideline

@@ -81,7 +81,7 @@ class HeuristicListView(ApiView):
         "proposeHeuristic",
         tag="heuristics",
         summary="Propose a lesson",
-        description="It joins the review queue and is not served before it is approved.",
+        description="It joins the review queue and is not served until it is approved.",
         request=HeuristicInput,
         responses={201: HeuristicDetailSerializer},
         parameters=[LOCATION, ETAG],

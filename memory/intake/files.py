@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from memory.errors import LessonMemoryError, UnreadableFile
+from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
@@ -58,7 +58,7 @@ def read_entries(
             continue
         try:
             yield FileEntry(place=place, data=as_trajectory(raw, defaults=defaults or {}))
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             yield FileEntry(place=place, error=str(refusal))
 
 

@@ -14,7 +14,7 @@ from memory.retrieval.answer import Filters
 from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates, get_meaning_weight
 from memory.retrieval.indexed import USUAL_LIMIT
 from memory.retrieval.known import KNOWN_TASKS, Known
-from memory.retrieval.llm_ranking import LessonRanker, RankingFailed, find_ranker, rank_with_model
+from memory.retrieval.llm_ranking import HeuristicRanker, RankingFailed, find_ranker, rank_with_model
 from memory.retrieval.models import Retrieval
 from memory.retrieval.places import Ranked
 from memory.retrieval.quota import find_limits
@@ -196,7 +196,7 @@ def _search(project: Project, question: Question, mode: str, *, limit: int) -> t
     return search(vector=None, model_id="", meaning_weight=0.0), _Mode.LEXICAL, degraded
 
 
-def _get_ranker() -> LessonRanker | None:
+def _get_ranker() -> HeuristicRanker | None:
     """Return who ranks; a provider that is configured wrongly is none."""
     try:
         return find_ranker()

@@ -40,7 +40,7 @@ class RankingFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OfferedLesson:
+class OfferedHeuristic:
     """A lesson as the model sees it."""
 
     label: str
@@ -60,7 +60,7 @@ class Choice:
     why: str = ""
 
 
-class LessonRanker(Protocol):
+class HeuristicRanker(Protocol):
     """A language model that ranks. Called with no transaction open."""
 
     def rank_lessons(
@@ -68,7 +68,7 @@ class LessonRanker(Protocol):
         project: Project,
         *,
         task: str,
-        lessons: Sequence[OfferedLesson],
+        lessons: Sequence[OfferedHeuristic],
         batch_size: int | None,
         top_k: int,
         deadline_seconds: float,
@@ -81,7 +81,7 @@ class LessonRanker(Protocol):
         ...
 
 
-FindRanker = Callable[[], LessonRanker | None]
+FindRanker = Callable[[], HeuristicRanker | None]
 _find: list[FindRanker] = []
 breaker = Breaker()
 
@@ -91,13 +91,13 @@ def register_ranker(find: FindRanker) -> None:
     _find[:] = [find]
 
 
-def find_ranker() -> LessonRanker | None:
+def find_ranker() -> HeuristicRanker | None:
     """Return the language model that ranks, or None where none is configured."""
     return _find[0]() if _find else None
 
 
 def rank_with_model(
-    ranker: LessonRanker,
+    ranker: HeuristicRanker,
     project: Project,
     *,
     task: str,
@@ -119,7 +119,7 @@ def rank_with_model(
     shown = list(candidates if whole else candidates[:MAX_CANDIDATES])
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
-        OfferedLesson(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
+        OfferedHeuristic(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
         for label, one in by_label.items()
     ]
     try:

@@ -143,7 +143,7 @@ class RetrievalOutcomesView(ApiView):
                 "days": query.days,
                 "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
                 "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
-                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_lesson],
+                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_heuristic],
             }
         )
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django_filters import rest_framework as filters
 
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 
 
 class ReflectionFilter(filters.FilterSet):  # type: ignore[misc]

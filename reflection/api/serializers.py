@@ -9,7 +9,7 @@ from rest_framework.reverse import reverse
 
 from memory.api.input import Id, Input, wrong_member
 from memory.intake.serializers import TrajectoryInput
-from reflection.models import Proposal, Reflection
+from reflection.reflectors.models import Proposal, Reflection
 
 
 class ReflectInput(Input):

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.limits import JsonLimits
 from memory.redaction.visible_text import show_hidden
-from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedLesson
+from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedHeuristic
 from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
 from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
-from reflection.prompts.files import read_prompt
+from reflection.prompts import read_prompt
 from reflection.reflectors.llm_prompt import cut_middle
 
 TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600
@@ -52,7 +52,7 @@ class _Answer(BaseModel):
 
 
 def build_requests(
-    task: str, lessons: Sequence[OfferedLesson], *, batch_size: int | None, top_k: int
+    task: str, lessons: Sequence[OfferedHeuristic], *, batch_size: int | None, top_k: int
 ) -> list[CompletionRequest]:
     """Return one question for each batch; a batch that is too long for the model is cut into more of them."""
     size = min(batch_size or len(lessons), len(lessons))
@@ -92,7 +92,7 @@ def read_answer(completion: Completion) -> list[Choice]:
     ]
 
 
-def _build_request(task: str, lessons: Sequence[OfferedLesson], *, top_k: int) -> CompletionRequest:
+def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int) -> CompletionRequest:
     digest = salted_hmac("erl.ranking.boundary", repr((task, lessons)), algorithm="sha256").hexdigest()
     boundary, mark = digest[:16], f"{digest[16:22]}|"
     sections: list[tuple[str, list[Any]]] = [
@@ -118,7 +118,7 @@ def _build_request(task: str, lessons: Sequence[OfferedLesson], *, top_k: int) -
     )
 
 
-def _show(lesson: OfferedLesson) -> dict[str, str]:
+def _show(lesson: OfferedHeuristic) -> dict[str, str]:
     shown = {
         "id": lesson.label,
         "learnt_from": cut_middle(lesson.source_task, SOURCE_TASK_CHARACTERS),

@@ -9,10 +9,10 @@ from rest_framework import exceptions
 from rest_framework.test import APIClient
 
 import memory.api.errors
-from erl_site.views import csrf_failure
+from erl_site.web.views import csrf_failure
 from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
 from memory.api.exceptions import exception_handler, find_refusal
-from memory.errors import InvalidInput, LessonMemoryError
+from memory.errors import InvalidInput, MemoryAppError
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
 from tests.factories import make_api_key
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 JSON = "application/json"
 
 
-def all_refusals(base: type[LessonMemoryError] = LessonMemoryError) -> list[type[LessonMemoryError]]:
+def all_refusals(base: type[MemoryAppError] = MemoryAppError) -> list[type[MemoryAppError]]:
     return [base, *(inner for kind in base.__subclasses__() for inner in all_refusals(kind))]
 
 
@@ -110,7 +110,7 @@ def test_csrf_failure_outside_the_admin_is_a_problem(rf: RequestFactory) -> None
         (exceptions.Throttled(wait=6.2), 429, "rate_limited"),
         (exceptions.ParseError("x"), 400, "invalid_request"),
         (Refusal(ErrorCode.ERASED, "Gone."), 410, "erased"),
-        (LessonMemoryError("No."), 400, "invalid_request"),
+        (MemoryAppError("No."), 400, "invalid_request"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
@@ -148,7 +148,7 @@ def test_unforeseen_exception_is_left_to_django() -> None:
 
 
 @pytest.mark.parametrize("refusal", all_refusals(), ids=lambda kind: kind.__name__)
-def test_every_refusal_of_the_app_has_a_code_of_the_enum(refusal: type[LessonMemoryError]) -> None:
+def test_every_refusal_of_the_app_has_a_code_of_the_enum(refusal: type[MemoryAppError]) -> None:
     assert refusal.code in ErrorCode.values
 
 

@@ -13,7 +13,7 @@ from memory.effects.feedback import record_feedback
 from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
@@ -207,7 +207,7 @@ def test_new_wording_keeps_the_tasks_the_lesson_has_helped_with() -> None:
     heuristic = make_heuristic(status="approved")
     embed_heuristics([heuristic.pk])
     report_help(heuristic, "Repaint the garden shed")
-    revised = revise_heuristic(heuristic, text=LessonText(trigger="a shed", guideline="Ask for the colour."), by=BY)
+    revised = revise_heuristic(heuristic, text=HeuristicText(trigger="a shed", guideline="Ask for the colour."), by=BY)
 
     embed_heuristics([heuristic.pk])
 

@@ -1,4 +1,4 @@
-"""Write a project as an agent's own memory file."""
+"""Export a project as an agent's own memory file."""
 
 import json
 from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.episodes.import_file import import_memory
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.limits import FILE_JSON
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
@@ -14,12 +14,12 @@ from memory.strict_json import InvalidJson, parse_json
 
 
 class Command(BaseCommand):
-    help = "Import an agent_memory.json: episodes become runs, mistakes cards, rules proposals. Again changes nothing."
+    help = "Import an agent_memory.json: episodes become runs, mistakes cards, rules proposals. Safe to repeat."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="The file, one JSON object.")
         add_project_argument(parser)
-        parser.add_argument("--agent", default="", help="Whose memory it is, for episodes that do not say.")
+        parser.add_argument("--agent", default="", help="The agent whose memory it is, for episodes that name none.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
@@ -32,9 +32,9 @@ class Command(BaseCommand):
             done = import_memory(
                 project, document=document, by=Actor(label="command:import_memory"), agent=options["agent"]
             )
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             raise CommandError(str(refusal)) from None
-        if done.known:
+        if done.already_imported:
             self.stdout.write("This file was imported before. Nothing was changed.")
             return
         self.stdout.write(
