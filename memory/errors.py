@@ -144,7 +144,7 @@ class NoRunToReflectOn(MemoryAppError):
 
 
 class QueueFull(MemoryAppError):
-    """More reflections of the project are waiting than ERL_REFLECTION_QUEUE_MAX allows."""
+    """More reflections of the project are waiting than its clients may have waiting."""
 
     code = "queue_full"
     retry_after_seconds = 30.0

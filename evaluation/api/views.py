@@ -42,8 +42,7 @@ class EvaluateView(ApiView):
     def post(self, request: Request) -> Response:
         sent = EvaluateInput.from_body(self.body).sent()
         try:
-            options = read_options(sent, project=self.project.slug)
-            run = request_evaluation(self.project, options=options, by=self.actor)
+            run = request_evaluation(self.project, options=read_options(sent, project=self.project.slug), by=self.actor)
         except EvaluationError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
         location = reverse("evaluation_api:evaluate")

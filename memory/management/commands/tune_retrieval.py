@@ -15,10 +15,10 @@ from memory.retrieval.models import SearchIndex
 
 class Command(BaseCommand):
     help = (
-        "Build an index for every project that serves more texts than ERL_RETRIEVE_INDEX_TEXTS, drop indexes "
+        "Build an index for every project that serves more texts than the threshold, drop indexes "
         "that are no longer needed, and compare searches by index with exact searches on the latest tasks. Searches "
-        "continue meanwhile. The periodic task of the same name does the same every hour with the threshold of the "
-        "settings, and drops an index that was built with a smaller one."
+        "continue meanwhile. The periodic task of the same name does the same every hour with the default threshold, "
+        "and drops an index that was built with a smaller one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
