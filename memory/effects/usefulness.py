@@ -103,9 +103,10 @@ def describe_usefulness(heuristic: Heuristic) -> str:
     basis = heuristic.usefulness_basis
     if not basis.get("runs"):
         return "Its usefulness is not known yet: no run has reported what it did with the lesson."
+    runs = f"{basis['runs']:,} run{pluralize(basis['runs'])}"
+    clients = f"{basis['clients']:,} client{pluralize(basis['clients'])}"
     return (
-        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {basis['runs']:,} "
-        f"run{pluralize(basis['runs'])} of {basis['clients']:,} client{pluralize(basis['clients'])} did with it: "
+        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {runs} of {clients} did with it: "
         f"{basis['followed']} followed it "
         f"({basis['followed_success']} succeeded, {basis['followed_failure']} failed), {basis['contradicted']} did "
         f"something else, and it did not apply to {basis['not_applicable']}."
