@@ -8,9 +8,9 @@ from django import forms
 from django.core import signing
 
 from memory.admin.word_diff import DiffPart, diff_heuristics
-from memory.curation.claims import release_heuristic, take_over_heuristic
 from memory.curation.decisions import (
     approve_heuristic,
+    ask_again,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
@@ -18,7 +18,7 @@ from memory.curation.decisions import (
 )
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import restore_revision
-from memory.curation.reflect_again import ask_again
+from memory.curation.reviewers import release_heuristic, take_over_heuristic
 from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText

@@ -12,8 +12,8 @@ from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
 from memory.admin.timeline import collect_events
 from memory.admin.word_diff import DiffPart, diff_heuristics
-from memory.curation.claims import open_heuristic
 from memory.curation.priority import find_fitting_tasks
+from memory.curation.reviewers import open_heuristic
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.effects.usefulness import describe_usefulness
 from memory.heuristics.extensions import can_reflect_again

@@ -22,8 +22,8 @@ from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
 from memory.admin.undo import forget_decision, remember_decision, undo_context
-from memory.curation.bulk_decisions import MAX_AT_ONCE, review_in_bulk
-from memory.curation.claims import release_heuristic
+from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
+from memory.curation.reviewers import release_heuristic
 from memory.curation.undo import undo_review
 from memory.errors import ChangedMeanwhile, MemoryAppError
 from memory.heuristics.models import Heuristic, Review

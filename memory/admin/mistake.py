@@ -15,7 +15,7 @@ from django.utils.text import Truncator
 from memory.admin.mistake_desk import card_context
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
-from memory.curation.bulk_decisions import MAX_AT_ONCE
+from memory.curation.decisions import MAX_AT_ONCE
 from memory.errors import MemoryAppError
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge

@@ -5,14 +5,14 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Count
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
-from memory.curation.deciders import check_decider
-from memory.curation.proposal_limit import take_room
+from memory.curation.reviewers import check_decider
 from memory.curation.service import get_current_revision, lock_item
-from memory.errors import NothingChanged
+from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor
@@ -131,9 +131,34 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     return heuristic
 
 
+def has_room(project_id: UUID, client: str) -> bool:
+    """Tell whether a client may bring another lesson before the reviewers. What no client brought always has room."""
+    limit = settings.ERL_PENDING_PROPOSALS_PER_CLIENT
+    if not limit or not client:
+        return True
+    of_client = Q(client=client) | Q(current_revision__created_by=f"key:{client}")
+    waiting = Heuristic.objects.proposed().filter(of_client, project_id=project_id).order_by("pk")
+    return not waiting.values_list("pk")[limit - 1 : limit]
+
+
 def _take_room(project_id: UUID, by: Actor) -> None:
-    if by.api_key_id is not None:
-        take_room(project_id, by.label.removeprefix("key:"))
+    """Let an API client propose once more, one at a time until the transaction ends, while there is room.
+
+    Raises:
+        TooManyProposals: the client has as many lessons waiting as it may have.
+    """
+    if by.api_key_id is None:
+        return
+    client = by.label.removeprefix("key:")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
+        )
+    if not has_room(project_id, client):
+        raise TooManyProposals(
+            f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client wait for a reviewer already, so "
+            "nothing was stored. Send it again when some of them are decided."
+        )
 
 
 def _clean(text: HeuristicText) -> HeuristicText:

@@ -1,6 +1,6 @@
 """The steps that decisions on heuristics and on mistake cards share: lock, check, serve, withdraw, record."""
 
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from django.utils import timezone
 
@@ -9,6 +9,14 @@ from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
 
 Item = TypeVar("Item", bound=Reviewed)
+
+
+class ReviewNote(TypedDict, total=False):
+    """What is recorded with a decision: why, how long the text was on the screen, and the request it came with."""
+
+    reason: str
+    seconds_on_screen: float | None
+    request_id: str
 
 
 def lock_item(item: Item) -> Item:
@@ -75,19 +83,15 @@ def set_status(item: Reviewed, status: str, *more_fields: str) -> None:
     item.save(update_fields=["status", "current_revision", "updated_at", *more_fields])
 
 
-def record_review(
-    revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, reason: str, request_id: str, **more: Any
-) -> None:
-    """Append one decision on one exact text. `more` are the columns that only one kind of review has."""
+def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, **columns: Any) -> None:
+    """Append one decision on one exact text. `columns` are the rest: a `ReviewNote`, and what one kind alone has."""
     item.reviews.create(
         project_id=item.project_id,
         revision=revision,
         decision=decision,
         content_sha256=revision.content_sha256,
-        reason=reason,
         reviewer=by.label,
         reviewer_user_id=by.user_id,
         reviewer_key_id=by.api_key_id,
-        request_id=request_id,
-        **more,
+        **columns,
     )

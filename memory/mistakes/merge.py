@@ -3,10 +3,10 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_rights
+from memory.curation.reviewers import check_rights
+from memory.curation.service import get_current_revision, record_review
 from memory.errors import AlreadyDecided, CannotMerge
 from memory.mistakes.counts import recount
-from memory.mistakes.decisions import record_card_review
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge
 from memory.projects.actors import Actor
 
@@ -53,8 +53,8 @@ def merge_cards(
     )
     _set_merged_into(card, into)
     recount(into)
-    if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.MERGE, by=by, reason=reason)
+    revision = get_current_revision(card, content_sha256=None)
+    record_review(revision, _Decision.MERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return merge
 
 
@@ -80,8 +80,8 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCa
         MistakeCardRevision.objects.filter(pk=merge.served_before_id).update(served=True)
     recount(card)
     recount(into)
-    if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.UNMERGE, by=by, reason=reason)
+    revision = get_current_revision(card, content_sha256=None)
+    record_review(revision, _Decision.UNMERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 

@@ -2,7 +2,7 @@
 
 from django.db import transaction
 
-from memory.curation.deciders import check_rights
+from memory.curation.reviewers import check_rights
 from memory.curation.service import lock_item, set_status
 from memory.errors import AlreadyDecided
 from memory.mistakes.models import MistakeCard

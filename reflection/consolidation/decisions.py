@@ -5,10 +5,10 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_decider
 from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import check_decider
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText

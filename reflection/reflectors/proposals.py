@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
 
-from memory.curation.proposal_limit import has_room
-from memory.curation.proposals import add_evidence, propose_heuristic
+from memory.curation.proposals import add_evidence, has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.text import Citation, HeuristicText

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models.functions import Now
 
-from memory.curation.proposal_limit import has_room
+from memory.curation.proposals import has_room
 from memory.failpoints import failpoint
 from memory.redaction import redact
 from memory.retrieval.replay import find_injected_wordings

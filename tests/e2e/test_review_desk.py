@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from memory.curation.claims import take_over_heuristic
 from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import take_over_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor

@@ -104,7 +104,7 @@ def test_permission_to_decide_lost_after_opening_the_page_says_so() -> None:
 def test_service_refuses_who_lost_the_permission() -> None:
     user = make_member("ana", permissions=["view_heuristic"])
 
-    with pytest.raises(NotAllowed, match="do not have the permission"):
+    with pytest.raises(NotAllowed, match="no longer have the permission"):
         reject_heuristic(make_heuristic(), by=Actor.person(user))
 
 

@@ -96,7 +96,7 @@ def test_policy_approves_no_card_where_two_reviewers_are_asked_for(project: Proj
     key = make_api_key(project=project).api_key
 
     for by in (Actor.policy("every-card"), Actor.key(key), ANA):
-        with pytest.raises(NotAllowed, match="asks for two reviewers"):
+        with pytest.raises(NotAllowed, match="requires two reviewers"):
             approve_card(only_card(), by=by)
     assert only_card().status == "proposed"
     assert approve_card(only_card(), by=Actor.person(member("ana"))).status == "approved"

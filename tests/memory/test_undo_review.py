@@ -122,7 +122,7 @@ def test_undo_of_what_was_followed_by_another_decision_is_refused() -> None:
     approval = Review.objects.get(heuristic=heuristic)
     retire_heuristic(heuristic, by=ANA, reason="old")
 
-    with pytest.raises(TooLateToUndo, match="Something else was decided"):
+    with pytest.raises(TooLateToUndo, match="Another decision was made"):
         undo_review(approval, by=ANA)
 
 

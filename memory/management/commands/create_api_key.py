@@ -43,7 +43,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--by",
             metavar="USERNAME",
-            help="the account that answers for the key; where a project asks for two reviewers its approvals count as "
+            help="the account that answers for the key; where a project requires two reviewers its approvals count as "
             "this person's, and a key without one may not approve",
         )
         parser.add_argument("--create-project", action="store_true", help="make the project if there is none")
