@@ -52,4 +52,13 @@ class Migration(migrations.Migration):
             name='similarity',
             field=models.FloatField(blank=True, help_text='Cosine of the two texts, for automatic merges.', null=True),
         ),
+        migrations.RemoveConstraint(model_name="mistakemerge", name="memory_mistakemerge_undone_by_somebody"),
+        migrations.AddConstraint(
+            model_name="mistakemerge",
+            constraint=models.CheckConstraint(
+                condition=models.Q(undone_at__isnull=True, undone_by="")
+                | (models.Q(undone_at__isnull=False) & ~models.Q(undone_by="")),
+                name="memory_mistakemerge_undone_has_actor",
+            ),
+        ),
     ]

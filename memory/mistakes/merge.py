@@ -11,7 +11,7 @@ from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRe
 from memory.projects.actors import Actor
 
 IN_USE = (MistakeCard.Status.PROPOSED, MistakeCard.Status.APPROVED)
-AUTOMATIC = Actor.policy("mistake-likeness")  # as earlier records name it
+AUTOMATIC = Actor.policy("mistake-similarity")
 _Decision = MistakeCardReview.Decision
 
 

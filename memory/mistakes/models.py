@@ -233,7 +233,7 @@ class MistakeMerge(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(undone_at__isnull=True, undone_by="") | (Q(undone_at__isnull=False) & ~Q(undone_by="")),
-                name="memory_mistakemerge_undone_by_somebody",
+                name="memory_mistakemerge_undone_has_actor",
             ),
         ]
 

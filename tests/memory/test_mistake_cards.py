@@ -62,7 +62,7 @@ def test_paraphrase_is_merged_visibly(project: Project) -> None:
 
     merge = MistakeMerge.objects.get()
     assert merge.card.current_revision.correct_decision == PARAPHRASE["correct_decision"]
-    assert merge.merged_by == "policy:mistake-likeness"
+    assert merge.merged_by == "policy:mistake-similarity"
     assert merge.similarity is not None
     assert merge.similarity > 0.93
     assert merge.into.seen_count == 2

@@ -102,7 +102,7 @@ def test_policy_approves_no_card_where_two_reviewers_are_asked_for(project: Proj
     assert approve_card(only_card(), by=Actor.person(member("ana"))).status == "approved"
 
 
-@pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:nobody"])
+@pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:gone"])
 def test_database_requires_a_person_where_two_reviewers_are_asked_for(project: Project, approver: str) -> None:
     Project.objects.filter(pk=project.pk).update(four_eyes=True)
     record(project, CARD)
