@@ -18,6 +18,7 @@ from memory.heuristics.reviewed import (
     served_is_approved,
 )
 from memory.ids import uuid7
+from memory.mistakes.reports import WORDS, MistakeText
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
@@ -206,6 +207,9 @@ class MistakeCardRevision(AbstractRevision):
 
     def __str__(self) -> str:
         return f"{self.mistake_type[:60]} (revision {self.number})"
+
+    def as_text(self) -> MistakeText:
+        return MistakeText(**{name: getattr(self, name) for name in WORDS})
 
 
 class MistakeMerge(models.Model):

@@ -15,7 +15,7 @@ from memory.embeddings.registry import find_embedder
 from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, ProjectArchived
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding, MistakeMerge
+from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.heuristic_vectors import get_active_model
@@ -72,7 +72,7 @@ def settle_cards(card_ids: Iterable[UUID], *, new_ids: Collection[UUID] = ()) ->
         _apply_policy(card)
 
 
-def merge_similar(card_id: UUID) -> MistakeMerge | None:
+def merge_similar(card_id: UUID) -> None:
     """Merge a card with the most similar one if they are similar enough: the younger into the older.
 
     A card that agents are given is never merged into another automatically; the other is merged into it.
@@ -81,25 +81,24 @@ def merge_similar(card_id: UUID) -> MistakeMerge | None:
         EmbedderError: its words cannot be embedded now.
     """
     if not _embed(card_id):
-        return None
+        return
     found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=1, mergeable=True)
     if not found:
-        return None
+        return
     other_id, similarity = found[0]
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
         pair = [each for each in rows if each.merged_into_id is None]
         if len(pair) < 2:
-            return None
+            return
         served = [each.revisions.filter(served=True).exists() for each in pair]
         if all(served):
-            return None  # people merge two approved cards
+            return  # people merge two approved cards
         older, younger = pair if not served[1] else pair[::-1]
         if older.status not in IN_USE:
-            return None
-        merge = merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
-    log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=merge.similarity)
-    return merge
+            return
+        merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
+    log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=round(similarity, 4))
 
 
 def find_unsettled_cards(*, limit: int = 100) -> list[UUID]:
