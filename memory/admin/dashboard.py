@@ -13,7 +13,7 @@ from django.utils.timesince import timesince
 
 from memory.admin.charts import Chart, draw_weeks, first_week, midnight
 from memory.admin.panels import Figure, collect_figures
-from memory.admin.search_index import judge_searches
+from memory.admin.retrieval import judge_searches
 from memory.curation.review_statistics import APPROVALS, Median, decisions
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import narrow_to_projects

@@ -21,15 +21,16 @@ from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
-from memory.admin.undo import forget_decision, remember_decision, undo_context
 from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
 from memory.curation.reviewers import release_heuristic
-from memory.curation.undo import undo_review
+from memory.curation.undo import UNDO_SECONDS, is_undoable, undo_review
 from memory.errors import ChangedMeanwhile, MemoryAppError
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_hidden
+
+_LAST_DECISION = "decided"  # in the session: the review that the undo bar offers to undo
 
 
 class ReviewActionForm(ActionForm):
@@ -179,7 +180,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         else:
             again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
             messages.success(request, f"Undone. It {again} again; both decisions stay on record.")
-        forget_decision(request)
+        request.session.pop(_LAST_DECISION, None)
         return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
 
     def _require_review_permission(self, request: HttpRequest) -> None:
@@ -237,3 +238,22 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             else "No other proposals are waiting for your review.",
         )
         return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
+
+
+def remember_decision(request: HttpRequest, heuristic: Heuristic) -> None:
+    """Remember a person's last decision, so that the next page offers to undo it."""
+    latest = Review.objects.filter(heuristic=heuristic, reviewer_user=request.user.pk).first()
+    request.session[_LAST_DECISION] = str(latest.pk) if latest else ""
+
+
+def undo_context(request: HttpRequest) -> dict[str, Any]:
+    """Return what the undo bar needs; nothing if the person's last decision can no longer be undone."""
+    try:
+        pk = UUID(request.session.get(_LAST_DECISION, ""))
+    except ValueError:
+        return {}
+    review = Review.objects.filter(pk=pk).select_related("heuristic__current_revision", "revision").first()
+    if review is None or not is_undoable(review):
+        return {}
+    age = (timezone.now() - review.created_at).total_seconds()
+    return {"undoable": review, "undo_seconds": max(1, round(UNDO_SECONDS - age))}

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 from django.utils import timezone
@@ -15,6 +14,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
 
 _Role = ProjectMembership.Role
+CLAIM_MINUTES = 10  # how long an opened proposal is kept from other reviewers
 
 # One statement, so that of two who open a page at once exactly one gets the claim.
 _CLAIM = """
@@ -76,7 +76,7 @@ def check_claim(heuristic: Heuristic, *, user_id: int) -> None:
     claim = claims.exclude(user=user_id).select_related("user").first()
     if claim is not None:
         raise ClaimedByOther(
-            f"{claim.user.get_username()} is reviewing this lesson until {claim.expires_at:%H:%M} UTC. "
+            f"This lesson is claimed by {claim.user.get_username()} until {claim.expires_at:%H:%M} UTC. "
             "Take it over if you have agreed to, or go to the next one."
         )
 
@@ -115,7 +115,7 @@ def open_heuristic(heuristic: Heuristic, revision: HeuristicRevision, *, user_id
         the claim in force: this person's, or that of another who was first.
     """
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"heuristic": heuristic.pk, "user": user_id, "now": now, "until": until})
     DeskOpening.objects.bulk_create(
@@ -139,7 +139,7 @@ def take_over_heuristic(heuristic: Heuristic, *, by: Actor) -> ReviewClaim:
     ReviewClaim.objects.filter(heuristic=heuristic.pk).delete()
     check_decider(heuristic, by=by)
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     return ReviewClaim.objects.create(heuristic=heuristic, user_id=by.user_id, claimed_at=now, expires_at=until)
 
 
