@@ -208,9 +208,6 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     # No delayed messages: a sweep that no worker took within its period is dropped; the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
-    "tune_retrieval": {"task": "memory.tasks.tune_retrieval", "schedule": 3600.0, "options": {"expires": 1800.0}},
-    # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.
-    "consolidate": {"task": "reflection.tasks.consolidate_nightly", "schedule": 3600.0, "options": {"expires": 1800.0}},
 }
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +266,6 @@ ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
 
 # ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
-CELERY_TASK_ROUTES = {"evaluation.tasks.evaluate": {"queue": ERL_EVALUATION_QUEUE}}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
@@ -306,8 +302,8 @@ SPECTACULAR_SETTINGS = {
         "OutcomeSource": "memory.runs.models.TrajectoryOutcomeSource",
         "RetrievalMode": "memory.retrieval.models.RetrievalMode",
         "Verdict": "memory.effects.models.HeuristicFeedbackVerdict",
-        "ReflectionStatus": "reflection.models.ReflectionStatus",
+        "ReflectionStatus": "reflection.jobs.models.JobStatus",
         "EvaluationStatus": "evaluation.models.EvaluationRunStatus",
-        "ProposalEffect": "reflection.models.ProposalEffect",
+        "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
     },
 }

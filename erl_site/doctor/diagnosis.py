@@ -28,7 +28,9 @@ from erl_site.web import health
 from memory.counting import say_count
 from memory.projects.models import ApiKey
 from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
-from reflection.models import ProviderState, Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.models import ProviderState
+from reflection.reflectors.models import Reflection
 
 EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30

@@ -14,7 +14,7 @@ from evaluation.api.serializers import (
 )
 from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
-from evaluation.requests import LIVE, request_evaluation, ring_if_forgotten
+from evaluation.requests import LIVE, request_evaluation
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.reuse import read_body, represent
@@ -43,9 +43,8 @@ class EvaluateView(ApiView):
     def post(self, request: Request) -> Response:
         values = read_body(EvaluateInputSerializer, request.data or {})
         try:
-            run, _ = request_evaluation(
-                self.project, options=read_options(values, project=self.project.slug), by=self.actor
-            )
+            options = read_options(values, project=self.project.slug)
+            run = request_evaluation(self.project, options=options, by=self.actor)
         except EvaluationError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
         location = reverse("evaluation_api:evaluate")
@@ -66,7 +65,5 @@ class EvaluateView(ApiView):
         failed = runs.filter(status=_Status.FAILED).first()
         if failed and finished and failed.created_at < finished.created_at:
             failed = None
-        if running is not None and running.project is not None:
-            ring_if_forgotten(running)
         named = {"running": running, "finished": finished, "failed": failed}
         return Response({name: represent(EvaluationRunSerializer, run) if run else None for name, run in named.items()})

@@ -5,7 +5,7 @@ from typing import ClassVar
 from django_filters import rest_framework as filters
 
 from memory.api.filters import KnownFilters
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 
 
 class ReflectionFilter(KnownFilters):

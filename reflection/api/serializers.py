@@ -8,7 +8,7 @@ from rest_framework.reverse import reverse
 
 from memory.api.fields import Id, StrictSerializer
 from memory.intake.serializers import TrajectoryInputSerializer
-from reflection.models import Proposal, Reflection
+from reflection.reflectors.models import Proposal, Reflection
 
 
 class ReflectInputSerializer(StrictSerializer):

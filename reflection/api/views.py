@@ -26,8 +26,8 @@ from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
 from reflection.api.filters import ReflectionFilter
 from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
-from reflection.jobs.queue import enqueue_reflection
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.requests import enqueue_reflection
 
 Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30

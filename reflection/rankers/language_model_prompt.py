@@ -17,7 +17,7 @@ from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedHeuristic
 from memory.strict_json import InvalidJson, Limits, parse_json
 from reflection.errors import ReflectionError
 from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
-from reflection.prompts.files import read_prompt
+from reflection.prompts import read_prompt
 from reflection.reflectors.llm_prompt import cut_middle
 
 TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600

@@ -46,8 +46,9 @@ from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from reflection.consolidation.execution import run_consolidation  # noqa: E402
 from reflection.consolidation.models import ConsolidationRun, Suggestion  # noqa: E402
-from reflection.consolidation.queue import request_consolidation  # noqa: E402
-from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
+from reflection.consolidation.requests import request_consolidation  # noqa: E402
+from reflection.jobs.execution import Outcome  # noqa: E402
+from reflection.reflectors.reflections import run_reflection  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")

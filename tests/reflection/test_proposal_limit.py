@@ -13,9 +13,10 @@ from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
-from reflection.jobs.queue import requeue_reflection
-from reflection.models import ModelCall, Reflection
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import NO_ROOM, run_reflection
+from reflection.reflectors.requests import requeue_reflection
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
 

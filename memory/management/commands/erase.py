@@ -18,7 +18,7 @@ from memory.trust.models import Erasure
 BY = Actor(label="command:erase")
 TABLES = (
     "memory_trajectory, memory_heuristic, memory_heuristicrevision, memory_heuristicembedding, memory_evidence, "
-    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_reflection, reflection_modelcall"
+    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_job, reflection_modelcall"
 )
 
 
