@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from memory.api.idempotency_expiry import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
-from memory.mistakes.retention import keep_cards
+from memory.mistakes.policy import keep_cards
 from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.missing_names import name_lessons
 from memory.retrieval.models import TermChange

@@ -8,7 +8,7 @@ from memory.errors import AlreadyDecided
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words

@@ -11,8 +11,7 @@ from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
-from memory.mistakes.retention import retire_unseen_cards
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import retire_unseen_cards, settle_cards
 from memory.mistakes.wordings import reopen_card
 from memory.projects.actors import Actor
 from memory.projects.models import Project
