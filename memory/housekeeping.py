@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.contrib.sessions.models import Session
 from django.db.models.functions import Now
 
-from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
 from memory.mistakes.policy import keep_cards
 from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors

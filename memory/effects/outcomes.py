@@ -11,9 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.template.defaultfilters import pluralize
 from django.utils.timesince import timesince
-
-from memory.counting import say_count
 
 # Each run counts once, with its own family where it names one.
 _COUNTS = """
@@ -73,7 +72,8 @@ class OutcomeCount:
         """Say what the count shows of one heuristic, in two sentences."""
         if self.last_at is None:
             return "No agent has been given it yet."
-        given = f"Given in {say_count(self.answers, 'answer')}, most recently {timesince(self.last_at, depth=1)} ago."
+        answers = f"{self.answers:,} answer{pluralize(self.answers)}"
+        given = f"Given in {answers}, most recently {timesince(self.last_at, depth=1)} ago."
         if not self.successes and not self.failures:
             return f"{given} No run with a known outcome has been given it yet."
         return f"{given} Of the runs given it, {self.successes} succeeded and {self.failures} failed."

@@ -16,8 +16,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.heuristics.models import Heuristic
@@ -104,8 +104,9 @@ def describe_usefulness(heuristic: Heuristic) -> str:
     if not basis.get("runs"):
         return "Its usefulness is not known yet: no run has reported what it did with the lesson."
     return (
-        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {say_count(basis['runs'], 'run')} of "
-        f"{say_count(basis['clients'], 'client')} did with it: {basis['followed']} followed it "
+        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {basis['runs']:,} "
+        f"run{pluralize(basis['runs'])} of {basis['clients']:,} client{pluralize(basis['clients'])} did with it: "
+        f"{basis['followed']} followed it "
         f"({basis['followed_success']} succeeded, {basis['followed_failure']} failed), {basis['contradicted']} did "
         f"something else, and it did not apply to {basis['not_applicable']}."
     )

@@ -15,7 +15,7 @@ from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Rev
 from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from memory.runs.step_limits import make_step
+from memory.runs.steps import make_step
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_api_key

@@ -116,7 +116,7 @@ class World(Watched):
     @rule(which=WHICH, about=WHICH, verdict=st.sampled_from(["followed", "contradicted", "not_applicable"]))
     def tell(self, which: int, about: int, verdict: str) -> None:
         heuristic, run = self._pick_lesson(which), self._pick_run(about)
-        record_feedback(heuristic, verdict=verdict, by=AGENT, client="agent", trajectory=run)
+        record_feedback(heuristic, verdict=verdict, client="agent", trajectory=run)
         self.count("tell", True)
 
     # ── A worker ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from memory.heuristics.models import Evidence
 from memory.heuristics.text import Citation
 from memory.intake.files import FORMATS, FileEntry, as_episode, read_entries
 from memory.intake.recording import record_trajectory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.errors import ReflectionError
