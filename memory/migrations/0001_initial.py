@@ -454,7 +454,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('merged_by', ''), _negated=True), name='memory_mistakemerge_by_not_blank'), models.UniqueConstraint(condition=models.Q(('undone_at__isnull', True)), fields=('card',), name='memory_mistakemerge_one_standing'), models.CheckConstraint(condition=models.Q(models.Q(('undone_at__isnull', True), ('undone_by', '')), models.Q(('undone_at__isnull', False), models.Q(('undone_by', ''), _negated=True)), _connector='OR'), name='memory_mistakemerge_undone_by_somebody')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('merged_by', ''), _negated=True), name='memory_mistakemerge_by_not_blank'), models.UniqueConstraint(condition=models.Q(('undone_at__isnull', True)), fields=('card',), name='memory_mistakemerge_one_standing'), models.CheckConstraint(condition=models.Q(models.Q(('undone_at__isnull', True), ('undone_by', '')), models.Q(('undone_at__isnull', False), models.Q(('undone_by', ''), _negated=True)), _connector='OR'), name='memory_mistakemerge_undone_has_actor')],
             },
         ),
         migrations.CreateModel(
