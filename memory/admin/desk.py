@@ -15,8 +15,7 @@ from memory.admin.queue import Queue, explain_priority
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
 from memory.curation.reviewers import open_heuristic
-from memory.effects.outcomes import OutcomeCount, count_by_heuristic
-from memory.effects.usefulness import describe_usefulness
+from memory.effects.outcomes import count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
@@ -108,7 +107,7 @@ def desk_context(
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
-    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk, OutcomeCount())
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
     line = _agent_line(revision)
     user = queue.user
     archived_at = heuristic.project.archived_at
@@ -128,8 +127,8 @@ def desk_context(
         "fitting": find_fitting_tasks(heuristic),
         "neighbours": find_neighbours(revision),
         "panels": draw_desk_panels(heuristic),
-        "effect": f"{outcome.describe()} {describe_usefulness(heuristic)}",
-        "events": collect_events(heuristic, outcome.first_at),
+        "effect": describe_effect(heuristic, outcome),
+        "events": collect_events(heuristic, outcome.first_at if outcome else None),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "stale": stale,
         "may_review": reviews_here,

@@ -17,7 +17,6 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from memory.counting import say_count
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.heuristics.models import Heuristic
@@ -96,19 +95,6 @@ def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
         "not_applicable": tally[_Verdict.NOT_APPLICABLE],
     }
     return round(usefulness, 6), basis
-
-
-def describe_usefulness(heuristic: Heuristic) -> str:
-    """Say how useful a heuristic has been and what that was counted from."""
-    basis = heuristic.usefulness_basis
-    if not basis.get("runs"):
-        return "Its usefulness is not known yet: no run has reported what it did with the lesson."
-    return (
-        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {say_count(basis['runs'], 'run')} of "
-        f"{say_count(basis['clients'], 'client')} did with it: {basis['followed']} followed it "
-        f"({basis['followed_success']} succeeded, {basis['followed_failure']} failed), {basis['contradicted']} did "
-        f"something else, and it did not apply to {basis['not_applicable']}."
-    )
 
 
 @transaction.atomic
