@@ -7,12 +7,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from evaluation.children import run_children
 from evaluation.errors import EvaluationError
+from evaluation.isolation.children import run_children
 from evaluation.models import EvaluationRun
+from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
-from evaluation.versions import find_versions
 
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)

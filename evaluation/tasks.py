@@ -4,9 +4,8 @@ from uuid import UUID
 
 import structlog
 from celery import shared_task
-from django.conf import settings
 
-from evaluation.requesting import run_requested
+from evaluation.requests import TIME_LIMIT_SECONDS, run_requested
 
 log = structlog.get_logger(__name__)
 GRACE_SECONDS = 30  # between being asked to stop and being killed
@@ -14,8 +13,8 @@ GRACE_SECONDS = 30  # between being asked to stop and being killed
 
 @shared_task(
     ignore_result=True,
-    soft_time_limit=settings.ERL_EVALUATION_TIME_LIMIT_SECONDS,
-    time_limit=settings.ERL_EVALUATION_TIME_LIMIT_SECONDS + GRACE_SECONDS,
+    soft_time_limit=TIME_LIMIT_SECONDS,
+    time_limit=TIME_LIMIT_SECONDS + GRACE_SECONDS,
 )
 def evaluate(run_id: str) -> None:
     """Run one evaluation that was asked for through the API."""

@@ -130,7 +130,7 @@ class NoRunToReflectOn(MemoryAppError):
 
 
 class QueueFull(MemoryAppError):
-    """More reflections of the project wait than ERL_REFLECTION_QUEUE_MAX allows its clients."""
+    """More reflections of the project wait than its clients may have waiting."""
 
     code = "queue_full"
     retry_after_seconds = 30.0

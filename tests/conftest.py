@@ -14,7 +14,7 @@ from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 
 from erl_site.embedded import valkey
-from evaluation.sandbox import create_sandbox
+from evaluation.isolation.sandbox import create_sandbox
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
 

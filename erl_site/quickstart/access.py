@@ -113,7 +113,7 @@ def _prepare_admin(known_password: str) -> tuple[str, bool]:
     user = users.filter(username=ADMIN_USER).first()
     if user is not None and user.check_password(known_password):
         return known_password, False
-    # A password somebody changed stays. One that only a lost file knew is replaced, but never in another database.
+    # A password that was changed stays. One that only a lost file knew is replaced, but never in another database.
     if user is not None and (known_password or settings.DATABASE_URL):
         return "", False
     password = secrets.token_urlsafe(12)

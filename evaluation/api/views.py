@@ -14,7 +14,7 @@ from evaluation.api.serializers import (
 )
 from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
-from evaluation.requesting import LIVE, request_evaluation, ring_if_forgotten
+from evaluation.requests import LIVE, request_evaluation, ring_if_forgotten
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.reuse import read_body, represent

@@ -12,9 +12,9 @@ import numpy as np
 
 from evaluation.arms import EVALUATION, ask, find_arm
 from evaluation.errors import EvaluationError, LabelIndexed
-from evaluation.figures import estimate_json, power_note, rounded
-from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import estimate_json, power_note, rounded
+from evaluation.reports.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.timing import percentiles
 from memory.curation.decisions import approve_heuristic

@@ -34,7 +34,9 @@ log = structlog.get_logger(__name__)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 KEY_REQUIRED_METHODS = frozenset({"POST", "PATCH"})  # PUT and DELETE are idempotent by themselves
 _KEY = re.compile(r"[A-Za-z0-9._~:+/=-]{1,255}")
+MAX_KEYS = 100_000  # that a client may have stored at a time
 KEYS_BETWEEN_COUNTS = 64
+MAX_RESPONSE_BYTES = 4 * 1024 * 1024  # larger answers are not kept for a replay
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 
 Handler: TypeAlias = Callable[..., HttpResponse]
@@ -205,7 +207,6 @@ def _replay(record: IdempotencyRecord, attempt: IdempotentRequest) -> HttpRespon
         raise Refusal(
             ErrorCode.IDEMPOTENCY_KEY_REUSED,
             "This Idempotency-Key belongs to a different request. Use a new key, or repeat that request unchanged.",
-            status=settings.ERL_IDEMPOTENCY_MISMATCH_STATUS,
         )
     if record.erased_at is not None:
         raise Refusal(ErrorCode.ERASED, "What this request made was erased since. Use a new key to make it again.")
@@ -222,11 +223,10 @@ def _refuse_too_many(attempt: IdempotentRequest) -> None:
     if attempt.lock_number % KEYS_BETWEEN_COUNTS:
         return
     held = IdempotencyRecord.objects.filter(project_id=attempt.api_key.project_id, client=attempt.api_key.client)
-    limit = settings.ERL_IDEMPOTENCY_MAX_KEYS
-    if held.order_by("key").values_list("key")[limit : limit + 1]:
+    if held.order_by("key").values_list("key")[MAX_KEYS : MAX_KEYS + 1]:
         raise Refusal(
             ErrorCode.TOO_MANY_KEYS,
-            f"More than {limit} Idempotency-Keys of this client are stored. Leave the key out, or wait until some "
+            f"More than {MAX_KEYS} Idempotency-Keys of this client are stored. Leave the key out, or wait until some "
             f"expire; each is kept for {settings.ERL_IDEMPOTENCY_HOURS} hours.",
             headers={"Retry-After": "600"},
         )
@@ -234,7 +234,7 @@ def _refuse_too_many(attempt: IdempotentRequest) -> None:
 
 def _store(attempt: IdempotentRequest, response: HttpResponse) -> None:
     _refuse_too_many(attempt)
-    if len(response.content) > settings.ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES:
+    if len(response.content) > MAX_RESPONSE_BYTES:
         raise Refusal(
             ErrorCode.REQUEST_TOO_LARGE,
             "The answer is too large to be kept under an Idempotency-Key. Nothing was done; ask for less at a time, "

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 from django.utils import timezone
@@ -15,6 +14,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project, ProjectMembership, project_ids_of
 
 _Role = ProjectMembership.Role
+CLAIM_MINUTES = 10  # how long an opened proposal is kept from other reviewers
 
 # One statement, so that of two who open a page at once exactly one gets the claim.
 _CLAIM = """
@@ -118,7 +118,7 @@ def open_heuristic(heuristic: Heuristic, revision: HeuristicRevision, *, user_id
         the claim in force: this person's, or that of another who was first.
     """
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, {"heuristic": heuristic.pk, "user": user_id, "now": now, "until": until})
     DeskOpening.objects.bulk_create(
@@ -142,7 +142,7 @@ def take_over_heuristic(heuristic: Heuristic, *, by: Actor) -> ReviewClaim:
     ReviewClaim.objects.filter(heuristic=heuristic.pk).delete()
     check_decider(heuristic, by=by)
     now = timezone.now()
-    until = now + timedelta(minutes=settings.ERL_REVIEW_CLAIM_MINUTES)
+    until = now + timedelta(minutes=CLAIM_MINUTES)
     return ReviewClaim.objects.create(heuristic=heuristic, user_id=by.user_id, claimed_at=now, expires_at=until)
 
 

@@ -1,10 +1,10 @@
 """How often a mistake was seen: distinct runs, up to a limit for each client, including those of merged cards."""
 
-from django.conf import settings
 from django.db import connection
 
 from memory.mistakes.models import MistakeCard
 
+SIGHTINGS_PER_CLIENT = 20  # so that no agent can make a mistake look common
 _COUNT = """
 WITH RECURSIVE family AS (
     SELECT id, imported_count FROM memory_mistakecard WHERE id = %(card)s
@@ -26,7 +26,7 @@ SELECT (SELECT coalesce(sum(counted), 0) FROM clients) + (SELECT sum(imported_co
 
 def recount(card: MistakeCard) -> None:
     """Count the runs of a locked card again, including those of the cards merged into it."""
-    cap = settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT
+    cap = SIGHTINGS_PER_CLIENT
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"card": card.pk, "cap": cap})
         row = cursor.fetchone()

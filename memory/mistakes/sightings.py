@@ -6,7 +6,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from memory.mistakes.counts import lock_root, recount
+from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
 from memory.mistakes.models import MistakeCard, MistakeSighting
 from memory.mistakes.reports import MistakeText, identify_mistake, read_mistake
 from memory.mistakes.similarity import settle_cards
@@ -90,7 +90,7 @@ def _count_run(card: MistakeCard, text: MistakeText, trajectory: Trajectory) -> 
     if not created:
         return False
     root = lock_root(card)
-    cap = settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT
+    cap = SIGHTINGS_PER_CLIENT
     of_client = MistakeSighting.objects.filter(card=card, client=sighting.client).values_list("pk")[: cap + 1]
     if len(of_client) > cap:
         # No more runs of this client count, so there is nothing to recount; only the last run is another.

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
-
 from memory.projects.models import Project
 from memory.redaction import redact
 from memory.retrieval.context import Context
 from memory.retrieval.database import read_prepared
 from memory.retrieval.record import NO_MATERIAL, NO_RECORD, SCORED_RUNS, Material, build_record, read_material
 
+RECORD_BUDGET_TOKENS = 200  # on top of the lessons; a project may have its own
 _LIMIT = 50  # of each kind; more lines than any budget takes
 
 # Newest approved rules first; cards of the family first, then by the count a reviewer confirmed: nothing that agents
@@ -83,7 +82,7 @@ def ask_record(
     Returns:
         None where the record has no room.
     """
-    budget = settings.ERL_RECORD_BUDGET_TOKENS if project.record_budget_tokens is None else project.record_budget_tokens
+    budget = RECORD_BUDGET_TOKENS if project.record_budget_tokens is None else project.record_budget_tokens
     if budget_tokens is not None:
         budget = min(budget, budget_tokens // _SHARE)
     if not budget:

@@ -14,7 +14,6 @@ import structlog
 from django.conf import settings
 from django.db import Error, connection, transaction
 
-from memory.process_memory import return_memory
 from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.snapshot import Snapshot
 from memory.retrieval.state import STATE, State
@@ -68,7 +67,6 @@ class Snapshots:
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
         snapshot = _read(project_id, limit)
-        return_memory()  # of the rows it was made of
         now = time.monotonic()
         with self._lock:
             self._held.pop(project_id, None)

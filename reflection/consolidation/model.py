@@ -13,6 +13,7 @@ from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.runs.episode import Episode, Step
 from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
 from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
+from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.consolidation.groups import group_alike
@@ -27,6 +28,7 @@ from reflection.reflectors.checks import is_rejected, verify
 from reflection.reflectors.llm import Ask
 from reflection.reflectors.llm_prompt import Frame
 
+MAX_QUESTIONS = 20  # to the language model in one consolidation
 GROUPS_AT_ONCE = 8
 NOTES_OF_A_GROUP = 6
 LESSONS_AT_ONCE = 12
@@ -68,7 +70,7 @@ class ModelConsolidator:
         compared = [lesson for lesson in lessons if lesson.vector is not None]
         if len(compared) < 2:
             return []
-        at_least = settings.ERL_CONSOLIDATION_SIMILARITY
+        at_least = SAME_NOTE_SIMILARITY
         groups = group_alike(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
         drafts: list[Draft] = []
         batch: list[list[Lesson]] = []
@@ -113,9 +115,9 @@ class ModelConsolidator:
     def _decide(
         self, step: str, data: dict[str, list[Any]], *, labels: Iterable[str], choices: tuple[str, ...], example: str
     ) -> list[Decision]:
-        most = settings.ERL_CONSOLIDATION_MAX_CALLS
+        most = MAX_QUESTIONS
         if self._asked >= most:
-            raise TooManyQuestions(f"ERL_CONSOLIDATION_MAX_CALLS allows {most} questions. The rules did the rest.")
+            raise TooManyQuestions(f"One consolidation asks at most {most} questions. The rules did the rest.")
         self._asked += 1
         system = read_prompt("consolidate").fill(
             assignment=read_prompt(f"consolidate-{step}").fill(),

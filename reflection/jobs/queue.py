@@ -24,6 +24,7 @@ from reflection.models import ModelCall, Reflection, ReflectionQuerySet
 
 log = structlog.get_logger(__name__)
 
+MAX_WAITING = 10_000  # reflections of a project, before its clients get 429
 MAX_BACKOFF_SECONDS = 300.0
 WORKER_LOST_CODE = "worker_lost"
 WORKER_LOST = (
@@ -97,7 +98,7 @@ def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "
 
 
 def _refuse_if_full(trajectory: Trajectory) -> None:
-    limit = settings.ERL_REFLECTION_QUEUE_MAX
+    limit = MAX_WAITING
     waiting = Reflection.objects.live().filter(project_id=trajectory.project_id).order_by("trajectory_id")
     if waiting.values_list("trajectory_id")[limit - 1 : limit]:
         raise QueueFull(

@@ -138,7 +138,7 @@ class Sweeper:
             self._nudged_at |= dict.fromkeys(rung, now)
 
     def _help_if_stalled(self, now: float) -> None:
-        stall_seconds = settings.ERL_REFLECTION_STALL_SECONDS
+        stall_seconds = settings.ERL_REFLECTION_LEASE_SECONDS
         # A worker that has just started finds what waited for it, and has to be given its messages first.
         if now - self._started_at < stall_seconds or len(state.active_requests) >= self._concurrency:
             return

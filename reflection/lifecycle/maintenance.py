@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from math import log2
 from uuid import UUID
 
-from django.conf import settings
-
 from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import Use, find_uses
 from memory.heuristics.models import Heuristic
@@ -22,6 +20,7 @@ from reflection.consolidation.models import Suggestion
 from reflection.consolidation.sources import Lesson
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 
+MIN_FAILURES = 2  # runs that followed a lesson and failed
 AUTHOR = Author(method="rules", version="1")
 MAX_RUNS_READ = 40
 
@@ -49,9 +48,7 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
     uses = find_uses([lesson.id for lesson in served])
     followed = {lesson.id: [use for use in uses.get(lesson.id, []) if _was_followed(use)] for lesson in served}
     concerned = [
-        lesson
-        for lesson in served
-        if sum(use.outcome == "failure" for use in followed[lesson.id]) >= settings.ERL_MAINTAIN_FAILURES
+        lesson for lesson in served if sum(use.outcome == "failure" for use in followed[lesson.id]) >= MIN_FAILURES
     ]
     newest: dict[UUID, list[Use]] = {
         lesson.id: sorted(followed[lesson.id], key=lambda use: (use.at, use.trajectory_id), reverse=True)[
@@ -68,7 +65,7 @@ def find_failed_uses(lessons: Sequence[Lesson]) -> list[FailedUse]:
         )
         for lesson in concerned
     ]
-    enough = [each for each in found if len(each.failed) >= settings.ERL_MAINTAIN_FAILURES]
+    enough = [each for each in found if len(each.failed) >= MIN_FAILURES]
     return sorted(enough, key=lambda each: (-len(each.failed), each.lesson.rank))
 
 

@@ -9,7 +9,6 @@ from math import log2
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.utils import timezone
 
 from memory.effects.models import HeuristicFeedback, UsageVerdict
@@ -21,6 +20,9 @@ from reflection.consolidation.drafts import Advice, Author, Support
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.sources import Lesson
 
+MIN_USED_SHARE = 0.05  # of the runs that were given a lesson: followed it and succeeded
+MIN_USES = 20  # before the use of a lesson is judged
+UNUSED_DAYS = 180  # without having been given to an agent
 AUTHOR = Author(method="rules", version="1")
 HARMFUL_USEFULNESS = 0.4
 HARMFUL_RUNS = 5
@@ -62,17 +64,17 @@ def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use], no
         return _retire(lesson, reason, failed, occasion=f"harmful/{int(log2(len(followed)))}")
     times, last_at = (given.answers, given.last_at) if given else (0, None)
     known = len([use for use in uses if use.outcome != "unknown"])
-    if times >= settings.ERL_RETIRE_MIN_USES and known >= settings.ERL_RETIRE_MIN_USES:
+    if times >= MIN_USES and known >= MIN_USES:
         share = succeeded / known
-        if share < settings.ERL_RETIRE_USED_SHARE:
+        if share < MIN_USED_SHARE:
             reason = f"It was given {times} times; {succeeded} of {known} runs followed it and succeeded."
             return _retire(lesson, reason, uses[:5], occasion=f"idle/{int(log2(times))}")
     approved_at = lesson.revision.approved_at or lesson.created_at
     idle = now - max(last_at or approved_at, approved_at)
-    if idle >= timedelta(days=settings.ERL_RETIRE_UNUSED_DAYS):
+    if idle >= timedelta(days=UNUSED_DAYS):
         since = "since it was approved" if last_at is None else "since it was last given to an agent"
         reason = f"{idle.days} days have passed {since}, so no recent task came near it."
-        return _retire(lesson, reason, [], occasion=f"unused/{idle.days // settings.ERL_RETIRE_UNUSED_DAYS}")
+        return _retire(lesson, reason, [], occasion=f"unused/{idle.days // UNUSED_DAYS}")
     return None
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "prompts"
+FOLDER = Path(__file__).parent
 _HEADER = re.compile(r"---\nname: (?P<name>[a-z-]+)\nversion: (?P<version>\d+)\n---\n", re.ASCII)
 _PLACE = re.compile(r"\{\{([a-z_]+)\}\}")
 

@@ -8,6 +8,8 @@ from reflection.reflectors.base import Reflector
 from reflection.reflectors.llm import Ask, LlmReflector
 from reflection.reflectors.rules import RulesReflector
 
+MAX_NOTES = 5  # rules that come of what was noted with one run
+
 
 def get_reflector(*, ask: Ask | None = None) -> Reflector:
     """Return the reflector that ERL_REFLECTOR names; "auto" is the model where one is configured, else the rules.
@@ -17,7 +19,7 @@ def get_reflector(*, ask: Ask | None = None) -> Reflector:
     """
     choice = settings.ERL_REFLECTOR
     if choice == "rules" or (choice == "auto" and find_config() is None):
-        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=settings.ERL_EPISODE_RULES)
+        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=MAX_NOTES)
     return LlmReflector(ask=ask or ask_provider)
 
 

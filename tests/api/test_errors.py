@@ -9,7 +9,7 @@ from rest_framework import exceptions
 from rest_framework.test import APIClient
 
 import memory.api.problem_schema
-from erl_site.views import csrf_failure
+from erl_site.web.views import csrf_failure
 from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
 from memory.api.exceptions import exception_handler, find_refusal
 from memory.errors import MemoryAppError

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
+from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.similarity import settle_cards
@@ -250,7 +251,7 @@ def test_inflating_agent_moves_nothing_that_is_approved(api_client: Any, project
 
     assert order_of(project) == before
     last.refresh_from_db()
-    assert last.seen_count <= settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT + 2
+    assert last.seen_count <= SIGHTINGS_PER_CLIENT + 2
 
 
 def make_loud(project: Project) -> Any:

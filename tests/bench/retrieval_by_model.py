@@ -110,7 +110,6 @@ def main() -> None:
         ERL_LLM_MODEL=options.model,
         ERL_LLM_BASE_URL=options.url,
         ERL_LLM_API_KEY=options.key,
-        ERL_LLM_ALLOW_LOOPBACK=True,
         ERL_LLM_TIMEOUT_SECONDS=options.deadline,
         ERL_RANKING_DEADLINE_SECONDS=options.deadline,
         ERL_LLM_MAX_INPUT_TOKENS=options.input_tokens,

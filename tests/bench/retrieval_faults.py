@@ -169,7 +169,6 @@ def model_hangs() -> Iterator[None]:
             ERL_LLM_PROVIDER="openai-compatible",
             ERL_LLM_MODEL="scripted-1",
             ERL_LLM_BASE_URL=provider.openai_url,
-            ERL_LLM_ALLOW_LOOPBACK=True,
             ERL_RANKING_DEADLINE_SECONDS=2.0,
         ),
     ):

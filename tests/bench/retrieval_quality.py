@@ -1,7 +1,7 @@
 """How good retrieval is on questions and answers that nobody here wrote.
 
     uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--foreign] [--modes hybrid lexical]
-        [--integers] [--plot docs/images/ndcg-by-mode.svg]
+        [--plot docs/images/ndcg-by-mode.svg]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
@@ -28,7 +28,6 @@ from typing import Any
 import tests.servers
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
-os.environ["ERL_EMBEDDER_INTEGERS"] = "1" if "--integers" in sys.argv else "0"  # tests.servers forgets the caller's
 import django  # isort: skip
 
 django.setup()
@@ -261,7 +260,6 @@ def main() -> None:
     parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
     parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
-    parser.add_argument("--integers", action="store_true", help="With ERL_EMBEDDER_INTEGERS.")
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
     parser.add_argument("--plot", type=Path, help="Draw nDCG@10 against mode into this SVG file.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")

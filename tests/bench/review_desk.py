@@ -52,7 +52,7 @@ from memory.projects.models import Project  # noqa: E402
 from memory.retrieval.models import Retrieval  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
-from tests.bench.serving import seeding  # noqa: E402
+from tests.bench.serving import bulk  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
 from tests.stack import Stack  # noqa: E402
@@ -90,9 +90,8 @@ def fill(options: argparse.Namespace) -> Project:
     project = Project.objects.create(slug="bench", name="Bench", reflect_on_record=True)
     user = get_user_model()._default_manager.create_superuser(REVIEWER, password=PASSWORD)
     assert user.pk
-    seeding.REAL_LESSONS = REAL_VECTORS
-    seeding.BATCH = REAL_VECTORS
-    seeding.seed_lessons(project, count=options.lessons, with_tasks=False)
+    bulk.REAL_LESSONS = REAL_VECTORS
+    bulk.seed_many(project, count=options.lessons)
     real = _record_real_runs(project, options.data)
     while run_reflection(owner="bench").outcome is not Outcome.NOTHING:
         pass

@@ -108,7 +108,6 @@ def jobs(*, environment: dict[str, str] | None = None, behaviour: Behaviour | No
             "ERL_LLM_PROVIDER": "openai-compatible",
             "ERL_LLM_MODEL": "scripted-1",
             "ERL_LLM_BASE_URL": provider.openai_url,
-            "ERL_LLM_ALLOW_LOOPBACK": "1",
         }
         made = Jobs(stack=WorkerStack(home=home, environment=seen_by_workers | (environment or {})), provider=provider)
         made.start_broker()

@@ -62,7 +62,7 @@ def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(
 
 @pytest.mark.parametrize("lose", [Jobs.stop_broker, Jobs.freeze_broker], ids=["stopped", "frozen"])
 def test_worker_without_a_broker_works_all_the_same(lose: Callable[[Jobs], None]) -> None:
-    with jobs(environment={"ERL_REFLECTION_STALL_SECONDS": "2"}, behaviour=slowly(0)) as made:
+    with jobs(environment={"ERL_REFLECTION_LEASE_SECONDS": "2"}, behaviour=slowly(0)) as made:
         made.stack.start_worker()
         lose(made)
 

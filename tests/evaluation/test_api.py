@@ -10,7 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from evaluation.models import EvaluationRun
-from evaluation.requesting import run_requested
+from evaluation.requests import run_requested
 from memory.projects.models import Project
 from tests.api.conftest import make_client
 from tests.factories import bearer, make_api_key, make_project

@@ -4,9 +4,9 @@ import pytest
 
 from evaluation.suites.toolchoice.agent import ToolAgent, read_lessons
 from evaluation.suites.toolchoice.data import load, sample
-from evaluation.suites.toolchoice.ears import Ears
-from evaluation.suites.toolchoice.learning import err_sometimes
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
+from evaluation.suites.toolchoice.similarity import Ears
+from evaluation.suites.toolchoice.store import err_sometimes
 from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
 from memory.runs.episode import Action, Episode, Step

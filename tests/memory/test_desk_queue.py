@@ -104,8 +104,8 @@ def test_harm_and_uncertainty_raise_the_priority(reviewer: Client) -> None:
     assert (flagged.risk_flags, flagged.review_basis["harm"]) == (["url"], 2.0)
 
 
-def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(settings: Any) -> None:
-    settings.ERL_REVIEW_RECENT_TASKS = 2
+def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.retrieval.recent_tasks.RECENT_TASKS", 2)
     project = make_project()
     make_heuristic(project=project)
     oldest, middle, newest = (make_trajectory(project=project) for _ in range(3))

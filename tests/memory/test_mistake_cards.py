@@ -46,8 +46,9 @@ def test_another_type_family_or_worker_is_another_card(project: Project, differe
     assert MistakeCard.objects.count() == 2
 
 
-def test_runs_of_one_client_count_up_to_the_limit(project: Project, settings: Any) -> None:
-    settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT = 3
+def test_runs_of_one_client_count_up_to_the_limit(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.mistakes.counts.SIGHTINGS_PER_CLIENT", 3)
+    monkeypatch.setattr("memory.mistakes.sightings.SIGHTINGS_PER_CLIENT", 3)
     for _ in range(5):
         record(project, CARD, client="loud")
     record(project, CARD, client="quiet")

@@ -31,7 +31,6 @@ def provider(settings: Any) -> Iterator[ScriptedProvider]:
         settings.ERL_LLM_PROVIDER = "openai-compatible"
         settings.ERL_LLM_MODEL = "scripted-1"
         settings.ERL_LLM_BASE_URL = scripted.openai_url
-        settings.ERL_LLM_ALLOW_LOOPBACK = True
         settings.ERL_RANKING_DEADLINE_SECONDS = 5.0
         yield scripted
         close_provider()

@@ -107,7 +107,6 @@ def test_run_that_is_stopped_gives_the_reflection_back() -> None:
             "ERL_LLM_PROVIDER": "openai-compatible",
             "ERL_LLM_MODEL": "scripted-1",
             "ERL_LLM_BASE_URL": provider.openai_url,
-            "ERL_LLM_ALLOW_LOOPBACK": "1",
         }
         process = subprocess.Popen(
             [sys.executable, "manage.py", "run_reflections", "--json"],

@@ -188,7 +188,7 @@ def test_work_that_waits_for_less_is_left_to_the_workers(sweeper: _Stalled) -> N
 
 
 def test_worker_that_stays_without_messages_ends_to_be_started_anew(sweeper: _Stalled, settings: Any) -> None:
-    settings.ERL_REFLECTION_STALL_SECONDS = 0.05
+    settings.ERL_REFLECTION_LEASE_SECONDS = 0.05
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     make_overdue(31)

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 
 import pytest
@@ -15,6 +14,7 @@ from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence, restore_revision
+from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
 from memory.intake.recording import record_trajectory
@@ -219,8 +219,7 @@ def test_command_lists_the_answers_of_an_order_again() -> None:
 @pytest.mark.parametrize(("group", "status"), [("Operator", "quarantined"), ("Auditor", "approved")])
 def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
     # Again, because a test that commits empties the table.
-    import_module("memory.migrations.0006_groups").make_groups(apps, None)
-    import_module("memory.migrations.0008_audit_chain").extend_groups(apps, None)
+    grant_permissions(apps, "memory", MEMORY_PERMISSIONS)
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)

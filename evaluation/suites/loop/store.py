@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 
 from evaluation.arms import EVALUATION
 from evaluation.environments.base import Played, Task
-from evaluation.remembering import embed_ahead
+from evaluation.suites.embedding_memory import embed_ahead
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic

@@ -9,8 +9,8 @@ from evaluation.arms import EVALUATION, Arm, ask, find_arm, find_arms
 from evaluation.environments.base import Environment, Played, Task
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
-from evaluation.remembering import time_embedding
 from evaluation.suites.base import Options, Progress, Suite, UnitResult
+from evaluation.suites.embedding_memory import time_embedding
 from evaluation.suites.loop import store
 from evaluation.suites.loop.store import Learned, approve_all, furnish, learn_from, propose_dealt, read_lessons
 from evaluation.suites.loop.summary import summarise_loop

@@ -11,12 +11,12 @@ import numpy as np
 from evaluation.arms import EVALUATION, Arm, ask, find_arms
 from evaluation.environments.base import Environment, load_environment
 from evaluation.errors import EvaluationError
-from evaluation.figures import estimate_json, power_note, rounded
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import estimate_json, power_note, rounded
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, UnitResult
 from evaluation.suites.loop.suite import ClosedLoop
 from evaluation.suites.timing import percentiles
-from evaluation.suites.yours.collecting import collect_project
+from evaluation.suites.yours.collection import collect_project
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic

@@ -15,7 +15,7 @@ from memory.retrieval.models import SearchIndex
 
 class Command(BaseCommand):
     help = (
-        "Build an index for every project that serves more texts than ERL_RETRIEVE_INDEX_TEXTS, drop those that are "
+        "Build an index for every project that serves more texts than the threshold, drop those that are "
         "not worth it any more, and compare searches by index with a comparison of everything on the tasks asked last. "
         "Searches go on meanwhile. The task of the same name does so every hour, with the threshold of the "
         "settings: an index that was built with a smaller one goes then."
