@@ -18,7 +18,7 @@ from django.utils.timesince import timesince
 
 from memory.admin.decision_form import REASONS, STAYING, DecisionForm
 from memory.admin.desk import Stale, compare_with_read, desk_context
-from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
+from memory.admin.queue import BY_EFFECT, ORDERS, QUEUE_FILTERS, Queue, explain_priority
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
 from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
@@ -63,7 +63,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED or "order" in request.GET:
-            return ordering_of(request.GET.get("order", ""))
+            return ORDERS.get(request.GET.get("order", ""), BY_EFFECT)
         return ("-created_at", "-id")
 
     @admin.display(description="when", ordering="current_revision__trigger")

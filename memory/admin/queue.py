@@ -18,7 +18,7 @@ from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
-OLDEST_FIRST = ("created_at", "id")
+ORDERS = {"oldest": ("created_at", "id"), "newest": ("-created_at", "-id")}  # by their names in the address
 _FAMILIES = 30
 # What the admin's own filters put into the address.
 _EXACT = ("project__id__exact", "current_revision__polarity__exact", "reflector")
@@ -193,7 +193,7 @@ class Queue:
     @property
     def order(self) -> tuple[str, ...]:
         """The fields the queue is ordered by."""
-        return ordering_of(dict(parse_qsl(self.query)).get("order", ""))
+        return ORDERS.get(dict(parse_qsl(self.query)).get("order", ""), BY_EFFECT)
 
     def find_place(self, heuristic: Heuristic) -> Place:
         """Say where a heuristic stands. Three queries, whatever the queue's length."""
@@ -221,11 +221,6 @@ class Queue:
         return rows.filter(
             ~Exists(claimed.exclude(user=self.user.pk)), ~Exists(_first_approvals().filter(reviewer_user=self.user.pk))
         )
-
-
-def ordering_of(name: str) -> tuple[str, ...]:
-    """Return the fields of an order by its name in the address; the largest effect first where there is none."""
-    return {"oldest": OLDEST_FIRST, "newest": ("-created_at", "-id")}.get(name, BY_EFFECT)
 
 
 def explain_priority(heuristic: Heuristic) -> str:
