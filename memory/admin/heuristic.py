@@ -1,4 +1,4 @@
-"""The review queue: lessons waiting for a decision, each with what it is drawn from."""
+"""The list of heuristics and the review desk: filters, actions, decisions and undo."""
 
 from typing import Any
 from uuid import UUID
@@ -166,7 +166,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     def undo_view(self, request: HttpRequest, review_id: UUID) -> HttpResponse:
-        """Take back a decision and show the heuristic again."""
+        """Undo a decision and show the heuristic again."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         self._require_review_permission(request)

@@ -64,7 +64,7 @@ class Use:
 
 
 def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
-    """Return how useful a lesson is, 0–1, and what that was counted from, whatever the order of its uses."""
+    """Return how useful a lesson is, 0–1, and what that was counted from, independent of the order of its uses."""
     ordered = sorted({use.trajectory_id: use for use in uses}.values(), key=lambda use: (use.at, use.trajectory_id))
     of_client: Counter[str] = Counter()
     counted: list[Use] = []
