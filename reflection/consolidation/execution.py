@@ -94,7 +94,7 @@ def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) 
     """Return what asks the model; None where reflections do without one too."""
     if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and not settings.ERL_LLM_PROVIDER):
         return None
-    ask = RememberedAsk(run, heartbeat, ask_model=ask_model, provider=settings.ERL_LLM_PROVIDER)
+    ask = RememberedAsk(run, heartbeat, ask_model=ask_model)
     return ModelConsolidator(ask=ask, model=settings.ERL_LLM_MODEL)
 
 

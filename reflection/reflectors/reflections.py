@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -18,13 +19,16 @@ from reflection.jobs.execution import Outcome, carry_out
 from reflection.jobs.heartbeat import Heartbeat
 from reflection.jobs.queue import claim, finish, get_claimed
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
+from reflection.llm.registry import find_config
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import Finding, is_rejected, verify
+from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.models import KIND, Proposal, Reflection
 from reflection.reflectors.nearest import embed_lesson, find_near_heuristics
 from reflection.reflectors.proposals import CheckedLesson, store_lessons
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.rules import RulesReflector
 
+MAX_NOTES = 5  # rules that come from the notes of one run
 NO_ROOM = (
     "As many lessons of this client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows. The run is kept; "
     "reflect on it again when some of them are decided."
@@ -45,6 +49,18 @@ class ReflectorFactory(Protocol):
     def __call__(self, *, ask: Ask) -> Reflector: ...
 
 
+def get_reflector(*, ask: Ask = ask_provider) -> Reflector:
+    """Return the reflector that ERL_REFLECTOR names; "auto" is the model where one is configured, else the rules.
+
+    `ask` stands between the reflector and the provider. Raises `ProviderNotConfigured` where the model is wanted and
+    not configured.
+    """
+    choice = settings.ERL_REFLECTOR
+    if choice == "rules" or (choice == "auto" and find_config() is None):
+        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=MAX_NOTES)
+    return LlmReflector(ask=ask)
+
+
 def run_reflection(
     reflection_id: UUID | None = None,
     *,
@@ -60,25 +76,24 @@ def run_reflection(
     reflection = get_claimed(Reflection, job) if job else None
     if reflection is None:
         return Attempt(outcome=Outcome.NOTHING, reflection_id=reflection_id)
-    proposals: list[Proposal] = []
-
-    def work(heartbeat: Heartbeat) -> None:
-        proposals.extend(_reflect(reflection, heartbeat, make_reflector=make_reflector, ask_model=ask_model))
-
-    outcome = carry_out(reflection, work)
-    proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
-    return Attempt(outcome=outcome, reflection_id=reflection.pk, proposed=proposed, supported=len(proposals) - proposed)
+    outcome, proposals = carry_out(
+        reflection, partial(_reflect, reflection, make_reflector=make_reflector, ask_model=ask_model)
+    )
+    proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals or ())
+    supported = len(proposals or ()) - proposed
+    return Attempt(outcome=outcome, reflection_id=reflection.pk, proposed=proposed, supported=supported)
 
 
 def _reflect(
     reflection: Reflection, heartbeat: Heartbeat, *, make_reflector: ReflectorFactory, ask_model: Ask
 ) -> list[Proposal]:
-    trajectory = _get_trajectory(reflection)
+    trajectory = Trajectory.objects.select_related("retrieval").filter(pk=reflection.trajectory_id).first()
+    if trajectory is None:
+        raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
         return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # nothing is asked and nothing spent
-    episode = trajectory.as_episode(injected=_injected_texts(trajectory))
-    ask = RememberedAsk(reflection, heartbeat, ask_model=ask_model, provider=settings.ERL_LLM_PROVIDER)
-    reflector = make_reflector(ask=ask)
+    episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
+    reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model))
     _name_author(reflection, reflector, episode)
     near = find_near_heuristics(reflection.project, episode) if reflector.reads_near else ()
     result = reflector.reflect(episode, near=near)
@@ -115,14 +130,7 @@ def _store(
     return proposals
 
 
-def _get_trajectory(reflection: Reflection) -> Trajectory:
-    try:
-        return Trajectory.objects.select_related("retrieval").get(pk=reflection.trajectory_id)
-    except Trajectory.DoesNotExist:
-        raise LostClaim("The run was erased.") from None
-
-
-def _injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
+def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the lessons this run was given, which prove nothing when they come back as its own."""
     if trajectory.retrieval is None:
         return ()
