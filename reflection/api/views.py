@@ -1,14 +1,14 @@
-"""Ask for a reflection, and see what came of it."""
+"""Ask for a reflection, and read its result."""
 
 import re
 import time
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import structlog
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django_filters.rest_framework import DjangoFilterBackend
+from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.generics import get_object_or_404
@@ -18,13 +18,13 @@ from rest_framework.reverse import reverse
 
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
+from memory.api.filters import KnownFilters
 from memory.api.pagination import LimitOffset
 from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import LOCATION, describe
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
-from reflection.api.filters import ReflectionFilter
 from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection
@@ -33,6 +33,15 @@ Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30
 _POLL_SECONDS = 0.1
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+
+
+class ReflectionFilter(KnownFilters):
+    trajectory = filters.UUIDFilter(field_name="trajectory_id", help_text="The id of the run it reads.")
+    status = filters.ChoiceFilter(choices=Reflection.Status.choices, help_text="Where it stands.")
+
+    class Meta:
+        model = Reflection
+        fields: ClassVar[list[str]] = []
 
 
 class ReflectView(ApiView):
@@ -101,7 +110,7 @@ class ReflectionListView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ}
     allowed_query_params = ReflectionFilter.query_params()
     pagination_class = LimitOffset
-    filter_backends = [DjangoFilterBackend]
+    filter_backends = [filters.DjangoFilterBackend]
     filterset_class = ReflectionFilter
     queryset = Reflection.objects.none()
 

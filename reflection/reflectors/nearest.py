@@ -1,4 +1,4 @@
-"""Find the lessons that are closest to a run or to a new lesson: by meaning, or by words without an embedder."""
+"""Find the lessons nearest to a run or to a new lesson: by meaning, or by words where there is no embedder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Neighbour:
 
 
 def live_revisions(project: Project) -> QuerySet[HeuristicRevision]:
-    """Return the wordings that count: of proposed and approved heuristics the newest and the served one."""
+    """Return the newest and the served wording of each proposed or approved heuristic."""
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
     return HeuristicRevision.objects.for_project(project).filter(newest_or_served, heuristic__status__in=_LIVE)
 
@@ -54,7 +54,7 @@ def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuris
 
 
 def embed_lesson(text: LessonText) -> tuple[str, Vectors] | None:
-    """Return the embedder's id and the lesson's vector, made of what `embed_heuristics` makes it of."""
+    """Return the embedder's id and the lesson's vector, made from the same text as `embed_heuristics` uses."""
     return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
 
 
@@ -126,7 +126,7 @@ def _find_by_words(project: Project, text: str) -> tuple[NearHeuristic, ...]:
 
 
 def _query_texts(episode: Episode) -> list[tuple[str, ...]]:
-    """Return what a run is about: its task; and its task with what went wrong last and what the agent noted."""
+    """Return texts for what a run is about: its task; and its task with its last errors and its notes."""
     errors = [step.error for step in episode.steps if step.error][-MAX_ERRORS:]
     notes = [*episode.mistakes[:MAX_ERRORS], *errors]
     return [(episode.task,), (episode.task, " ".join(notes))] if notes else [(episode.task,)]

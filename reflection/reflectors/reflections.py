@@ -1,4 +1,4 @@
-"""Run a reflection: claim, read, ask, check, and write everything that comes of it in one transaction."""
+"""Run a reflection: claim it, read the run, ask for lessons, check them, and write the result in one transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from reflection.reflectors.rules import RulesReflector
 MAX_NOTES = 5  # rules that come from the notes of one run
 NO_ROOM = (
     "As many lessons of this client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows. The run is kept; "
-    "reflect on it again when some of them are decided."
+    "reflect on it again when some of them have been decided."
 )
 
 
@@ -68,7 +68,7 @@ def run_reflection(
     make_reflector: ReflectorFactory = get_reflector,
     ask_model: Ask = ask_provider,
 ) -> Attempt:
-    """Claim one reflection, or the one due longest, and see it through. What goes wrong is written on the row.
+    """Claim one reflection, or the one that is due longest, and carry it out. What goes wrong is written on its row.
 
     Raises only what stops the process, after giving the reflection back, and what the database raises at the claim.
     """
@@ -91,7 +91,7 @@ def _reflect(
     if trajectory is None:
         raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
-        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # nothing is asked and nothing spent
+        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
     episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
     reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model))
     _name_author(reflection, reflector, episode)
@@ -111,7 +111,7 @@ def _store(
     reflection: Reflection, trajectory: Trajectory, *, lessons: list[CheckedLesson], skip_reason: str
 ) -> list[Proposal]:
     """Write the effect and the end of the reflection together, or nothing."""
-    # Held until the end: an outcome reported meanwhile is either seen here, or comes later and queues a reflection.
+    # Locked until the end: an outcome reported now is either seen here, or comes later and queues a reflection.
     now = Trajectory.objects.select_for_update(no_key=True).filter(pk=trajectory.pk).first()
     if now is None:
         raise LostClaim("The run was erased.")
@@ -131,7 +131,7 @@ def _store(
 
 
 def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the lessons this run was given, which prove nothing when they come back as its own."""
+    """Return the lessons this run was given: repeating them would prove nothing."""
     if trajectory.retrieval is None:
         return ()
     given = [item["revision"] for item in trajectory.retrieval.items if item.get("injected", True)]
@@ -152,7 +152,7 @@ def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode)
 
 
 def _check(result: ReflectionResult, episode: Episode) -> tuple[list[CheckedLesson], str]:
-    """Return the lessons that may go before a reviewer, and a sentence about those that may not."""
+    """Return the lessons that a reviewer may see, and a sentence about those dropped."""
     kept: list[CheckedLesson] = []
     dropped: list[Finding] = []
     for lesson in result.lessons:
