@@ -10,6 +10,7 @@ from csp.constants import NONE, SELF
 from erl_site.embedded import valkey
 from erl_site.embedded.home import erl_home, secret_key
 from erl_site.monitoring.logs import logging_config
+from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
 
@@ -211,7 +212,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)
+ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
@@ -269,12 +270,11 @@ ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["memory.api.permissions.HasScope"],
-    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["memory.api.authentication.HasScope"],
+    "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
     "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "memory.api.exceptions.exception_handler",
     "UNAUTHENTICATED_USER": None,

@@ -15,7 +15,7 @@ class NextUtcDay(Func):
 
 
 def database_now() -> datetime:
-    """Return what time it is by the database's clock, by which runs and lessons are dated."""
+    """Return the time by the database's clock, which dates runs and lessons."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         now: datetime = cursor.fetchone()[0]

@@ -8,9 +8,9 @@ class ReflectionConfig(AppConfig):
         from celery.signals import worker_init
 
         from memory.heuristics.extensions import add_erasure
+        from memory.intake.recording import trajectory_recorded
+        from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
-        from memory.retrieval.rerank import register_reranker
-        from memory.runs.signals import trajectory_recorded
         from memory.trust.invariants import add_invariants
         from reflection.consolidation.results import forget_run
         from reflection.invariants import INVARIANTS

@@ -155,7 +155,9 @@ def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -
 
 
 def make_retrieval(*, project: Project | None = None, **overrides: Any) -> Retrieval:
+    """An answer that injected what it listed, unless `injected_ids` says otherwise."""
     fields = {"task": "Cancel a reservation", "mode": Retrieval.Mode.HYBRID, "top_k": 5, "budget_tokens": 1000}
+    fields["injected_ids"] = overrides.get("heuristic_ids", [])
     return Retrieval.objects.create(project=project or make_project(), **fields | overrides)
 
 

@@ -1,4 +1,4 @@
-"""The status changes that a heuristic or a mistake card may go through (reliability C11).
+"""The status changes that a heuristic may go through (reliability C11).
 
 The services make these and no others. Triggers refuse the rest (memory/sql/heuristics.sql, memory/sql/mistakes.sql); a
 test compares the two. Only erasure may put an earlier status back.
@@ -7,7 +7,6 @@ test compares the two. Only erasure may put an earlier status back.
 from collections.abc import Mapping
 
 from memory.heuristics.models import HeuristicStatus as _Lesson
-from memory.mistakes.models import MistakeCardStatus as _Card
 
 HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     _Lesson.PROPOSED: frozenset(
@@ -18,10 +17,4 @@ HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     _Lesson.RETIRED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),  # approved: the withdrawal was undone
     _Lesson.QUARANTINED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),
     _Lesson.SUPERSEDED: frozenset({_Lesson.PROPOSED}),
-}
-CARD_MOVES: Mapping[str, frozenset[str]] = {
-    _Card.PROPOSED: frozenset({_Card.APPROVED, _Card.REJECTED, _Card.RETIRED}),
-    _Card.APPROVED: frozenset({_Card.PROPOSED, _Card.RETIRED}),
-    _Card.REJECTED: frozenset({_Card.PROPOSED}),
-    _Card.RETIRED: frozenset({_Card.PROPOSED}),
 }

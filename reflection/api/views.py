@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 import structlog
@@ -16,16 +16,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView
+from memory.api.base import ApiView, represent
 from memory.api.errors import ErrorCode, Refusal
-from memory.api.filters import KnownFilters
 from memory.api.pagination import LimitOffset
-from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import LOCATION, describe
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
-from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
+from reflection.api.serializers import ReflectInput, ReflectionSerializer
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection
 
@@ -35,7 +33,7 @@ _POLL_SECONDS = 0.1
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
-class ReflectionFilter(KnownFilters):
+class ReflectionFilter(filters.FilterSet):  # type: ignore[misc]
     trajectory = filters.UUIDFilter(field_name="trajectory_id", help_text="The id of the run it reads.")
     status = filters.ChoiceFilter(choices=Reflection.Status.choices, help_text="Where it stands.")
 
@@ -55,7 +53,7 @@ class ReflectView(ApiView):
         "`trajectories:write`). A run whose reflection is queued or running is answered with that one. With "
         "`Prefer: wait=N` the answer is held back for up to N seconds, at most 30, and is 200 if the reflection is "
         "finished by then.",
-        request=ReflectInputSerializer,
+        request=ReflectInput,
         responses={
             202: OpenApiResponse(ReflectionSerializer, "It is queued; follow `Location`."),
             200: OpenApiResponse(ReflectionSerializer, "It is finished; only with `Prefer: wait=N`."),
@@ -71,8 +69,7 @@ class ReflectView(ApiView):
         ],
     )
     def post(self, request: Request) -> Response:
-        values = read_body(ReflectInputSerializer, request.data)
-        trajectory = self._get_or_record(values)
+        trajectory = self._get_or_record(ReflectInput.from_body(self.body))
         reflection = enqueue_reflection(
             trajectory,
             by=self.actor,
@@ -94,23 +91,21 @@ class ReflectView(ApiView):
         headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
         return Response(represent(ReflectionSerializer, reflection), status=200 if finished else 202, headers=headers)
 
-    def _get_or_record(self, values: dict[str, Any]) -> Trajectory:
-        if "trajectory_id" in values:
-            return get_trajectory(self, values["trajectory_id"])
+    def _get_or_record(self, sent: ReflectInput) -> Trajectory:
+        if "trajectory_id" in sent.model_fields_set:
+            return get_trajectory(self, sent.trajectory_id)
         if Scope.TRAJECTORIES_WRITE not in self.api_key.scopes:
             raise Refusal(
                 ErrorCode.MISSING_SCOPE,
                 f"Recording a trajectory needs the scope {Scope.TRAJECTORIES_WRITE}, which the API key lacks. Send the "
                 "trajectory_id of a recorded one, or ask the operator for a key that has the scope.",
             )
-        return record_from(self, values["trajectory"] | {"reflect": False}).trajectory
+        return record_from(self, sent.trajectory, reflect=False).trajectory
 
 
 class ReflectionListView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ}
-    allowed_query_params = ReflectionFilter.query_params()
     pagination_class = LimitOffset
-    filter_backends = [filters.DjangoFilterBackend]
     filterset_class = ReflectionFilter
     queryset = Reflection.objects.none()
 
@@ -123,8 +118,7 @@ class ReflectionListView(ApiView):
         responses=ReflectionSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(_shown(self.project)))
-        return self.get_paginated_response(represent_all(ReflectionSerializer, page))
+        return self.answer_page(ReflectionSerializer, _shown(self.project))
 
 
 class ReflectionView(ApiView):

@@ -17,6 +17,7 @@ from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import refresh_usefulness
 from memory.heuristics.models import HeuristicRevision
 from memory.projects.models import Project
+from memory.retrieval.replay import find_injected_wordings
 from memory.runs.episode import Episode
 from memory.runs.models import Trajectory
 
@@ -80,23 +81,15 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
 def find_unjudged(project: Project, *, limit: int = MAX_RUNS) -> QuerySet[Trajectory]:
     """Return the newest runs that were given lessons and have not been judged."""
     judged = UsageVerdict.objects.filter(trajectory=OuterRef("pk"))
-    runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__heuristic_ids__len__gt=0)
+    runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__injected_ids__len__gt=0)
     return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:limit]
 
 
 def find_given(trajectories: Iterable[Trajectory]) -> dict[UUID, list[HeuristicRevision]]:
     """Return the wordings each run was given, in one query."""
-    given = {
-        trajectory.pk: [item["revision"] for item in trajectory.retrieval.items if item.get("injected", True)]
-        for trajectory in trajectories
-        if trajectory.retrieval is not None
-    }
-    wanted = {revision_id for revision_ids in given.values() for revision_id in revision_ids}
-    revisions = {str(each.pk): each for each in HeuristicRevision.objects.filter(pk__in=wanted)}
-    return {
-        trajectory_id: [revisions[str(each)] for each in dict.fromkeys(revision_ids) if str(each) in revisions]
-        for trajectory_id, revision_ids in given.items()
-    }
+    answers = {trajectory.pk: trajectory.retrieval for trajectory in trajectories if trajectory.retrieval is not None}
+    wordings = find_injected_wordings(answers.values())
+    return {trajectory_id: wordings[answer.pk] for trajectory_id, answer in answers.items()}
 
 
 @transaction.atomic

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.mistakes.models import MistakeCard
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun
@@ -60,7 +60,7 @@ def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
     """Propose what the mistake cards seen in several runs say, the most frequent first. Two queries."""
     cards = (
         MistakeCard.objects.for_project(run.project)
-        .standing()
+        .unmerged()
         .with_text()
         .filter(seen_count__gte=MIN_RUNS)
         .exclude(status__in=[MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED])
@@ -92,7 +92,7 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     kind = {"mistake": "as a mistake", "success": "as a success", "summary": "in their summaries"}[note.kind]
     reason = f"{len(runs)} runs {where} noted this {kind}, in {len({each.text for each, _ in group})} wordings."
     return NewLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=trigger,
             guideline=advice.what,
             rationale=reason,
@@ -153,7 +153,7 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
     wrong = drop_numbers(words.bad_decision)
     reason = f"{len(runs)} runs made this mistake: {kind}."
     return NewLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=trigger,
             guideline=_sentence(drop_numbers(guideline)),
             avoid=_sentence(wrong) if wrong and is_general(wrong) else "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.runs.episode import Episode, Step
 from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
 from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
@@ -144,7 +144,7 @@ class ModelConsolidator:
         notes = [note for note, _ in group]
         families = list(dict.fromkeys(note.family for note in notes))
         across = len(families) > 1 or not families[0]
-        text = LessonText(
+        text = HeuristicText(
             trigger=decision.trigger.strip(),
             guideline=decision.action.strip(),
             avoid=decision.avoid.strip(),
@@ -217,7 +217,7 @@ class ModelConsolidator:
                 )
         return advice and replace(advice, findings=findings)
 
-    def _about(self, lesson: Lesson, kind: str, reason: str, *, text: LessonText | None = None) -> Advice:
+    def _about(self, lesson: Lesson, kind: str, reason: str, *, text: HeuristicText | None = None) -> Advice:
         return Advice(
             kind=kind,
             heuristic_id=lesson.id,
@@ -229,7 +229,7 @@ class ModelConsolidator:
 
     def _new_words(
         self, decision: Decision, lesson: Lesson, data: dict[str, list[Any]]
-    ) -> tuple[LessonText | None, tuple[dict[str, str], ...]]:
+    ) -> tuple[HeuristicText | None, tuple[dict[str, str], ...]]:
         """Return the wording a decision proposes for a lesson, if it proposes one that passes the checks."""
         if not (decision.trigger.strip() and decision.action.strip()):
             return None, ()
@@ -243,7 +243,7 @@ class ModelConsolidator:
         findings = self._check(text, [repr(value) for values in data.values() for value in values])
         return (None, ()) if findings is None or text == lesson.revision.as_text() else (text, findings)
 
-    def _check(self, text: LessonText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
+    def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
         steps = tuple(Step(index=number, observation=each) for number, each in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)

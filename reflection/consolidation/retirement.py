@@ -9,10 +9,10 @@ from math import log2
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.utils import timezone
 
 from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.effects.usefulness import Use, find_uses
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
@@ -27,13 +27,6 @@ AUTHOR = Author(method="rules", version="1")
 HARMFUL_USEFULNESS = 0.4
 HARMFUL_RUNS = 5
 
-# How often each lesson was given and when last, of one project
-_GIVEN = """
-SELECT given.heuristic_id, count(*), max(r.created_at)
-FROM memory_retrieval r CROSS JOIN LATERAL unnest(r.heuristic_ids) AS given(heuristic_id)
-WHERE r.project_id = %s GROUP BY given.heuristic_id
-"""
-
 
 def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: datetime | None = None) -> list[Advice]:
     """Suggest retiring what is served without being useful. Six queries, however many lessons there are."""
@@ -41,20 +34,13 @@ def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: dat
     served = [lesson for lesson in lessons if lesson.status == Heuristic.Status.APPROVED]
     if not served:
         return []
-    given = count_given(project)
+    given = count_by_heuristic([project.pk])
     uses = find_uses([lesson.id for lesson in served])
     return [
         advice
         for lesson in served
         if (advice := _suggest(lesson, given.get(lesson.id), uses.get(lesson.id, []), now)) is not None
     ]
-
-
-def count_given(project: Project) -> dict[UUID, tuple[int, datetime]]:
-    """Return how often each lesson of a project was given to agents, and when last."""
-    with connection.cursor() as cursor:
-        cursor.execute(_GIVEN, [project.pk])
-        return {row[0]: (row[1], row[2]) for row in cursor.fetchall()}
 
 
 def used_lessons(project: Project) -> list[UUID]:
@@ -65,7 +51,7 @@ def used_lessons(project: Project) -> list[UUID]:
     return sorted({*judged.distinct(), *told.distinct(), *counted})
 
 
-def _suggest(lesson: Lesson, given: tuple[int, datetime] | None, uses: Iterable[Use], now: datetime) -> Advice | None:
+def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use], now: datetime) -> Advice | None:
     uses = list(uses)
     followed = [use for use in uses if use.verdict == UsageVerdict.Verdict.FOLLOWED and use.outcome != "unknown"]
     failed = [use for use in followed if use.outcome == "failure"]
@@ -76,7 +62,7 @@ def _suggest(lesson: Lesson, given: tuple[int, datetime] | None, uses: Iterable[
             f"{lesson.usefulness:.2f}, where 0.50 is neutral."
         )
         return _retire(lesson, reason, failed, occasion=f"harmful/{int(log2(len(followed)))}")
-    times, last_at = given or (0, None)
+    times, last_at = (given.answers, given.last_at) if given else (0, None)
     known = len([use for use in uses if use.outcome != "unknown"])
     if times >= MIN_USES and known >= MIN_USES:
         share = succeeded / known

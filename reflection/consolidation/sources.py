@@ -10,9 +10,9 @@ import numpy as np
 from django.db.models import F
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens, write_line
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory

@@ -8,7 +8,7 @@ import structlog
 from django.db import transaction
 
 from memory.projects.models import Project
-from memory.retrieval.llm_ranking import Choice, OfferedLesson, RankingFailed
+from memory.retrieval.llm_ranking import Choice, OfferedHeuristic, RankingFailed
 from reflection.errors import BudgetExhausted, CircuitOpen
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured, storable
@@ -32,7 +32,7 @@ class ProviderRanker:
         project: Project,
         *,
         task: str,
-        lessons: Sequence[OfferedLesson],
+        lessons: Sequence[OfferedHeuristic],
         batch_size: int | None,
         top_k: int,
         deadline_seconds: float,

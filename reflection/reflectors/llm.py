@@ -6,7 +6,7 @@ from itertools import groupby
 import structlog
 from django.conf import settings
 
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode, Step
 from reflection.llm.base import Completion
 from reflection.llm.calls import Ask
@@ -99,7 +99,7 @@ def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeurist
     title = answer.title.strip().rstrip(".")
     task_type = answer.task_type.strip().lower()
     return ProposedLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=answer.trigger.strip() or (existing.trigger if existing else ""),
             guideline=answer.action.strip() or (existing.guideline if existing else ""),
             avoid=answer.avoid.strip(),

@@ -15,7 +15,7 @@ from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import Episode
@@ -53,7 +53,7 @@ def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuris
     return _shown(find_neighbours(project, vectors, at_least=MIN_SIMILARITY))
 
 
-def embed_lesson(text: LessonText) -> tuple[str, Vectors] | None:
+def embed_lesson(text: HeuristicText) -> tuple[str, Vectors] | None:
     """Return the embedder's id and the lesson's vector, made from the same text as `embed_heuristics` uses."""
     return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
 
-from memory.curation.proposal_limit import has_room
-from memory.curation.proposals import add_evidence, propose_heuristic
+from memory.curation.proposals import add_evidence, has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -129,7 +128,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     return Match(effect=_Effect.NEW)
 
 
-def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | None:
+def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision | None:
     """Return a wording that is the same apart from case, punctuation and spaces, a live one before a refused one.
 
     A refused one counts only for the task family it was refused in.
@@ -151,7 +150,7 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
     return ranked[0] if ranked else None
 
 
-def _is_same_place(revision: HeuristicRevision, text: LessonText) -> bool:
+def _is_same_place(revision: HeuristicRevision, text: HeuristicText) -> bool:
     return revision.scope == HeuristicRevision.Scope.PROJECT or revision.task_id == text.task_id
 
 

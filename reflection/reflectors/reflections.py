@@ -9,9 +9,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from memory.curation.proposal_limit import has_room
+from memory.curation.proposals import has_room
 from memory.failpoints import failpoint
-from memory.heuristics.models import HeuristicRevision
+from memory.retrieval.replay import find_injected_wordings
 from memory.runs.episode import Episode
 from memory.runs.models import Trajectory
 from reflection.errors import LostClaim, OutcomeChanged
@@ -134,9 +134,8 @@ def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the lessons this run was given: repeating them would prove nothing."""
     if trajectory.retrieval is None:
         return ()
-    given = [item["revision"] for item in trajectory.retrieval.items if item.get("injected", True)]
-    revisions = HeuristicRevision.objects.filter(project_id=trajectory.project_id, pk__in=given).order_by("pk")
-    return tuple(f"{revision.trigger} {revision.guideline}" for revision in revisions)
+    given = find_injected_wordings([trajectory.retrieval])[trajectory.retrieval.pk]
+    return tuple(f"{revision.trigger} {revision.guideline}" for revision in given)
 
 
 def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode) -> None:

@@ -35,11 +35,11 @@ from django.test.utils import override_settings
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
-from memory.retrieval.task_vector import active_model, breaker
+from memory.retrieval.task_vector import breaker
 from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
@@ -128,7 +128,6 @@ def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[
 def embedder_killed() -> Iterator[None]:
     with other_model():
         call_command("reembed", verbosity=0)
-        active_model.forget()
         SERVICES.pop().stop()
         yield
     back_to_bundled()
@@ -157,7 +156,6 @@ def other_model() -> Iterator[None]:
 
 def back_to_bundled() -> None:
     call_command("reembed", verbosity=0)
-    active_model.forget()
     breaker.reset()
 
 
@@ -244,7 +242,7 @@ def main() -> None:
         project = Project.objects.create(slug="faults", name="Faults")
         for number in range(options.lessons):
             verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
-            text = LessonText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
+            text = HeuristicText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
             approve_heuristic(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
         call_command("reembed", verbosity=0)
         load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)

@@ -43,11 +43,11 @@ from erl_site.embedded import postgres  # noqa: E402
 from memory.curation.decisions import approve_heuristic  # noqa: E402
 from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
-from memory.heuristics.text import Citation, LessonText  # noqa: E402
+from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
+from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
-from memory.retrieval.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
 
@@ -87,7 +87,9 @@ def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[
     ids = {}
     for document in tqdm(list(documents), desc="lessons", leave=False):
         title, text = document.get("title", ""), document["text"]
-        lesson = LessonText(trigger=title or text, guideline=text if title else "Do as in that task.", scope="project")
+        lesson = HeuristicText(
+            trigger=title or text, guideline=text if title else "Do as in that task.", scope="project"
+        )
         heuristic = propose_heuristic(project, text=lesson, by=POLICY)
         approve_heuristic(heuristic, by=POLICY, reason="Loaded by the benchmark.")
         ids[str(heuristic.pk)] = document["_id"]

@@ -122,7 +122,8 @@ def _record_answers_and_reviews(project: Project) -> None:
             Retrieval(
                 project=project,
                 task=f"Cancel reservation {number}",
-                heuristic_ids=[revision.heuristic_id for revision in chance.sample(served, 5)],
+                heuristic_ids=(given := [revision.heuristic_id for revision in chance.sample(served, 5)]),
+                injected_ids=given,
                 created_at=now - timedelta(days=56 * chance.random()),
                 **asked,
             )

@@ -201,7 +201,7 @@ def test_use_is_judged_from_the_linked_run() -> None:
     )
     revision = heuristic.current_revision
     assert revision is not None
-    items = [{"heuristic": str(heuristic.pk), "revision": str(revision.pk), "injected": True}]
+    items = [{"heuristic": str(heuristic.pk), "revision": revision.number, "injected": True}]
     answer = make_retrieval(project=project, heuristic_ids=[heuristic.pk], items=items)
     make_trajectory(project=project, retrieval=answer, outcome="success", score=1.0)
 

@@ -89,7 +89,7 @@ def test_claim_miss_does_nothing() -> None:
 def test_reflector_reads_the_run_and_the_lessons_it_was_given() -> None:
     given = make_heuristic(status=Heuristic.Status.APPROVED, trigger="A refund is asked for", guideline="Refuse it.")
     assert given.current_revision is not None
-    item = {"heuristic": str(given.pk), "revision": str(given.current_revision.pk), "injected": True}
+    item = {"heuristic": str(given.pk), "revision": given.current_revision.number, "injected": True}
     retrieval = make_retrieval(project=given.project, items=[item])
     trajectory = make_trajectory(project=given.project, retrieval=retrieval)
     reflector = ScriptedReflector(plan=propose())

@@ -187,7 +187,7 @@ def test_erasing_twice_is_erasing_once() -> None:
     call_command("erase", str(run.pk), stdout=output)
 
     assert (
-        output.getvalue().splitlines()[-1].startswith("Erased 0 runs and 0 lessons; of the others that were named, 1,")
+        output.getvalue().splitlines()[-1].startswith("Erased 0 runs and 0 lessons. Of 1 other runs nothing was left.")
     )
     assert list(Trajectory.objects.all()) == [other]
 

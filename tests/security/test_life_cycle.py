@@ -8,9 +8,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.curation.decisions import approve_heuristic, retire_heuristic
-from memory.heuristics.life_cycle import CARD_MOVES, HEURISTIC_MOVES
+from memory.heuristics.life_cycle import HEURISTIC_MOVES
 from memory.heuristics.models import Heuristic
-from memory.mistakes.models import MistakeCard
+from memory.mistakes.models import CARD_MOVES, MistakeCard
 from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_project
 

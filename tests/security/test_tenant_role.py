@@ -181,7 +181,7 @@ def test_what_a_savepoint_was_told_is_told_again(settings: Any) -> None:
     ours = make_project()
     make_trajectory()
 
-    with confined(lambda: ours.pk):
+    with confined(ours.pk):
         with transaction.atomic():
             inner = Trajectory.objects.count()
             transaction.set_rollback(True)
@@ -197,7 +197,7 @@ def test_statement_without_a_transaction_runs_as_the_role_and_leaves_nothing(set
     ours = make_project()
     make_trajectory()
 
-    with confined(lambda: ours.pk):
+    with confined(ours.pk):
         seen = Trajectory.objects.count()
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_user = session_user, current_setting('erl.project_id', true)")

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from memory.api.authentication import verified_keys
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.projects.models import Project
 from memory.trust.audit import verify_audit
 from memory.trust.invariants import all_invariants
@@ -114,7 +114,7 @@ class Watched(RuleBasedStateMachine):
         try:
             with transaction.atomic():
                 done = act()
-        except (LessonMemoryError, ReflectionError):
+        except (MemoryAppError, ReflectionError):
             done = None
         self.count(kind, done is not None)
         return done

@@ -22,11 +22,12 @@ from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.effects.feedback import record_feedback
 from memory.heuristics.models import Heuristic, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
@@ -109,14 +110,14 @@ class World(Watched):
         for _, hook, _ in hooks:
             if getattr(hook, "func", None) in AFTER_COMMIT:
                 hook()
-        answer = retrieve(self.project, task=task, by=AGENT)
+        answer = retrieve(Question(project=self.project, task=task, by=AGENT))
         assert {item["content_sha256"] for item in answer.items} <= self.approved
         self.count("ask", bool(answer.items))
 
     @rule(which=WHICH, about=WHICH, verdict=st.sampled_from(["followed", "contradicted", "not_applicable"]))
     def tell(self, which: int, about: int, verdict: str) -> None:
         heuristic, run = self._pick_lesson(which), self._pick_run(about)
-        record_feedback(heuristic, verdict=verdict, by=AGENT, client="agent", trajectory=run)
+        record_feedback(heuristic, verdict=verdict, client="agent", trajectory=run)
         self.count("tell", True)
 
     # ── A worker ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +193,7 @@ class World(Watched):
     @rule(which=WHICH, word=st.sampled_from(["first", "twice", "never"]))
     def reword(self, which: int, word: str) -> None:
         heuristic = self._pick_lesson(which, IN_USE)
-        text = LessonText(trigger="A reservation", guideline=f"Look {word}.")
+        text = HeuristicText(trigger="A reservation", guideline=f"Look {word}.")
         if heuristic.status in IN_USE:
             self.attempt("reword", partial(revise_heuristic, heuristic, text=text, by=REVIEWER))
 

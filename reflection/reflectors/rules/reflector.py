@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from memory.heuristics.text import RULE_TAG, LessonText
+from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.rules.detectors import (
@@ -103,7 +103,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
 def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
     covers = next((each.id for each in near if _says_the_same(finding, each)), None)
     return ProposedLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=finding.trigger,
             guideline=finding.guideline,
             avoid=finding.avoid,

@@ -1,0 +1,67 @@
+"""Change the model that vectors come from, without a moment in which nothing is found (reliability C7)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memory.embeddings.base import Embedder
+from memory.embeddings.cache import task_vectors
+from memory.errors import EmbedderError
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
+from memory.retrieval.candidates import find_in_database
+from memory.retrieval.database import QueryVector
+from memory.retrieval.database_search import Search
+from memory.retrieval.models import EmbeddingModel, Retrieval
+from memory.retrieval.scoring import get_meaning_weight
+
+BATCH = 50
+COMPARED_DEPTH = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """How much of the first ten two models have in common, 0–1, in the mean over recorded tasks."""
+
+    tasks: int
+    overlap: float
+
+
+def make_vectors(model: EmbeddingModel) -> Iterator[int]:
+    """Make the vectors of a model that are lacking; yield the number of heuristics done, batch by batch.
+
+    It may be stopped and run again at any time, and run beside itself.
+
+    Raises:
+        EmbedderError: the embedder gives none.
+    """
+    before: list[object] = []
+    while found := find_heuristics_without_vectors(limit=BATCH, model=model):
+        if found == before:
+            raise EmbedderError("The embedder gives no vectors. The log says why.")
+        embed_heuristics(found, model=model)
+        yield len(found)
+        before = list(found)
+
+
+def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
+    """Search for the newest `limit` different recorded tasks by both models.
+
+    Raises:
+        EmbedderError: one of them does not answer.
+    """
+    rows = Retrieval.objects.order_by("-created_at").values_list("project_id", "task")[: 10 * limit]
+    shares = []
+    for project_id, task in list(dict.fromkeys(rows))[:limit]:
+        found = []
+        for embedder in (old, new):
+            search = Search(
+                project_id=project_id,
+                task=task,
+                vector=QueryVector(task_vectors.embed(embedder, task)),
+                model_id=embedder.model_id,
+                meaning_weight=get_meaning_weight(task),
+                limit=COMPARED_DEPTH,
+            )
+            found.append({one.heuristic_id for one in find_in_database(search, model_id=embedder.model_id)})
+        if any(found):
+            shares.append(len(found[0] & found[1]) / max(map(len, found)))
+    return Comparison(tasks=len(shares), overlap=sum(shares) / len(shares) if shares else 1.0)

@@ -1,0 +1,76 @@
+"""A cross-encoder that reads task and lesson together. It belongs to another app, which registers it here."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from memory.retrieval.breaker import Breaker
+from memory.retrieval.candidates import Candidate
+
+MAX_DOCUMENTS = 50
+
+
+class RerankingFailed(Exception):
+    """The cross-encoder gave no scores in time; the message says why in a few words, for the answer."""
+
+
+class Reranker(Protocol):
+    """Scores texts against a task. Called with no transaction open."""
+
+    def score_texts(self, task: str, texts: Sequence[str]) -> dict[int, float]:
+        """Return the relevance of each text by its place, any scale.
+
+        Raises:
+            RerankingFailed: there are no scores to be had in time.
+        """
+        ...
+
+
+FindReranker = Callable[[], Reranker | None]
+_find: list[FindReranker] = []
+breaker = Breaker()
+
+
+def register_reranker(find: FindReranker) -> None:
+    """Set the function that finds the cross-encoder; it returns None where none is configured."""
+    _find[:] = [find]
+
+
+def find_reranker() -> Reranker | None:
+    """Return the cross-encoder, or None where none is configured."""
+    return _find[0]() if _find else None
+
+
+def rerank(reranker: Reranker, *, task: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Give the best candidates the cross-encoder's scores, 0 to 1; those it was not asked about come after them.
+
+    Raises:
+        RerankingFailed: it gave no scores in time.
+    """
+    asked, rest = candidates[:MAX_DOCUMENTS], candidates[MAX_DOCUMENTS:]
+    if not asked:
+        return []
+    if breaker.is_resting:
+        raise RerankingFailed("did not answer a moment ago")
+    texts = [" ".join(part for part in (one.trigger, one.guideline, one.avoid) if part) for one in asked]
+    try:
+        found = reranker.score_texts(task, texts)
+    except RerankingFailed:
+        breaker.note(answered=False)
+        raise
+    breaker.note(answered=True)
+    scale = _as_share if all(0 <= score <= 1 for score in found.values()) else _from_logit
+    scores = [scale(found[place]) if place in found else 0.0 for place in range(len(asked))]
+    lowest = min(scores) / 2
+    return [
+        *(one._replace(score=score, lead=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
+        *(one._replace(score=lowest, lead=lowest) for one in rest),
+    ]
+
+
+def _as_share(score: float) -> float:
+    return float(score)  # a reranker may give numpy's floats, which JSON does not know
+
+
+def _from_logit(score: float) -> float:
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))

@@ -1,0 +1,98 @@
+"""Make a text safe inside the context block: one line, nothing invisible, no delimiter and no label of ours.
+
+People and models do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with letters of
+another script all look like the end of the block. So a text is compared as it looks, and only the opening bracket is
+changed.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+_SPACE = re.compile(r"\s+")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
+)
+
+_ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
+_DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
+_LABEL = re.compile(r"(\[)\s*[hm]\s*-", re.IGNORECASE)
+_OPENING = re.compile(rf"[<\[]|{_ENTITY}", re.IGNORECASE)
+
+_LESS_THAN = re.compile(r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAGNIFYING)|LEFT (?:\w+ )*ANGLE|LEFT ARC")
+_SQUARE = re.compile(r"LEFT (?:\w+ )*(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
+_SLASH = re.compile(r"SOLIDUS|SLASH|RISING DIAGONAL|BOX DRAWINGS LIGHT DIAGONAL UPPER RIGHT")
+_DASH = re.compile(r"HYPHEN|DASH|MINUS")
+# Letters of other scripts that look like those of our words, small or capital; a letter stands for both of its cases.
+# Accents and compatibility forms are taken off before.
+_LETTERS = {
+    look.lower(): plain
+    for plain, looks in {
+        "l": "ӏǀ∣ɩιلاʟ𐊊ᏞᒪⳐ",
+        "e": "еєҽεɛᴇ℮Ꭼ",
+        "s": "ѕꜱƽᏚՏᔕ",
+        "o": "оοօσᴏ०٥هⲟⵔ",
+        "n": "ոпηɴռΝⲚ",
+        "r": "гʀᴦⲅᎡᏒƦ",
+        "c": "сϲᴄⲥᏟᑕ",
+        "d": "ԁᴅժᎠᗪ",
+        "h": "НΗһʜհᎻⲎ",
+        "m": "МΜᴍᎷⲘ",
+        "<": "ᐸᑉᚲ𝈶⊂⋐く",
+        "/": "丿〳ノ᜵",
+    }.items()
+    for look in looks
+}
+
+
+@lru_cache(maxsize=10_000)  # cleaning 20 lessons costs as much as all of Django around it
+def clean(text: str) -> str:
+    """Make a text safe inside the block: one line, nothing invisible, no delimiter and no label of ours.
+
+    Direction marks and other control characters are written out (`[U+202E]`) so that a reader sees them;
+    characters that only hide are dropped (D5, D15).
+    """
+    if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
+        return _take_brackets(" ".join(text.split()))
+    text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else _spell(character) for character in text)
+    return _take_brackets(text)
+
+
+def _spell(character: str) -> str:
+    if unicodedata.category(character)[0] == "Z":
+        return " "
+    return f"[U+{ord(character):04X}]"
+
+
+def _take_brackets(text: str) -> str:
+    """Replace what opens a delimiter or a label, however it is spelled, by a round bracket."""
+    shapes = [text] if text.isascii() else [_look(character) for character in text]
+    looks = "".join(shapes)
+    if not _OPENING.search(looks):
+        return text
+    found = [match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)]
+    if not text.isascii():
+        places = [place for place, shape in enumerate(shapes) for _ in shape]
+        found = [(places[start], places[end - 1] + 1) for start, end in found]
+    for start, end in sorted(found, reverse=True):
+        text = f"{text[:start]}({text[end:]}"
+    return text
+
+
+@lru_cache(maxsize=4000)
+def _look(character: str) -> str:
+    """Return the plain characters that a character looks like; nothing for marks that only decorate."""
+    if character.isascii():
+        return character
+    if (plain := _LETTERS.get(character.lower())) is not None:
+        return plain
+    name = unicodedata.name(character, "")
+    for pattern, sign in ((_LESS_THAN, "<"), (_SQUARE, "["), (_SLASH, "/"), (_DASH, "-")):
+        if pattern.search(name) and not unicodedata.combining(character):
+            return sign
+    apart = unicodedata.normalize("NFKD", character)
+    if apart == character:
+        return "" if unicodedata.category(character) in ("Mn", "Me", "Cf") else character
+    return "".join(_look(one) for one in apart if one != character)
