@@ -37,10 +37,12 @@ def api(project: Project) -> APIClient:
 
 def make_run(project: Project | None, *, status: str = "finished", suite: str = "replay") -> EvaluationRun:
     ended = timezone.now() if status in ("finished", "failed") else None
-    is_job = project is not None and ended is None
+    job = None
+    if project is not None and ended is None:
+        job = Job.objects.create(kind="evaluation", project=project, subject=str(project.pk))
     return EvaluationRun.objects.create(
         project=project,
-        job=Job.objects.create(kind="evaluation", project=project, subject=str(project.pk)) if is_job else None,
+        job=job,
         status=status,
         suites=[suite],
         configuration={"suites": [suite]},
