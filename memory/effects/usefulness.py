@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
-from django.template.defaultfilters import pluralize
 
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
