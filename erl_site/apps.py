@@ -1,10 +1,10 @@
-"""The wiring as a Django app."""
+"""The Django app of the site."""
 
 from django.apps import AppConfig
 
 
 class ErlSiteConfig(AppConfig):
-    """Make every process know the Celery application, so that `delay()` reaches our broker."""
+    """Loads the Celery application in every process, so that `delay()` uses the right broker."""
 
     name = "erl_site"
     verbose_name = "ERL"

@@ -1,4 +1,4 @@
-"""Dump the database, restore the dump and compare: the drill that shows a backup works (reliability C8)."""
+"""Test a backup: dump the database, restore the dump and compare (reliability C8)."""
 
 import os
 import shutil
@@ -31,12 +31,12 @@ SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 
 
 
 class DrillError(Exception):
-    """The drill cannot run; the text says why."""
+    """The drill cannot run; the message says why."""
 
 
 @dataclass(kw_only=True)
 class Drill:
-    """What a drill showed. It passed where `faults` is empty."""
+    """The result of a drill. It passed if `faults` is empty."""
 
     tables: int = 0
     rows: int = 0
@@ -48,9 +48,9 @@ class Drill:
 
 
 def run_drill(*, keep: Path | None = None) -> Drill:
-    """Dump the database, restore it under another name, compare the two row by row, and remove the copy.
+    """Dump the database, restore it under another name, compare all rows, and drop the copy.
 
-    Both databases are checked for invariants and their audit trail. Erasures are replayed on the copy.
+    Replays the erasures on the copy, and checks the invariants and audit trail of both databases.
 
     Args:
         keep: where to keep the dump; None deletes it.
@@ -74,11 +74,11 @@ def run_drill(*, keep: Path | None = None) -> Drill:
             call_command("erase", "--export", str(ledger), stdout=StringIO())
             drill.erasures_replayed = len(ledger.read_text().splitlines())
             for command in (("erase", "--replay", str(ledger)), *CHECKS):
-                said = manage(url, *command)
-                drill.faults += [f"{command[0]} on the restored copy: {said}"] if said else []
+                output = manage(url, *command)
+                drill.faults += [f"{command[0]} on the restored copy: {output}"] if output else []
             for command in CHECKS:
-                said = _manage_here(*command)
-                drill.faults += [f"{command[0]} on the database: {said}"] if said else []
+                output = _manage_here(*command)
+                drill.faults += [f"{command[0]} on the database: {output}"] if output else []
         if keep is not None:
             shutil.copyfile(dump, keep)
     drill.tables, drill.rows = len(before), sum(rows for rows, _ in before.values())
@@ -86,17 +86,17 @@ def run_drill(*, keep: Path | None = None) -> Drill:
 
 
 def _manage_here(command: str, *arguments: str) -> str:
-    """Run a management command on the database in use; return its output if it failed."""
-    said = StringIO()
+    """Run a management command on the current database; return its output if it failed."""
+    output = StringIO()
     try:
-        call_command(command, *arguments, stdout=said)
+        call_command(command, *arguments, stdout=output)
     except CommandError as error:
-        return f"{said.getvalue()}{error}"
+        return f"{output.getvalue()}{error}"
     return ""
 
 
 def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
-    """Write a dump and return the digest of every table at the same moment."""
+    """Write a dump and return the digest of every table in the same snapshot."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -115,7 +115,7 @@ def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
 
 
 def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
-    """Return the row count and the sum of the rows' hashes of every table."""
+    """Return the row count and the sum of the row hashes of every table."""
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
     found = {}
@@ -153,7 +153,7 @@ def _database(name: str) -> Iterator[str]:
 
 
 def find_program(name: str) -> str:
-    """Return the path of one of PostgreSQL's programs; the embedded ones come first.
+    """Return the path of a PostgreSQL program, preferring the embedded ones.
 
     Raises:
         DrillError: it is not installed.
@@ -164,16 +164,16 @@ def find_program(name: str) -> str:
         found = shutil.which(name)
         if found is None:
             raise DrillError(
-                f"{name} is missing. Install PostgreSQL's client programs of the server's version."
+                f"{name} is missing. Install PostgreSQL's client programs in the same version as the server."
             ) from None
         return found
 
 
 def run_program(*command: str) -> str:
-    """Run one of PostgreSQL's programs and return its output.
+    """Run a PostgreSQL program and return its output.
 
     Raises:
-        DrillError: it failed; the text has its output.
+        DrillError: it failed; the message has its output.
     """
     ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}, check=False)
     if ended.returncode:
@@ -190,12 +190,12 @@ def manage(url: str, command: str, *arguments: str) -> str:
 
 
 def write_url(name: str) -> str:
-    """Return the URL of a database of the server that is in use."""
+    """Return the URL of another database on the current server."""
     connection.ensure_connection()  # starts the embedded server and fills in its address
-    place = connection.settings_dict
-    user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
-    who = f"{user}:{password}" if password else user
-    host, port = str(place["HOST"] or "localhost"), str(place["PORT"] or 5432)
+    parameters = connection.settings_dict
+    user, password = quote(parameters["USER"], safe=""), quote(parameters["PASSWORD"] or "", safe="")
+    credentials = f"{user}:{password}" if password else user
+    host, port = str(parameters["HOST"] or "localhost"), str(parameters["PORT"] or 5432)
     if host.startswith("/"):
-        return f"postgresql://{who}@/{name}?host={quote(host, safe='')}&port={port}"
-    return f"postgresql://{who}@{host}:{port}/{name}"
+        return f"postgresql://{credentials}@/{name}?host={quote(host, safe='')}&port={port}"
+    return f"postgresql://{credentials}@{host}:{port}/{name}"

@@ -1,4 +1,4 @@
-"""The Celery application of workers, the scheduler and everything that rings their bell."""
+"""The Celery application, shared by workers, the scheduler and processes that send messages."""
 
 import logging.config
 import os
@@ -20,12 +20,12 @@ app.autodiscover_tasks()
 @celeryd_init.connect
 @beat_init.connect
 def ensure_embedded_broker(**_: Any) -> None:
-    """Start the embedded Valkey where no other broker is configured."""
+    """Start the embedded Valkey if no other broker is configured."""
     if settings.ERL_EMBEDDED_BROKER:
         valkey.ensure(settings.ERL_HOME / "valkey", durable=settings.ERL_EMBEDDED_DURABLE)
 
 
 @setup_logging.connect
-def use_our_logging(**_: Any) -> None:
-    """Log as the web processes do: one JSON object a line on standard error."""
+def configure_logging(**_: Any) -> None:
+    """Use the same JSON logging as the web processes."""
     logging.config.dictConfig(settings.LOGGING)

@@ -16,9 +16,9 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
-env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # the tests read none
+env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # /dev/null in tests
 
-# Where the embedded servers keep their data. Two checkouts have two homes.
+# Data of the embedded servers; each checkout has its own
 ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -33,7 +33,7 @@ ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
 
-# Sign-in to the admin (reliability D14): sessions end, guessing gets slow, one-time codes where required.
+# Admin sign-in (reliability D14): sessions expire, guessing is throttled, one-time codes can be required
 ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
 ERL_SESSION_HOURS = env.float("ERL_SESSION_HOURS", 8.0)
 ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
@@ -44,9 +44,9 @@ AXES_HANDLER = "erl_site.sign_in.throttle.Handler"
 AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
-AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # the time that was named stays true, and no rows are added
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # the announced time stays correct, and no rows are added
 AXES_RESET_ON_SUCCESS = True
-AXES_DISABLE_ACCESS_LOG = True  # a table that only grows
+AXES_DISABLE_ACCESS_LOG = True  # its table would only grow
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
 AXES_CLIENT_IP_CALLABLE = "erl_site.sign_in.throttle.client_address"
@@ -112,7 +112,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
-ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # where spans go; without it there are none
+ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # OTLP collector; empty disables tracing
 if ERL_OTEL_ENDPOINT:
     MIDDLEWARE.insert(1, "erl_site.monitoring.tracing.TracingMiddleware")
 ROOT_URLCONF = "erl_site.urls"
@@ -141,14 +141,14 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
-WHITENOISE_USE_FINDERS = True  # served from where they lie: no collectstatic anywhere
+WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
-ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only: where processes die (memory/failpoints.py)
+ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only (memory/failpoints.py)
 
 # ── Database: DATABASE_URL, or the embedded PostgreSQL under ERL_HOME ─────────────────────────────────────────────
 DATABASE_URL = env.str("DATABASE_URL", "")
-ERL_EMBEDDED_DURABLE = env.bool("ERL_EMBEDDED_DURABLE", True)  # off only for throw-away test servers
+ERL_EMBEDDED_DURABLE = env.bool("ERL_EMBEDDED_DURABLE", True)  # off only for disposable test servers
 if DATABASE_URL:
     DATABASES = {"default": env.db_url_config(DATABASE_URL)}
     DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
@@ -159,55 +159,55 @@ DATABASES["default"] |= {
     "CONN_HEALTH_CHECKS": True,
 }
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
-# Behind a pooler in transaction mode nothing may be kept between two transactions, and the role has the time-outs.
+# Behind a pooler in transaction mode there is no session state, and timeouts are set on the role
 ERL_DATABASE_POOLER = env.bool("ERL_DATABASE_POOLER", False)
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = ERL_DATABASE_POOLER
 ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = env.float("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", 0.0)
-# Nothing waits forever: statements, locks, abandoned transactions, clients that are gone (reliability C4).
+# Time limits for statements, locks and idle transactions; queries stop when their client is gone (reliability C4)
 if not ERL_DATABASE_POOLER:
     DATABASES["default"]["OPTIONS"].setdefault(
         "options",
         f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
         " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
         " -c hnsw.ef_search=60 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
-        # Prepared statements and those in database functions are planned once, not for every request.
+        # Plan prepared statements, also those in database functions, once rather than per request
         " -c plan_cache_mode=force_generic_plan",
     )
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
-# The broker is a doorbell: rows in PostgreSQL are the work, so a message may be lost, late or delivered twice.
+# Rows in PostgreSQL hold the work, messages only announce it; they may be lost, late or delivered twice
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")
 ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
 if ERL_EMBEDDED_BROKER:
     CELERY_BROKER_URL = valkey.broker_url(ERL_HOME / "valkey")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker forever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # workers wait for the broker indefinitely
 CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = True  # cannot loop: the row bounds the attempts
+CELERY_TASK_REJECT_ON_WORKER_LOST = True  # no endless loop: the row limits the attempts
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# The order matters: soft limit < hard limit < redelivery. A lease ends after 30 s and is renewed up to the hard limit.
+# Keep this order: soft limit < hard limit < redelivery. A 30 s lease is renewed up to the hard limit.
 CELERY_TASK_SOFT_TIME_LIMIT = 120
 CELERY_TASK_TIME_LIMIT = 150
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 900,
-    "unacked_restore_throttle": 1,  # look for lost messages at every sweep, not at every tenth
+    "unacked_restore_throttle": 1,  # look for lost messages at every check, not every tenth
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    "max_retries": 0,  # ringing the bell does not wait; the sweeper rings again
+    "max_retries": 0,  # senders do not wait; the sweeper sends lost messages again
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "erl"
 CELERY_ACCEPT_CONTENT = ["json"]
-# Not cancelled: a message delivered twice finds its row taken, and what was paid for goes on without the broker.
+# Tasks continue without the broker: a redelivered message finds its row taken, and paid model calls are kept
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
-    # No delayed messages: a sweep that no worker took within its period is dropped; the next one does the same.
+    # A sweep not taken within its period expires; the next one does the same
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 
@@ -216,9 +216,11 @@ ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYT
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
-ERL_API_MAX_WAIT_SECONDS = env.float("ERL_API_MAX_WAIT_SECONDS", 0.25)  # then a waiting request is turned away
-ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
-# Requests of one key in a scope: "reflect=600/60" is 600 in 60 seconds; "failed=…" counts refused keys by address.
+ERL_API_MAX_WAIT_SECONDS = env.float(
+    "ERL_API_MAX_WAIT_SECONDS", 0.25
+)  # requests that waited longer for a thread are refused
+ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
+# Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
 ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +229,7 @@ ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
 ERL_EMBEDDER_DIMENSIONS = env.int("ERL_EMBEDDER_DIMENSIONS", 384)
-ERL_RETRIEVE_MODE = env.str("ERL_RETRIEVE_MODE", "auto")  # auto: erl where a language model is set, else hybrid
+ERL_RETRIEVE_MODE = env.str("ERL_RETRIEVE_MODE", "auto")  # auto: erl with a language model, otherwise hybrid
 ERL_RETRIEVE_MAX_PER_SOURCE = env.int("ERL_RETRIEVE_MAX_PER_SOURCE", 0)  # 0: no limit
 ERL_RANKING_DEADLINE_SECONDS = env.float("ERL_RANKING_DEADLINE_SECONDS", 10.0)
 ERL_RERANK_URL = env.str("ERL_RERANK_URL", "")
@@ -238,16 +240,16 @@ ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
 ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  # docs/memory.md has the curve
-ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
-ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
-ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # that searches run as: erl_serving, where it is there
+ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # cache of approved lessons in each web process
+ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see only rows of their project
+ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # role of searches; auto: erl_serving if it exists
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_PENDING_PROPOSALS_PER_CLIENT = env.int("ERL_PENDING_PROPOSALS_PER_CLIENT", 200)  # 0: no limit
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
-ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # a name of reflection/llm/registry.py, or none
+ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm with a provider, otherwise rules
+ERL_LLM_PROVIDER = env.str("ERL_LLM_PROVIDER", "")  # see reflection/llm/registry.py; empty for none
 ERL_LLM_API_KEY = env.str("ERL_LLM_API_KEY", "")
 ERL_LLM_BASE_URL = env.str("ERL_LLM_BASE_URL", "")
 ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")

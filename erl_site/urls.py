@@ -1,4 +1,4 @@
-"""Where each path leads."""
+"""The root URL configuration."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
@@ -9,10 +9,10 @@ from erl_site.web import views
 from memory.api import documentation
 
 admin.site.site_title = admin.site.site_header = "ERL"
-admin.site.site_url = None  # there is no other site to view
+admin.site.site_url = None  # no "View site" link
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),  # who types the address is a person
+    path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/second-factor/", second_factor, name="second-factor"),
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),

@@ -7,19 +7,19 @@ import django
 from django.urls import get_resolver
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
-os.environ.setdefault("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", "5")  # the longest wait for a page
+os.environ.setdefault("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", "5")  # no page may take longer
 django.setup(set_prefix=False)
 
-# These read the settings, which take the time-out from above.
+# After the timeout above is set, since these read the settings
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest  # noqa: E402
 from django.utils.http import parse_header_parameters  # noqa: E402
 
 
 class Utf8Request(WSGIRequest):
-    """A request in UTF-8, whatever charset its content type names.
+    """A request that is always decoded as UTF-8, whatever charset its content type names.
 
-    Django would decode the query by that charset, outside its own error handling: a query of more than 1,000
-    parameters, or a type that cannot be read, would raise an exception that only the server could answer.
+    Django would decode the query with that charset outside its error handling, so that a malformed content type or a
+    query with more than 1,000 parameters would raise an exception that no view can answer.
     """
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
@@ -34,4 +34,4 @@ class Utf8Handler(WSGIHandler):
 
 
 application = Utf8Handler()
-get_resolver().url_patterns  # noqa: B018  otherwise the first request loads the views, which takes seconds
+get_resolver().url_patterns  # noqa: B018 - load the views now; it takes seconds

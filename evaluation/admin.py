@@ -1,4 +1,4 @@
-"""Evaluations in the admin: the same tables and plots as in the report."""
+"""Evaluations in the admin, with the same tables and plots as the HTML report."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -34,7 +34,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
 
     @admin.display(description="uplift (95 %)")
     def uplift(self, run: EvaluationRun) -> str:
-        """Name what the main arm of the first suite adds to the success without lessons."""
+        """Return the uplift of the first main arm."""
         for suite in run.results.get("suites", []):
             for row in suite["arms"]:
                 if row["arm"] == suite.get("main"):

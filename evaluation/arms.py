@@ -1,4 +1,4 @@
-"""The arms: each a way in which the product itself chooses lessons, or a control."""
+"""The arms of an evaluation: ways in which the product chooses lessons, and controls."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from memory.runs.models import Trajectory
 from reflection.llm.registry import find_config
 
 EVALUATION = Actor.policy("evaluation")
-MOST_LESSONS = 1000  # more than any budget of tokens holds
+MAX_LESSONS = 1000  # more than fit any token budget
 _ARM = re.compile(
     r"^(?P<kind>random|embedding|lexical|hybrid|erl|fewshot)(?::(?P<k>\d{1,9}))?"
     r"(?::(?P<part>failures|successes|guideline-only|record))?$"
@@ -27,18 +27,18 @@ _PARTS = {"failures": ("mixed", "avoid"), "successes": ("works",)}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """How an arm asks the product. `store` names what the store holds when it is asked."""
+    """How an arm asks the product. `store` names the contents of the store it asks."""
 
     name: str
     mode: str
     about: str
-    top_k: int | None = None  # None: all there are, as many as the budget holds
+    top_k: int | None = None  # None: all lessons, as many as fit the budget
     polarities: tuple[str, ...] = ()
     store: str = "clean"
-    draw: str = ""  # for mode "random": what is drawn; empty draws anew for each task
+    draw: str = ""  # for mode "random": seeds one draw for all tasks; empty draws again for each task
     cheats: bool = False  # knows the answer: an upper bound, not a method
-    record: bool = False  # begins with what is known of earlier runs beside the lessons
-    shape: str = "lessons"  # "guidelines": without what to avoid and when not; "runs": raw runs in place of lessons
+    record: bool = False  # the block begins with the record of earlier runs
+    shape: str = "lessons"  # "guidelines": without "avoid" and "not when"; "runs": raw runs instead of lessons
 
     @property
     def needs_provider(self) -> bool:
@@ -47,57 +47,57 @@ class Arm:
 
     @property
     def ignores_task(self) -> bool:
-        """Whether every task gets the same answer, so that asking once is enough."""
+        """Whether every task gets the same answer, so asking once is enough."""
         return self.mode == "none" or bool(self.draw)
 
 
 _CONTROLS = (
-    Arm(name="none", mode="none", about="no lessons: what every uplift is measured against"),
-    Arm(name="all", mode="random", draw="all", about="every lesson in one fixed order, cut to the token budget"),
+    Arm(name="none", mode="none", about="no lessons: every uplift is measured against this"),
+    Arm(name="all", mode="random", draw="all", about="all lessons in one fixed order, cut to the token budget"),
     Arm(name="oracle", mode="hybrid", cheats=True, about="only lessons that name the right answer: an upper bound"),
     Arm(
         name="poison-unapproved",
         mode="hybrid",
         store="poison-unapproved",
-        about="wrong lessons proposed and not approved: must equal the same mode without them",
+        about="wrong lessons proposed but not approved: must equal the same mode without them",
     ),
     Arm(
         name="poison-approved",
         mode="hybrid",
         store="poison-approved",
-        about="wrong lessons approved, right ones retired: must fall, which shows that the suite can see harm",
+        about="wrong lessons approved, right ones retired: must do worse, which shows that the suite detects harm",
     ),
     Arm(name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30 % of cases"),
-    Arm(name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves guided"),
+    Arm(
+        name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves given lessons"
+    ),
     Arm(
         name="flipped", mode="hybrid", store="flipped", about="learnt with accepted and rejected swapped: must not help"
     ),
-    Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions dealt out to other lessons: must not help"),
+    Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions swapped between lessons: must not help"),
     Arm(
         name="candidate",
         mode="hybrid",
         store="candidate",
-        about="what is proposed approved as well: what would change if it were",
+        about="proposed lessons count as approved: what would change if they were",
     ),
 )
 _ABOUT = {
     "random": "lessons drawn at random for each task",
     "embedding": "the product's retrieval by meaning alone",
     "lexical": "the product's retrieval by words alone",
-    "hybrid": "the product's retrieval as agents get it",
-    "erl": "lessons ranked by a language model, as in the method's paper",
-    "fewshot": "the raw runs that the retrieved lessons come from, in their place",
+    "hybrid": "the product's default retrieval",
+    "erl": "lessons ranked by a language model, as in the ERL paper",
+    "fewshot": "instead of the retrieved lessons, the raw runs they come from",
 }
-
-
 _WITH = {
-    "guideline-only": ", without what to avoid and when not",
+    "guideline-only": ", without what to avoid and when not to apply them",
     "record": ", after the record of earlier runs",
 }
 
 
 def find_arm(name: str, *, k: int) -> Arm:
-    """Return the arm of a name such as `hybrid:5:failures`; without a number it returns `k` lessons.
+    """Return the arm named, for example, `hybrid:5:failures`; without a number it retrieves `k` lessons.
 
     Raises:
         EvaluationError: there is no such arm.
@@ -112,11 +112,11 @@ def find_arm(name: str, *, k: int) -> Arm:
     if match is None:
         known = ", ".join([*(f"{kind}:N" for kind in _ABOUT), *(each.name for each in _CONTROLS)])
         raise EvaluationError(
-            f"There is no arm {name!r}. Known: {known}; the retrieving ones also as hybrid:N:failures, :successes, "
-            ":guideline-only or :record."
+            f"There is no arm {name!r}. The arms are {known}. Retrieving arms can end in :failures, :successes, "
+            ":guideline-only or :record, as in hybrid:5:failures."
         )
-    if match["k"] and not 1 <= int(match["k"]) <= MOST_LESSONS:
-        raise EvaluationError(f"An arm retrieves 1 to {MOST_LESSONS} lessons; {name!r} asks for another number.")
+    if match["k"] and not 1 <= int(match["k"]) <= MAX_LESSONS:
+        raise EvaluationError(f"The arm {name!r} is out of range: an arm retrieves 1 to {MAX_LESSONS} lessons.")
     kind, part = match["kind"], match["part"] or ""
     only = f", only lessons from {part}" if part in _PARTS else _WITH.get(part, "")
     return Arm(
@@ -131,63 +131,63 @@ def find_arm(name: str, *, k: int) -> Arm:
 
 
 def find_arms(names: Iterable[str], *, k: int) -> list[Arm]:
-    """Return the arms of these names, each once, before them `none`, which every uplift is measured against.
+    """Return `none`, which every uplift is measured against, and the named arms, each once.
 
     Raises:
-        EvaluationError: one is not known, or needs a language model where none is configured.
+        EvaluationError: an arm is unknown, or needs a language model and none is configured.
     """
     arms = [find_arm(name, k=k) for name in dict.fromkeys(("none", *names))]
     for arm in arms:
         if arm.needs_provider and find_config() is None:
             raise EvaluationError(
-                f"The arm {arm.name} asks a language model to choose the lessons, and none is configured. Set "
+                f"The arm {arm.name} uses a language model to choose lessons, but none is configured. Set "
                 "ERL_LLM_PROVIDER, ERL_LLM_MODEL and ERL_LLM_API_KEY, or leave the arm out."
             )
     return arms
 
 
-def ask(
-    arm: Arm,
-    project: Project,
-    *,
-    task: str,
-    task_id: str = "",
-    seed: str,
-    draw: str = "",
-    budget_tokens: int,
-    pool: int,
-    answer_tag: str = "",
-) -> RetrievalAnswer:
-    """Ask the product for lessons, as an agent of this arm would.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmQuestion:
+    """One task for which an arm asks for lessons.
 
-    Args:
-        draw: what tells this task from others where the same words are asked for several; the words, if it is empty.
-        pool: how many lessons there are, for arms that take all of them.
-        answer_tag: the tag of the right answer's lessons, for arms that cheat.
+    `draw` tells tasks with the same text apart when lessons are drawn at random. `pool` is the number of lessons, for
+    arms that take all of them. `answer_tag` is the tag of lessons with the right answer, for arms that cheat.
     """
+
+    task: str
+    task_id: str = ""
+    seed: str
+    draw: str = ""
+    budget_tokens: int
+    pool: int
+    answer_tag: str = ""
+
+
+def ask(arm: Arm, project: Project, question: ArmQuestion) -> RetrievalAnswer:
+    """Ask the product for lessons, as an agent of this arm would."""
     answer = retrieve(
         Question(
             project=project,
-            task=task,
-            task_id=task_id,
-            top_k=pool if arm.top_k is None else arm.top_k,
+            task=question.task,
+            task_id=question.task_id,
+            top_k=question.pool if arm.top_k is None else arm.top_k,
             mode=arm.mode,
-            budget_tokens=budget_tokens,
-            filters=Filters(polarities=arm.polarities, tags=(answer_tag,) if arm.cheats else ()),
-            seed=f"{seed}:{arm.draw or draw or task}",
+            budget_tokens=question.budget_tokens,
+            filters=Filters(polarities=arm.polarities, tags=(question.answer_tag,) if arm.cheats else ()),
+            seed=f"{question.seed}:{arm.draw or question.draw or question.task}",
             record=arm.record,
             by=EVALUATION,
         )
     )
     if arm.needs_provider and "language model" in answer.degraded:
         raise EvaluationError(
-            f"The arm {arm.name} was answered without the language model, so it would only repeat hybrid. Leave it out."
+            f"The arm {arm.name} was answered without the language model, so it only repeats hybrid. Leave it out."
         )
-    return _shape(answer, arm, project, budget_tokens=budget_tokens)
+    return _shape(answer, arm, project, budget_tokens=question.budget_tokens)
 
 
 def _shape(answer: RetrievalAnswer, arm: Arm, project: Project, *, budget_tokens: int) -> RetrievalAnswer:
-    """Return the answer with the block in the arm's own shape."""
+    """Return the answer with its block in the arm's shape."""
     injected = [item for item in answer.items if item["injected"]]
     if arm.shape == "guidelines":
         block = build_context([item | {"avoid": "", "not_when": ""} for item in injected], budget_tokens=budget_tokens)
@@ -204,9 +204,9 @@ MAX_OBSERVATION_CHARACTERS = 400
 
 
 def write_runs(project: Project, heuristic_ids: Sequence[str], *, budget_tokens: int) -> tuple[str, int]:
-    """Return the runs that lessons were learnt from, in the order of the lessons, and their tokens.
+    """Return a block of the runs that lessons were learnt from, in the order of the lessons, and its tokens.
 
-    One run a lesson, its newest, none twice; runs that do not fit the budget are left out.
+    Each lesson contributes its newest run; repeats and runs that do not fit the budget are left out.
     """
     newest: dict[str, Trajectory] = {}
     evidence = Evidence.objects.filter(project=project, heuristic__in=heuristic_ids).select_related("trajectory")
@@ -225,12 +225,12 @@ def write_runs(project: Project, heuristic_ids: Sequence[str], *, budget_tokens:
 
 
 def write_run(run: Trajectory) -> str:
-    """Write one run on one line: its task, and each action with what came of it."""
+    """Write a run on one line: its task, each action with its result, and the outcome."""
     steps = []
     for step in run.as_episode().steps:
         action = (
             f"{step.action.name}({json.dumps(step.action.arguments, ensure_ascii=False)})" if step.action else "say"
         )
-        heard = clean(step.observation or step.error)[:MAX_OBSERVATION_CHARACTERS]
-        steps.append(f"{clean(action)} → {heard}")
+        result = clean(step.observation or step.error)[:MAX_OBSERVATION_CHARACTERS]
+        steps.append(f"{clean(action)} → {result}")
     return f"[R-{str(run.pk).replace('-', '')[-8:]}] {clean(run.task)} ⇒ {'; '.join(steps)} (it ended in {run.outcome})"

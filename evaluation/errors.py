@@ -1,25 +1,25 @@
-"""What keeps an evaluation from running."""
+"""Reasons why an evaluation cannot run."""
 
 
 class EvaluationError(Exception):
-    """An evaluation cannot run or go on; the message says what to do."""
+    """The evaluation cannot run or continue; the message says what to do."""
 
 
 class SandboxUnavailable(EvaluationError):
-    """There is no database of its own to evaluate in."""
+    """There is no sandbox database, and it cannot be created."""
 
 
 class SandboxTaken(EvaluationError):
-    """Somebody else evaluates in the sandbox now."""
+    """Another evaluation is using the sandbox."""
 
 
 class LabelIndexed(EvaluationError):
-    """The truth would be part of what is searched, so a figure would mean nothing."""
+    """The right answers are part of what is searched or learnt, so the figures would mean nothing."""
 
 
 class DatabaseBehind(EvaluationError):
-    """The database lacks tables that this code needs."""
+    """Migrations are missing from the database."""
 
 
 class ProcessEnded(EvaluationError):
-    """The process that evaluates is gone before it was done."""
+    """The evaluating process ended before it was done."""

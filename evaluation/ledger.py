@@ -1,4 +1,4 @@
-"""What a language model is asked in an evaluation: every call written down, none paid twice, none beyond the limits."""
+"""Log an evaluation's language model calls, so that none is paid for twice and the limits hold."""
 
 import json
 import time
@@ -15,11 +15,11 @@ CAP_REACHED = "cap_reached"
 
 
 class Ledger:
-    """Stands before a provider's `complete`. Threads may share it.
+    """Wraps a provider's `complete`. Safe to share between threads.
 
-    The journal has one line a call: when, the question's hash, the answer, tokens, cost and latency. A run that was
-    stopped and goes on asks the same questions again and finds their answers there. A limit counts what is written
-    down and what is on its way at its highest price, so that it is never exceeded.
+    The journal has one line per call: time, hash of the question, answer, tokens, cost and latency. A resumed run
+    asks the same questions again and finds the answers there. The limits count logged calls, and calls in progress at
+    their highest possible price, so they are never exceeded.
     """
 
     def __init__(
@@ -32,16 +32,16 @@ class Ledger:
         self._known: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
         self._reserved_calls, self._reserved_usd = 0, 0.0
         self.paid_calls, self.paid_usd = 0, 0.0
-        self.calls: list[dict[str, Any]] = []  # of this process, found or paid
+        self.calls: list[dict[str, Any]] = []  # of this process, from the journal or paid
         if journal is not None and journal.exists():
             for line in journal.read_text(encoding="utf-8").splitlines():
                 self._remember(line)
 
     def __call__(self, request: CompletionRequest) -> Completion:
-        """Answer from the journal, or ask.
+        """Answer from the journal, or ask the provider.
 
         Raises:
-            ProviderError: there is no answer; with the code `cap_reached` where the limits forbid another call.
+            ProviderError: the call failed, or (code `cap_reached`) the limits allow no more calls.
         """
         with self._lock:
             if self._known[request.sha256]:
@@ -62,9 +62,13 @@ class Ledger:
     def _check(self, most_usd: float) -> None:
         calls, usd = self.paid_calls + self._reserved_calls, self.paid_usd + self._reserved_usd
         if self._max_calls is not None and calls >= self._max_calls:
-            raise ProviderError(f"The limit of {self._max_calls} calls is reached.", transient=False, code=CAP_REACHED)
+            raise ProviderError(
+                f"The limit of {self._max_calls} calls has been reached.", transient=False, code=CAP_REACHED
+            )
         if self._max_cost_usd is not None and usd + most_usd > self._max_cost_usd:
-            raise ProviderError(f"The limit of ${self._max_cost_usd:g} is reached.", transient=False, code=CAP_REACHED)
+            raise ProviderError(
+                f"The limit of ${self._max_cost_usd:g} has been reached.", transient=False, code=CAP_REACHED
+            )
 
     def _write(self, request: CompletionRequest, completion: Completion) -> dict[str, Any]:
         entry = {
@@ -88,7 +92,7 @@ class Ledger:
     def _remember(self, line: str) -> None:
         try:
             entry = json.loads(line)
-        except ValueError:  # the line that was being written when the run was killed
+        except ValueError:  # the last line, cut off when the run was killed
             return
         self._known[entry["question_sha256"]].append(entry)
         self._count(entry)
@@ -109,18 +113,18 @@ class Ledger:
         )
 
 
-def keep_ledger(provider: Provider, **limits: Any) -> Ledger:
-    """Put a ledger before this process's provider, once, whoever asks it."""
+def attach_ledger(provider: Provider, **limits: Any) -> Ledger:
+    """Put a ledger in front of this process's provider, or return the one already attached."""
     known: object = provider.complete
     if isinstance(known, Ledger):
         return known
     ledger = Ledger(provider, **limits)
-    setattr(provider, "complete", ledger)  # noqa: B010 - of this object, in this process
+    setattr(provider, "complete", ledger)  # noqa: B010 - replaced on this instance only
     return ledger
 
 
 def price_of(completion: Completion) -> float:
-    """Return what a call costs by the prices in the settings, in US dollars."""
+    """Return the cost of a call in US dollars, at the prices in the settings."""
     return _price(completion.input_tokens, completion.output_tokens)
 
 

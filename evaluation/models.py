@@ -1,4 +1,4 @@
-"""Evaluations that were run."""
+"""Stored evaluations."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -18,10 +18,10 @@ class EvaluationRunStatus(models.TextChoices):
 
 
 class EvaluationRun(models.Model):
-    """One evaluation: what was asked for, with which versions, and what came of it.
+    """One evaluation: its options, the versions it ran with, and its results.
 
-    `units` are the finished parts, kept as they come, so that a killed run goes on where it stopped. `results` is the
-    report, empty until the end. `project` and `job` are set where an API client asked for it.
+    `units` holds each finished part, so that a killed run can resume. `results` is the report, empty until the end.
+    `project` and `job` are set if an API client requested the run.
     """
 
     Status = EvaluationRunStatus

@@ -1,13 +1,16 @@
-"""Run an evaluation: start the process that has the sandbox, keep what it finishes, and put the report together."""
+"""Run an evaluation: start the sandbox processes, store each finished unit, and build the report."""
 
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
-from evaluation.errors import EvaluationError
+from evaluation.errors import DatabaseBehind, EvaluationError
 from evaluation.isolation.children import run_children
 from evaluation.models import EvaluationRun
 from evaluation.reports.versions import find_versions
@@ -15,16 +18,37 @@ from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
 from reflection.jobs.models import Job
 
+EMBEDDED = "erl_site.embedded.database"
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)
 Watch = Callable[[str, int, int], None]
 
 
-def create_run(options: Options, *, by: str, job: Job | None = None) -> EvaluationRun:
-    """Write down an evaluation that is about to run, or one that waits for a worker, as a job of a project.
+def prepare_database() -> bool:
+    """Create the tables if the database is embedded and new; return whether that was needed.
 
     Raises:
-        EvaluationError: a suite or an arm is not known.
+        DatabaseBehind: the tables are not the ones this code expects.
+    """
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if not plan:
+        return False
+    is_new = not executor.loader.applied_migrations
+    if is_new and connection.settings_dict["ENGINE"] == EMBEDDED:
+        call_command("migrate", verbosity=0, interactive=False)
+        return True
+    raise DatabaseBehind(
+        f"The database {connection.settings_dict['NAME']} lacks {len(plan)} migrations, so the run could not be "
+        "stored. Nothing was changed. Run `uv run manage.py migrate` first."
+    )
+
+
+def create_run(options: Options, *, by: str, job: Job | None = None) -> EvaluationRun:
+    """Store an evaluation that is about to run, or one that waits for a worker, as a job of a project.
+
+    Raises:
+        EvaluationError: a suite or an arm is unknown or cannot run here.
     """
     for name in options.suites:
         suite = get_suite(name)
@@ -42,7 +66,7 @@ def create_run(options: Options, *, by: str, job: Job | None = None) -> Evaluati
 
 
 def find_unfinished(options: Options) -> EvaluationRun | None:
-    """Return the newest run with these options and the present versions that did not come to its end."""
+    """Return the newest unfinished run with the same options and versions."""
     runs = EvaluationRun.objects.filter(
         status__in=[EvaluationRun.Status.RUNNING, EvaluationRun.Status.FAILED],
         configuration=options.as_json(),
@@ -58,10 +82,10 @@ def execute_run(
     watch: Watch = lambda what, done, total: None,
     ensure_held: Callable[[], None] = lambda: None,
 ) -> EvaluationRun:
-    """Carry out a run; units that are finished already are kept. `ensure_held` is called before each write.
+    """Run the units that are not finished yet and store the report. `ensure_held` is called before each write.
 
     Raises:
-        EvaluationError: it cannot go on; the run is marked failed, and says why.
+        EvaluationError: the run cannot continue; it is marked as failed with the reason.
     """
     options = Options.from_json(run.configuration)
     started = time.perf_counter()
@@ -88,7 +112,7 @@ def execute_run(
 
 
 def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0) -> dict[str, Any]:
-    """Return the report of a run: the same for the same seed and versions, but for the member `timing`."""
+    """Return the report of a run. Apart from `timing`, it depends only on options and versions."""
     suites, timing = [], {}
     for name in options.suites:
         suite = get_suite(name)

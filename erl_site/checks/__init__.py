@@ -1,4 +1,4 @@
-"""System checks: a wrong configuration is found by `manage.py check`, with a hint. One module for each concern."""
+"""System checks, so that `manage.py check` finds configuration errors and gives hints."""
 
 from erl_site.checks import database, limits, llm, services
 

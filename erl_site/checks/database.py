@@ -1,4 +1,4 @@
-"""A database that lacks what ERL needs. Asked by `migrate` and by `check --database default`."""
+"""Check the database server. Runs with `migrate` and `check --database default`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 
 MIN_POSTGRES = 16
-MIN_PGVECTOR = (0, 8, 4)  # older ones may corrupt an HNSW index or fail inserts during vacuum
+MIN_PGVECTOR = (0, 8, 4)  # older versions may corrupt an HNSW index or fail inserts during vacuum
 EXTENSIONS = ("vector", "pg_trgm", "btree_gin")
 
 
 @register(Tags.database)
 def check_database(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Find a server that is too old, or without an extension."""
+    """Check the versions of PostgreSQL and its extensions."""
     return [message for alias in databases or () for message in _check(alias)]
 
 
@@ -38,7 +38,7 @@ def _check(alias: str) -> list[CheckMessage]:
         )
     found.extend(
         Error(
-            f"The database server has no extension {name}.",
+            f"The database server lacks the extension {name}.",
             hint="Use an image with pgvector, such as pgvector/pgvector, or install the server's contrib packages.",
             id="erl.database.E002",
         )

@@ -1,4 +1,4 @@
-"""Settings whose numbers are out of range."""
+"""Check that numeric settings are within their limits."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from django.core.checks import CheckMessage, Error, register
 from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 
 # Name, least, most
+# Name, minimum, maximum
 LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_PORT", 1, 65_535),
     ("ERL_PROXY_COUNT", 0, 10),
@@ -16,7 +17,7 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),
     ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
     ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),
-    ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # halfvec's limit for an index
+    ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # the most a halfvec index supports
     ("ERL_RETRIEVE_TOP_K", 1, MAX_TOP_K),
     ("ERL_RETRIEVE_MAX_PER_SOURCE", 0, MAX_TOP_K),
     ("ERL_RANKING_DEADLINE_SECONDS", 0.1, 120),
@@ -33,13 +34,13 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
 
 @register("limits")
 def check_limits(**kwargs: Any) -> list[CheckMessage]:
-    """Find numbers that cannot work."""
+    """Report numeric settings that are out of range."""
     return [
         Error(
             f"{name} is {getattr(settings, name)}.",
-            hint=f"Set it to a number from {least:,} to {most:,}.",
+            hint=f"Set it to a number from {minimum:,} to {maximum:,}.",
             id="erl.limits.E001",
         )
-        for name, least, most in LIMITS
-        if not least <= getattr(settings, name) <= most
+        for name, minimum, maximum in LIMITS
+        if not minimum <= getattr(settings, name) <= maximum
     ]

@@ -1,4 +1,4 @@
-"""Settings of the language model that cannot work."""
+"""Check the settings of the language model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ MAX_TIMEOUT_SECONDS = 110
 
 @register("llm")
 def check_llm(**kwargs: Any) -> list[CheckMessage]:
-    """Find settings of the language model that cannot work."""
+    """Report invalid settings of the language model."""
     return [*_check_provider(), *_check_limits()]
 
 
@@ -29,7 +29,7 @@ def _check_provider() -> Iterator[CheckMessage]:
     try:
         config = find_config()
     except ProviderNotConfigured as error:
-        yield Error(str(error), hint=f"Known providers: {', '.join(PROVIDERS)}.", id="erl.llm.E002")
+        yield Error(str(error), hint=f"The providers are {', '.join(PROVIDERS)}.", id="erl.llm.E002")
         return
     if config is None:
         if settings.ERL_REFLECTOR == "llm":
@@ -40,19 +40,19 @@ def _check_provider() -> Iterator[CheckMessage]:
             )
         if settings.ERL_LLM_API_KEY or settings.ERL_LLM_BASE_URL or settings.ERL_LLM_MODEL:
             yield Warning(
-                "A language model is half configured and not used: ERL_LLM_PROVIDER is empty.",
+                "The language model is not used, because ERL_LLM_PROVIDER is empty while other settings are not.",
                 hint=f"Set ERL_LLM_PROVIDER to one of {', '.join(PROVIDERS)}.",
                 id="erl.llm.W001",
             )
         return
     if fault := find_url_fault(config.base_url):
-        yield Error(f"The language model cannot be asked at {config.base_url}. {fault}", id="erl.llm.E004")
+        yield Error(f"The language model cannot be reached at {config.base_url}. {fault}", id="erl.llm.E004")
 
 
 def _check_limits() -> Iterator[CheckMessage]:
     if settings.ERL_LLM_MAX_INPUT_TOKENS < MIN_INPUT_TOKENS:
         yield Error(
-            f"ERL_LLM_MAX_INPUT_TOKENS is {settings.ERL_LLM_MAX_INPUT_TOKENS}; the shortest run does not fit.",
+            f"ERL_LLM_MAX_INPUT_TOKENS is {settings.ERL_LLM_MAX_INPUT_TOKENS}; even the shortest run does not fit.",
             hint=f"Set it to {MIN_INPUT_TOKENS} or more.",
             id="erl.llm.E005",
         )
@@ -71,7 +71,7 @@ def _check_limits() -> Iterator[CheckMessage]:
     if not 0 < settings.ERL_LLM_TIMEOUT_SECONDS <= MAX_TIMEOUT_SECONDS:
         yield Error(
             f"ERL_LLM_TIMEOUT_SECONDS is {settings.ERL_LLM_TIMEOUT_SECONDS}.",
-            hint=f"Set it to the seconds a model may take, at most {MAX_TIMEOUT_SECONDS}: workers end a task at 120.",
+            hint=f"Set it to at most {MAX_TIMEOUT_SECONDS} seconds; workers stop a task after 120.",
             id="erl.llm.E008",
         )
     if min(settings.ERL_LLM_INPUT_USD_PER_MTOK, settings.ERL_LLM_OUTPUT_USD_PER_MTOK) < 0:

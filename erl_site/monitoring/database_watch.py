@@ -1,9 +1,8 @@
-"""End waits for a database that is frozen rather than dead (reliability C4).
+"""Stop waiting for a database that is frozen rather than dead (reliability C4).
 
-The server enforces every time-out of a connection. A server that was stopped, or whose host hangs, enforces none, while
-its kernel goes on acknowledging packets. So each web process looks, twice a second, for statements that wait longer
-than the server would have let them run, and closes their sockets. The waiting thread then finds its connection gone,
-as if the server had died, and the caller gets a 503.
+A frozen server, or one on a frozen host, enforces none of its timeouts, while its kernel keeps acknowledging packets.
+So each web process looks twice a second for statements that have waited longer than the server should allow, and closes
+their sockets. The waiting thread finds its connection lost, and the client gets a 503.
 """
 
 import os
@@ -19,12 +18,12 @@ from django.db.backends.signals import connection_created
 
 log = structlog.get_logger(__name__)
 
-GRACE_SECONDS = 2.0  # the server's own limit comes first, so that it can say which statement it was
-LOOK_SECONDS = 0.5
+GRACE_SECONDS = 2.0  # the server's own timeout comes first, since it names the statement
+CHECK_SECONDS = 0.5
 
 
 class DatabaseWatch:
-    """Knows since when each connection has waited for the server, and ends waits that take too long."""
+    """Tracks how long each connection has waited for the server, and ends waits that take too long."""
 
     def __init__(self, *, limit_seconds: float) -> None:
         self.limit_seconds = limit_seconds
@@ -32,31 +31,31 @@ class DatabaseWatch:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Watch every connection that is made from now on, until `stop`."""
-        connection_created.connect(self._take, weak=False, dispatch_uid=id(self))
-        threading.Thread(target=self._look, name="database-watch", daemon=True).start()
+        """Watch every new connection until `stop`."""
+        connection_created.connect(self._watch_new, weak=False, dispatch_uid=id(self))
+        threading.Thread(target=self._check, name="database-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         connection_created.disconnect(dispatch_uid=id(self))
         self._ended.set()
 
     def watch(self, raw: psycopg.Connection[Any]) -> None:
-        """Note when a connection begins to wait for the server and when it has its answer."""
-        wait, since = raw.wait, [0.0]  # a list is the cheapest cell, and this surrounds every statement
+        """Record when a connection starts and stops waiting for the server."""
+        wait, since = raw.wait, [0.0]  # a list is the cheapest mutable value, and this runs for every statement
 
-        def noted(*arguments: Any, **options: Any) -> Any:
+        def timed_wait(*arguments: Any, **options: Any) -> Any:
             since[0] = time.monotonic()
             try:
                 return wait(*arguments, **options)
             finally:
                 since[0] = 0.0
 
-        raw.wait = noted  # type: ignore[method-assign]
+        raw.wait = timed_wait  # type: ignore[method-assign]
         self._watched = [each for each in self._watched if each[0]() is not None] + [(weakref.ref(raw), since)]
 
     def end_long_waits(self) -> int:
-        """Shut the sockets of connections that wait too long; return how many."""
+        """Close the sockets of connections that have waited too long; return how many."""
         ended = 0
         for reference, since in self._watched:
             began, raw = since[0], reference()
@@ -64,29 +63,29 @@ class DatabaseWatch:
                 ended += _shut(raw, since, began)
         return ended
 
-    def _take(self, connection: Any, **_: Any) -> None:
+    def _watch_new(self, connection: Any, **_: Any) -> None:
         self.watch(connection.connection)
 
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
+    def _check(self) -> None:
+        while not self._ended.wait(CHECK_SECONDS):
             self.end_long_waits()
 
 
 def _shut(raw: psycopg.Connection[Any], since: list[float], began: float) -> bool:
     try:
-        copy = os.dup(raw.fileno())  # stays this socket, whatever the waiting thread closes and opens meanwhile
+        copy = os.dup(raw.fileno())  # still this socket, even if the waiting thread closes it and opens others
     except (OSError, psycopg.Error):
         return False
-    with socket.socket(fileno=copy) as its:
-        if since[0] != began:  # it has its answer
+    with socket.socket(fileno=copy) as duplicate:
+        if since[0] != began:  # it got its answer
             return False
-        its.shutdown(socket.SHUT_RDWR)
+        duplicate.shutdown(socket.SHUT_RDWR)
     log.warning("database_wait_ended", seconds=round(time.monotonic() - began, 1))
     return True
 
 
 def watch_database(statement_seconds: float) -> DatabaseWatch | None:
-    """Watch this process's connections where statements have a limit; return the watch."""
+    """Watch this process's connections if statements have a time limit; return the watch."""
     if not statement_seconds:
         return None
     watch = DatabaseWatch(limit_seconds=statement_seconds + GRACE_SECONDS)

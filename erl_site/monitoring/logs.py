@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, each carrying the request id of what caused it."""
+"""Logging: one JSON object per line on standard error, with the id of the request that caused it."""
 
 import logging
 import re
@@ -15,12 +15,12 @@ _SHARED: list[Any] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
 ]
-# Without the frames' variables: they hold prompts, trajectories and keys.
+# Without local variables, which hold prompts, trajectories and keys
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
-_MAX_REMEMBERED, _MOST_REMEMBERED = 100, 1000  # characters of a member; members
-_clean: set[tuple[str, type, int | str]] = set()  # searched before, and nothing was found
-# Different on every line, so not worth remembering.
-_OURS = {
+_MAX_CACHED_CHARACTERS, _MAX_CACHED_MEMBERS = 100, 1000
+_clean: set[tuple[str, type, int | str]] = set()  # cache of members without secrets
+# Harmless, but different on every line, so not worth caching
+_GENERATED = {
     "request_id": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     "time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"),
 }
@@ -28,25 +28,25 @@ _JSON_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 
 
 def _is_known_clean(key: str, value: Any) -> bool:
-    """Tell, without a search, whether a member is known to hold nothing secret; most members repeat."""
+    """Return whether a member holds no secret. Cached, since most members repeat."""
     if isinstance(value, float | bool | None):
         return True
-    if key in _OURS and isinstance(value, str) and _OURS[key].fullmatch(value):
+    if key in _GENERATED and isinstance(value, str) and _GENERATED[key].fullmatch(value):
         return True
-    if not isinstance(value, int | str) or len(str(value)) > _MAX_REMEMBERED:
+    if not isinstance(value, int | str) or len(str(value)) > _MAX_CACHED_CHARACTERS:
         return False
     member = (key, type(value), value)
     if member not in _clean:
         if redact({key: value}).counts:
             return False
-        if len(_clean) >= _MOST_REMEMBERED:
+        if len(_clean) >= _MAX_CACHED_MEMBERS:
             _clean.clear()
         _clean.add(member)
     return True
 
 
 def redact_event(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Take secrets and personal data out of an event, library logs and tracebacks included."""
+    """Redact secrets and personal data, also in tracebacks and events of libraries."""
     plain = {key: value if isinstance(value, _JSON_TYPES) else str(value) for key, value in event.items()}
     if all(_is_known_clean(key, value) for key, value in plain.items()) and VALUE_MEMBERS.isdisjoint(plain):
         return plain
@@ -55,14 +55,14 @@ def redact_event(logger: Any, name: str, event: structlog.typing.EventDict) -> s
 
 
 def logging_config(*, level: str) -> dict[str, Any]:
-    """Return Django's LOGGING and set structlog up, so that our events and library logs have one shape."""
+    """Configure structlog and return Django's LOGGING, so that all log lines have the same format."""
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    logging.captureWarnings(True)  # otherwise they would be the only lines that are not JSON
+    logging.captureWarnings(True)  # as JSON, like all other lines
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -82,9 +82,9 @@ def logging_config(*, level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {"handlers": [], "level": level, "propagate": True},
-            "django.request": {"level": "ERROR"},  # request_finished says the rest
+            "django.request": {"level": "ERROR"},  # request_finished covers the rest
             "django.server": {"handlers": [], "level": level, "propagate": True},
-            "axes": {"level": "ERROR"},  # sign_in_locked says what happened
+            "axes": {"level": "ERROR"},  # sign_in_locked covers it
             "environ": {"level": "WARNING"},  # a missing .env is normal
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},

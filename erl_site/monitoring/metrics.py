@@ -1,4 +1,4 @@
-"""Figures for Prometheus, read from the database: the same whichever process is asked."""
+"""Prometheus metrics, read from the database, so every process reports the same values."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,28 +22,30 @@ ALIVE_SECONDS = 30
 
 
 class DatabaseCollector(Collector):
-    """Asks at every scrape; each figure is one indexed statement."""
+    """Queries the database at every scrape; each metric is one indexed statement."""
 
     def collect(self) -> Iterator[Metric]:
         yield _by("erl_reflections", "Reflections by status.", "status", _count(Reflection, "status"))
         age = Reflection.objects.oldest_due_age_seconds()
-        yield GaugeMetricFamily("erl_oldest_due_reflection_age_seconds", "How long one was due.", value=age)
+        yield GaugeMetricFamily(
+            "erl_oldest_due_reflection_age_seconds", "How long the oldest due reflection has waited.", value=age
+        )
         yield _by("erl_heuristics", "Lessons by status.", "status", _count(Heuristic, "status"))
         since = timezone.now() - timedelta(seconds=ALIVE_SECONDS)
         alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
-        yield GaugeMetricFamily("erl_workers_alive", "Workers with a sign of life in 30 seconds.", value=alive)
+        yield GaugeMetricFamily("erl_workers_alive", "Workers seen in the last 30 seconds.", value=alive)
         open_ = {row.provider: float(row.state != ProviderState.State.CLOSED) for row in ProviderState.objects.all()}
-        yield _by("erl_provider_left_alone", "1 while a provider is left alone for failing.", "provider", open_)
+        yield _by("erl_provider_left_alone", "1 while a provider is paused because of failures.", "provider", open_)
         spent = DailySpend.objects.aggregate(calls=Sum("calls"), tokens=Sum("tokens"), cost=Sum("cost_usd"))
         for name, value in (("calls", spent["calls"]), ("tokens", spent["tokens"]), ("cost_usd", spent["cost"])):
-            yield CounterMetricFamily(f"erl_model_{name}", f"Model {name} booked so far.", value=float(value or 0))
+            yield CounterMetricFamily(f"erl_model_{name}", f"Model {name} used so far.", value=float(value or 0))
         soon = timezone.now() + timedelta(days=14)
         ending = ApiKey.objects.usable().filter(expires_at__lte=soon).count()
-        yield GaugeMetricFamily("erl_api_keys_ending", "Keys that end within 14 days.", value=ending)
+        yield GaugeMetricFamily("erl_api_keys_ending", "API keys that expire within 14 days.", value=ending)
         stored = IdempotencyRecord.objects.count()
-        yield GaugeMetricFamily("erl_idempotency_records", "Stored answers.", value=stored)
+        yield GaugeMetricFamily("erl_idempotency_records", "Stored idempotent answers.", value=stored)
         yield CounterMetricFamily("erl_erasures", "Runs erased.", value=Erasure.objects.count())
-        yield CounterMetricFamily("erl_quarantine_orders", "Pulls of the brake.", value=QuarantineOrder.objects.count())
+        yield CounterMetricFamily("erl_quarantine_orders", "Quarantine orders.", value=QuarantineOrder.objects.count())
         yield from _searches()
         yield from _server()
 
@@ -51,11 +53,11 @@ class DatabaseCollector(Collector):
 def _searches() -> Iterator[Metric]:
     mean = GaugeMetricFamily(
         "erl_search_recall_mean",
-        "Share of the 20 nearest lessons that searches by an index find, over logged tasks.",
+        "Share of the 20 nearest lessons that indexed searches find, over logged tasks.",
         labels=["project"],
     )
-    least = GaugeMetricFamily("erl_search_recall_least", "That share for the worst of the tasks.", labels=["project"])
-    age = GaugeMetricFamily("erl_search_recall_age_seconds", "How long ago it was measured.", labels=["project"])
+    least = GaugeMetricFamily("erl_search_recall_least", "The same share for the worst task.", labels=["project"])
+    age = GaugeMetricFamily("erl_search_recall_age_seconds", "Seconds since recall was measured.", labels=["project"])
     measured = SearchIndex.objects.filter(measured_at__isnull=False).order_by("measured_at")
     rows = measured.values_list("project__slug", "recall_mean", "recall_least", "measured_at")
     for project, *shares, measured_at in {row[0]: row for row in rows}.values():  # the newest of each project

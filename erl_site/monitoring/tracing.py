@@ -1,4 +1,4 @@
-"""OpenTelemetry: request → job → model call, sent to a collector over OTLP (the dependency group `tracing`)."""
+"""OpenTelemetry traces of request, job and model call, sent over OTLP (dependency group `tracing`)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 
 
 class OpenTelemetryTracer:
-    """Spans of one tracer provider."""
+    """Creates spans with an OpenTelemetry tracer provider."""
 
     def __init__(self, provider: Any) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -35,7 +35,7 @@ class OpenTelemetryTracer:
 
 
 class TracingMiddleware:
-    """Opens a span for every request, as a child of the caller's, and binds it for the jobs that the request queues."""
+    """Opens a span for every request as a child of the client's, and binds it for jobs the request queues."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -50,7 +50,10 @@ class TracingMiddleware:
 
 
 def start_tracing() -> bool:
-    """Send spans to ERL_OTEL_ENDPOINT; return whether they are sent. A missing package is logged and is no failure."""
+    """Start sending spans to ERL_OTEL_ENDPOINT, if set; return whether they are sent.
+
+    A missing package is only logged.
+    """
     if not settings.ERL_OTEL_ENDPOINT:
         return False
     try:

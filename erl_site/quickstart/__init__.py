@@ -1,1 +1,1 @@
-"""The whole product on one machine: what `manage.py quickstart` is made of."""
+"""The parts of `manage.py quickstart`, which runs the whole product on one machine."""

@@ -1,4 +1,4 @@
-"""Who may use the quickstart's stack: its project, its API key and its staff user, found again by a second run."""
+"""The quickstart's project, API key and admin user, which later runs reuse."""
 
 import json
 import os
@@ -23,7 +23,7 @@ FILE = "quickstart.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What `quickstart --json` prints and `quickstart.json` keeps."""
+    """Addresses and credentials, as `quickstart --json` prints and `quickstart.json` stores them."""
 
     base_url: str
     api_key: str
@@ -38,8 +38,8 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """Access, and what had to be made for it."""
+class PreparedAccess:
+    """Access, and which credentials are new."""
 
     access: Access
     is_new_key: bool
@@ -47,15 +47,15 @@ class Prepared:
 
 
 @transaction.atomic
-def prepare_access(*, site_url: str, home: Path) -> Prepared:
-    """Find or make the project, a key with every scope and a superuser.
+def prepare_access(*, site_url: str, home: Path) -> PreparedAccess:
+    """Find or create the project, an API key with all scopes and a superuser.
 
-    A key or password that the file of an earlier run holds and that still works is kept.
+    Credentials stored by an earlier run are kept if they still work.
     """
     known = read_access(home)
     project, _ = Project.objects.get_or_create(slug=PROJECT, defaults={"name": "Demo"})
     token = known.get("api_key", "")
-    is_new_key = not _opens(token, project)
+    is_new_key = not _is_valid(token, project)
     if is_new_key:
         policy = Actor.policy("quickstart")
         token = create_api_key(project, client=CLIENT, scopes=ApiKey.Scope.values, by=policy).token
@@ -68,11 +68,11 @@ def prepare_access(*, site_url: str, home: Path) -> Prepared:
         admin_password=password,
         project=project.slug,
     )
-    return Prepared(access=access, is_new_key=is_new_key, is_new_password=is_new_password)
+    return PreparedAccess(access=access, is_new_key=is_new_key, is_new_password=is_new_password)
 
 
 def read_access(home: Path) -> dict[str, Any]:
-    """Return what an earlier run wrote, or nothing where there is no readable file."""
+    """Return what an earlier run stored, or nothing if there is no readable file."""
     try:
         found = json.loads((home / FILE).read_text())
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def read_access(home: Path) -> dict[str, Any]:
 
 
 def write_access(access: Access, home: Path) -> Path:
-    """Keep the object for later runs, readable by its owner alone."""
+    """Store it for later runs, readable only by its owner."""
     path, draft = home / FILE, home / f".{FILE}.{os.getpid()}"
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(access.as_json() + "\n")
@@ -90,7 +90,7 @@ def write_access(access: Access, home: Path) -> Path:
     return path
 
 
-def _opens(token: str, project: Project) -> bool:
+def _is_valid(token: str, project: Project) -> bool:
     credential = parse_token(token)
     if credential is None:
         return False
@@ -107,12 +107,12 @@ def _opens(token: str, project: Project) -> bool:
 
 
 def _prepare_admin(known_password: str) -> tuple[str, bool]:
-    """Return the password and whether it is new; "" where it is not ours to know or to change."""
+    """Return the password and whether it is new; "" if the user has set another one."""
     users = get_user_model()._default_manager
     user = users.filter(username=ADMIN_USER).first()
     if user is not None and user.check_password(known_password):
         return known_password, False
-    # A password that was changed stays. One that only a lost file knew is replaced, but never in another database.
+    # Keep a changed password. Replace one whose file is lost, but only in the embedded database.
     if user is not None and (known_password or settings.DATABASE_URL):
         return "", False
     password = secrets.token_urlsafe(12)

@@ -1,4 +1,4 @@
-"""One turn of the loop on real runs: record, reflect, approve a few lessons, retrieve them for a new task."""
+"""Run the loop once on sample runs: record, reflect, approve a few lessons, retrieve them for a new task."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from reflection.reflectors.models import Reflection
 
 SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 POLICY = Actor.policy("quickstart-demo")
-POLICY_REASON = "Approved without a person, so that the demo has a lesson to retrieve. Review it like any other."
+POLICY_REASON = "Approved automatically, so that the demo has a lesson to retrieve. Review it like any other."
 APPROVALS = 3
 STALLED_SECONDS = 90.0
 NEW_TASK = {
@@ -31,19 +31,19 @@ NEW_TASK = {
 
 
 class LoopError(Exception):
-    """The loop could not be closed; the text says where and what to look at."""
+    """The loop could not finish; the message says where to look."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What POST /retrieve said, and the command that asks it again."""
+    """The answer of POST /retrieve, and a command that repeats the request."""
 
     body: dict[str, Any]
     curl: str
 
 
 class Loop:
-    """One turn of the loop against the running stack. `poll` is called while waiting."""
+    """Runs the loop once against the running stack. `poll` is called while waiting."""
 
     def __init__(self, *, access: Access, terminal: Terminal, poll: Callable[[], None]) -> None:
         self.access = access
@@ -54,11 +54,11 @@ class Loop:
             base_url=access.base_url,
             headers={"Authorization": f"Bearer {access.api_key}"},
             timeout=30,
-            trust_env=False,  # no proxy between us and our own port
+            trust_env=False,  # no proxy for a local port
         )
 
     def run(self) -> Answer:
-        """Turn once. A second turn records, proposes and approves nothing new."""
+        """Run the loop. A second run records, proposes and approves nothing new."""
         with self.client:
             external_ids = self._record()
             self._wait_for_reflections(external_ids)
@@ -73,13 +73,13 @@ class Loop:
                 self.terminal.progress("Runs", done, len(lines))
                 external_id = json.loads(line)["external_id"]
                 key = f"quickstart-{external_id}-{hashlib.sha256(line.encode()).hexdigest()[:12]}"
-                answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, also=(409,))
+                answer = self._post("trajectories", line, headers={"Idempotency-Key": key}, accept=(409,))
                 new += answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers
                 external_ids.append(external_id)
                 self.poll()
             known = len(lines) - new
-            words.extend([f"{new} real trajectories recorded"] if new else [])
-            words.extend([f"{known} already known"] if known else [])
+            words.extend([f"{new} sample runs recorded"] if new else [])
+            words.extend([f"{known} already recorded"] if known else [])
         return external_ids
 
     def _wait_for_reflections(self, external_ids: list[str]) -> None:
@@ -92,7 +92,7 @@ class Loop:
                     last, moved_at = done, time.monotonic()
                 if left and time.monotonic() - moved_at > STALLED_SECONDS:
                     raise LoopError(
-                        f"{left} of {total} reflections are not done and nothing moved for {STALLED_SECONDS:.0f} s. "
+                        f"{left} of {total} reflections are left, and none finished for {STALLED_SECONDS:.0f} s. "
                         f"Look at {self.access.admin_url}reflection/reflection/ and {settings.ERL_HOME / 'logs'}."
                     )
                 self.terminal.progress("Reflections", done, total)
@@ -101,10 +101,10 @@ class Loop:
             dead = mine.filter(status=Reflection.Status.DEAD).count()
             names = sorted(set(mine.exclude(reflector="").values_list("reflector", flat=True)))
             words.append(f"{total - dead} done by the {' and '.join(names) or 'configured'} reflector")
-            words.extend([f"({dead} gave up)"] if dead else [])
+            words.extend([f"({dead} failed)"] if dead else [])
         if total and dead == total:
             raise LoopError(
-                f"Every reflection gave up. Their errors are at {self.access.admin_url}reflection/reflection/."
+                f"All reflections failed. Their errors are at {self.access.admin_url}reflection/reflection/."
             )
 
     def _approve_a_few(self) -> None:
@@ -113,21 +113,21 @@ class Loop:
             proposals = Heuristic.objects.for_project(self.project).proposed()
             found = proposals.count()
             if earlier:
-                words.append(f"{found} proposals wait for you")
+                words.append(f"{found} proposals waiting for your review")
                 return
             of_the_family = proposals.filter(evidence__trajectory__task_id=NEW_TASK["task_id"]).distinct().with_text()
-            first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # a reviewer would merge two with one condition
+            first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # one per condition
             for heuristic in of_the_family.order_by("-support", "-confidence", "created_at", "id"):
                 assert heuristic.current_revision is not None
                 first.setdefault(heuristic.current_revision.trigger, (heuristic, heuristic.current_revision))
             chosen = list(first.values())[:APPROVALS]
             for heuristic, revision in chosen:
                 approve_heuristic(heuristic, by=POLICY, content_sha256=revision.content_sha256, reason=POLICY_REASON)
-            words.append(f"{found} heuristics proposed")
+            words.append(f"{found} lessons proposed")
         if chosen:
             self.terminal.say(
-                f"Approved {len(chosen)} of {found} proposals for the demo as policy quickstart-demo; "
-                f"the other {found - len(chosen)} wait for you.",
+                f"For the demo, the policy quickstart-demo approved {len(chosen)} of {found} proposals. "
+                f"The other {found - len(chosen)} are waiting for your review.",
                 indent=4,
             )
 
@@ -138,18 +138,18 @@ class Loop:
             words.append(f"{len(answer['items'])} lessons for a new task")
         if not answer["items"] or not answer["context"].strip():
             raise LoopError(
-                "No approved lesson was found for the new task. Approve a proposal in the review queue, then run the "
-                "quickstart again."
+                "Retrieval found no approved lesson for the new task. Approve a proposal in the review queue, then run "
+                "the quickstart again."
             )
         return Answer(body=answer, curl=self._curl("retrieve", body))
 
     def _post(
-        self, path: str, body: str, *, headers: dict[str, str] | None = None, also: tuple[int, ...] = ()
+        self, path: str, body: str, *, headers: dict[str, str] | None = None, accept: tuple[int, ...] = ()
     ) -> httpx.Response:
         answer = self.client.post(
             path, content=body.encode(), headers={"Content-Type": "application/json"} | (headers or {})
         )
-        if not answer.is_success and answer.status_code not in also:
+        if not answer.is_success and answer.status_code not in accept:
             raise LoopError(f"POST /{path} answered {answer.status_code}: {answer.text[:500]}")
         return answer
 

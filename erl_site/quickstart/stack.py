@@ -1,4 +1,4 @@
-"""The processes of the product on one machine, and the port they are reached at."""
+"""The product's processes on one machine, and their port."""
 
 import errno
 import os
@@ -20,24 +20,24 @@ WEB_PROCESSES, WEB_THREADS, WORKER_PROCESSES = 2, 4, 2
 
 
 class StackError(Exception):
-    """The stack cannot be brought up; the text says why and what to do."""
+    """The stack cannot start; the message says why and what to do."""
 
 
 def site_url(port: int) -> str:
-    """Return the address a browser on this machine uses."""
+    """Return the URL for browsers on this machine."""
     host = settings.ERL_API_HOST
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - only compared
     return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
 
 
 def check_port(port: int) -> None:
-    """Refuse a port that another program listens on, and name a free one."""
+    """Check that no other program listens on a port; the error suggests a free one."""
     try:
         with _listener(port):
             return
     except PermissionError as error:
         raise StackError(
-            f"Port {port} may not be used ({error.strerror}). Choose one above 1023 with --port."
+            f"Port {port} cannot be used ({error.strerror}). Choose one above 1023 with --port."
         ) from error
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
@@ -53,7 +53,7 @@ def check_port(port: int) -> None:
 
 
 def embedded_servers() -> list[Server]:
-    """Return the servers that this stack brings along: those no setting names elsewhere."""
+    """Return the embedded servers, except those that settings replace with external ones."""
     servers, durable = [], settings.ERL_EMBEDDED_DURABLE
     if settings.ERL_EMBEDDED_BROKER:
         home = settings.ERL_HOME / "valkey"
@@ -115,17 +115,21 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:
-    """Wait until the web server can serve and a worker answers; say what a process that keeps crashing wrote."""
+    """Wait until the web server and a worker answer.
+
+    Raises:
+        StackError: a process keeps crashing or does not answer; the message has the end of its log.
+    """
     end = time.monotonic() + READY_SECONDS
     web = worker = False
     while not (web and worker):
         supervisor.poll()
         for child in supervisor.children:
             if child.backoff.failures >= ATTEMPTS_BEFORE_GIVING_UP:
-                raise StackError(_last_words(supervisor, child.service.name, "keeps crashing"))
+                raise StackError(_describe_failure(supervisor, child.service.name, "keeps crashing"))
         if time.monotonic() > end:
             late = "worker" if web else "web"
-            raise StackError(_last_words(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
+            raise StackError(_describe_failure(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
         web = web or _web_is_ready(url)
         worker = worker or (web and _worker_answers())
         time.sleep(0.05)
@@ -141,11 +145,11 @@ def _web_is_ready(url: str) -> bool:
 def _worker_answers() -> bool:
     try:
         return bool(app.control.ping(timeout=0.3, limit=1))
-    except Exception:  # whatever the broker's client raises, the answer is no
+    except Exception:  # any error means that no worker answers
         return False
 
 
-def _last_words(supervisor: Supervisor, name: str, what: str) -> str:
+def _describe_failure(supervisor: Supervisor, name: str, what: str) -> str:
     path = supervisor.log_of(name)
     lines = path.read_text(errors="replace").splitlines()[-12:] if path.exists() else []
     return "\n".join([f"The {name} process {what}. The end of its log, {path}:", *lines])

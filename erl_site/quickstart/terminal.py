@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: one line a part, with its state and its time."""
+"""Terminal output: one line per step, with its result and duration."""
 
 import os
 import time
@@ -12,7 +12,7 @@ REDRAW_SECONDS = 0.1
 
 
 class Terminal:
-    """Writes state lines, progress and paragraphs. Redraws and colours only at a terminal."""
+    """Writes steps, progress and paragraphs. Redraws and uses colours only on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -31,24 +31,24 @@ class Terminal:
         self._write(f"\n{self._styled(text, '1')}\n")
 
     def event(self, name: str, sentence: str) -> None:
-        """Write what just happened, with the time of day."""
+        """Write an event with the time of day."""
         clear = "\r\033[K" if self.live else ""
         self._write(f"{clear}  {time.strftime('%H:%M:%S')}  {name} {sentence}\n")
 
     @contextmanager
     def working(self, name: str) -> Iterator[list[str]]:
-        """Show that a part is being worked on, then its state and time. Append what to say about it to the list."""
-        began, words = time.monotonic(), list[str]()
+        """Show that a step is running, then its result and duration. Append the words of the result to the list."""
+        started, words = time.monotonic(), list[str]()
         self._draw(f"  {self._mark('…', '.', '33')} {name}")
         try:
             yield words
         except BaseException:
-            self._line(self._mark("✗", "x", "31"), name, "failed", began)
+            self._line(self._mark("✗", "x", "31"), name, "failed", started)
             raise
-        self._line(self._mark("✓", "+", "32"), name, " ".join(words), began)
+        self._line(self._mark("✓", "+", "32"), name, " ".join(words), started)
 
     def progress(self, name: str, done: int, total: int) -> None:
-        """Draw the progress of something long. Does nothing without a terminal."""
+        """Draw a progress bar. Does nothing without a terminal."""
         if done < total and time.monotonic() - self._drawn_at < REDRAW_SECONDS:
             return
         filled = BAR_WIDTH * done // max(total, 1)
@@ -57,8 +57,8 @@ class Terminal:
         self._draw(f"  {self._mark('…', '.', '33')} {name:<{NAME_WIDTH}} {bar} {done}/{total}")
         self._drawn_at = time.monotonic()
 
-    def _line(self, mark: str, name: str, words: str, began: float) -> None:
-        seconds = f"{time.monotonic() - began:.1f} s"
+    def _line(self, mark: str, name: str, words: str, started: float) -> None:
+        seconds = f"{time.monotonic() - started:.1f} s"
         clear = "\r\033[K" if self.live else ""
         self._write(f"{clear}  {mark} {name:<{NAME_WIDTH}} {words:<56} {self._styled(f'{seconds:>7}', '2')}\n")
 
@@ -74,7 +74,7 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        with suppress(OSError):  # a terminal that was closed must not keep us from stopping what runs
+        with suppress(OSError):  # a closed terminal must not prevent a clean stop
             self.stream.write(text.encode(encoding, "replace").decode(encoding))
             self.stream.flush()
 

@@ -1,4 +1,4 @@
-"""Rules for every page of the admin: how long a session lasts, and the second factor where it is required."""
+"""Session expiry and second factor for all admin pages."""
 
 import time
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from erl_site.sign_in.second_factor import is_verified
 log = structlog.get_logger(__name__)
 
 _SIGNED_IN_AT, _SEEN_AT = "signed_in_at", "seen_at"
-_NOTE_EVERY_SECONDS = 60  # a page costs no write of the session, one a minute does
+_UPDATE_SECONDS = 60  # write the session at most this often
 
 
 class SignInMiddleware:
-    """Guard /admin/: end sessions that are too old or idle, and require the second factor where it is on.
+    """Protects /admin/: ends old or idle sessions, and requires the second factor if it is enabled.
 
-    A middleware rather than a view decorator, so that pages added later are guarded too.
+    As middleware rather than a view decorator, it also covers pages added later.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -33,13 +33,13 @@ class SignInMiddleware:
                 log.info("session_expired")
                 logout(request)
                 return _redirect(request, "admin:login")
-            if settings.ERL_ADMIN_OTP and not _is_open(request) and not is_verified(request):
+            if settings.ERL_ADMIN_OTP and not _is_exempt(request) and not is_verified(request):
                 return _redirect(request, "second-factor")
         return self.get_response(request)
 
 
 def _has_expired(request: HttpRequest) -> bool:
-    """Tell whether the session is too old, or was not used for too long; note that it is used."""
+    """Return whether the session is too old or was idle too long; otherwise record its use."""
     now = time.time()
     session = request.session
     since, seen = session.get(_SIGNED_IN_AT), session.get(_SEEN_AT)
@@ -48,15 +48,15 @@ def _has_expired(request: HttpRequest) -> bool:
         return False
     if now - since > settings.ERL_SESSION_HOURS * 3600 or now - seen > settings.ERL_SESSION_IDLE_MINUTES * 60:
         return True
-    if now - seen > _NOTE_EVERY_SECONDS:
+    if now - seen > _UPDATE_SECONDS:
         session[_SEEN_AT] = round(now)
     return False
 
 
-def _is_open(request: HttpRequest) -> bool:
+def _is_exempt(request: HttpRequest) -> bool:
     return request.path_info in (reverse("admin:login"), reverse("admin:logout"), reverse("second-factor"))
 
 
 def _redirect(request: HttpRequest, name: str) -> HttpResponse:
-    wanted = request.get_full_path() if request.method == "GET" else reverse("admin:index")
-    return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': wanted})}")
+    target = request.get_full_path() if request.method == "GET" else reverse("admin:index")
+    return HttpResponseRedirect(f"{reverse(name)}?{urlencode({'next': target})}")

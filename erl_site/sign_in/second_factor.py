@@ -1,4 +1,4 @@
-"""One-time codes for the admin: showing the secret once, checking codes, and backup codes for a lost phone."""
+"""One-time codes for the admin: enrolment, verification, and backup codes for a lost phone."""
 
 import secrets
 from base64 import b32encode
@@ -20,7 +20,7 @@ from django_otp.plugins.otp_totp.models import TOTPDevice
 log = structlog.get_logger(__name__)
 
 BACKUP_CODES = 10
-_QUIET_ZONE = 4  # modules of white that readers need around the code
+_QUIET_ZONE = 4  # white modules that scanners need around the code
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,15 +32,15 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checked:
-    """The result of trying a code. `retry_at` is set if the next try has to wait until then."""
+class CodeCheck:
+    """The result of checking a code. `retry_at` is set if the next try must wait until then."""
 
     device: Device | None
     retry_at: datetime | None = None
 
 
 def is_verified(request: HttpRequest) -> bool:
-    """Tell whether this session has passed the second factor with a device the person still has."""
+    """Return whether this session passed the second factor with a device that still exists."""
     device_id = request.session.get(DEVICE_ID_SESSION_KEY)
     device = Device.from_persistent_id(device_id) if device_id else None
     return device is not None and device.confirmed and device.user_id == request.user.pk
@@ -52,18 +52,18 @@ def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
 
 
 def start_enrolment(user: AbstractBaseUser) -> TOTPDevice:
-    """Return the device to be confirmed. Its secret stays the same until it is, so that a reload changes nothing."""
+    """Return the device to confirm. Reloading the page keeps its secret."""
     device, _ = TOTPDevice.objects.get_or_create(user=user, confirmed=False, defaults={"name": "authenticator app"})
     return device
 
 
 def spell_secret(device: TOTPDevice) -> str:
-    """Return the secret as apps take it by hand: base 32 in groups of four."""
-    return _grouped(b32encode(device.bin_key).decode().rstrip("="))
+    """Return the secret for manual entry: base 32 in groups of four."""
+    return _group(b32encode(device.bin_key).decode().rstrip("="))
 
 
 def draw_code(device: TOTPDevice) -> Picture:
-    """Draw what an authenticator app scans."""
+    """Draw the QR code for an authenticator app."""
     rows = segno.make(device.config_url, error="m", micro=False).matrix
     path = "".join(
         f"M{x + _QUIET_ZONE} {y + _QUIET_ZONE}h1v1h-1z"
@@ -75,11 +75,11 @@ def draw_code(device: TOTPDevice) -> Picture:
 
 
 def confirm_device(request: HttpRequest, device: TOTPDevice, code: str) -> list[str]:
-    """Confirm the device if the code is right; return the backup codes, which are shown only now, or nothing."""
+    """Confirm the device if the code is right; return the backup codes, which cannot be shown again, or nothing."""
     with transaction.atomic():
-        # Locked, so that two requests cannot use one code; the failed try is counted, so nothing is raised here.
+        # Locked, so that no two requests use the same code; not raising keeps the count of failed tries
         locked = TOTPDevice.objects.select_for_update().get(pk=device.pk)
-        if not locked.verify_token(_bare(code)):
+        if not locked.verify_token(_normalise(code)):
             return []
         locked.confirmed = True
         locked.save(update_fields=["confirmed"])
@@ -90,15 +90,15 @@ def confirm_device(request: HttpRequest, device: TOTPDevice, code: str) -> list[
     return codes
 
 
-def check_code(request: HttpRequest, code: str) -> Checked:
-    """Let the session pass with a code of the app or a backup code. Wrong ones slow down the next try."""
-    code = _bare(code)
+def check_code(request: HttpRequest, code: str) -> CodeCheck:
+    """Verify the session with a code from the app or a backup code. Wrong codes delay the next try."""
+    code = _normalise(code)
     is_backup = not (code.isascii() and code.isdigit())
-    wanted = StaticDevice if is_backup else TOTPDevice
+    model = StaticDevice if is_backup else TOTPDevice
     retry_at = None
     with transaction.atomic():
         for device in devices_for_user(request.user, for_verify=True):
-            if not isinstance(device, wanted):
+            if not isinstance(device, model):
                 continue
             allowed, why_not = device.verify_is_allowed()
             if not allowed:
@@ -109,10 +109,10 @@ def check_code(request: HttpRequest, code: str) -> Checked:
             device = None
     if device is None:
         log.warning("second_factor_failed", user_id=request.user.pk)
-        return Checked(device=None, retry_at=retry_at)
+        return CodeCheck(device=None, retry_at=retry_at)
     login(request, device)
     request.session.cycle_key()
-    return Checked(device=device)
+    return CodeCheck(device=device)
 
 
 def count_backup_codes(user: AbstractBaseUser) -> int:
@@ -121,7 +121,7 @@ def count_backup_codes(user: AbstractBaseUser) -> int:
 
 
 def forget_devices(user: AbstractBaseUser) -> int:
-    """Remove the second factor of a user who lost it; the next sign-in sets it up again."""
+    """Remove a user's second factor; they set it up again at the next sign-in."""
     count = 0
     for model in (TOTPDevice, StaticDevice):
         _, by_model = model.objects.filter(user=user).delete()
@@ -131,8 +131,8 @@ def forget_devices(user: AbstractBaseUser) -> int:
 
 
 def hash_code(code: str) -> str:
-    """Return what is kept of a backup code: 64 bits of its hash, of 80 random bits."""
-    return sha256(_bare(code).encode()).hexdigest()[:16]
+    """Return the stored hash of a backup code: 64 bits, from 80 random bits."""
+    return sha256(_normalise(code).encode()).hexdigest()[:16]
 
 
 def _make_backup_codes(user: Any) -> list[str]:
@@ -140,12 +140,12 @@ def _make_backup_codes(user: Any) -> list[str]:
     device = StaticDevice.objects.create(user=user, name="backup codes")
     codes = [b32encode(secrets.token_bytes(10)).decode().lower() for _ in range(BACKUP_CODES)]
     StaticToken.objects.bulk_create(StaticToken(device=device, token=hash_code(code)) for code in codes)
-    return [_grouped(code) for code in codes]
+    return [_group(code) for code in codes]
 
 
-def _grouped(text: str) -> str:
+def _group(text: str) -> str:
     return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
 
 
-def _bare(code: str) -> str:
+def _normalise(code: str) -> str:
     return "".join(code.split()).lower()

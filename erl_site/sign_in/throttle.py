@@ -1,4 +1,4 @@
-"""Slow down password guessing, by address and by name across many addresses (reliability D14)."""
+"""Throttle password guessing, by address and by user name across addresses (reliability D14)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -17,13 +17,13 @@ from django.utils import timezone
 
 log = structlog.get_logger(__name__)
 
-# A name may fail this many times as often as an address: a whole botnet is stopped at 100 guesses (NIST SP 800-63B),
-# while a single stranger cannot keep a reviewer out.
+# A user name may fail this many times as often as an address: a botnet is stopped after 100 guesses (NIST SP 800-63B),
+# while a single attacker cannot lock out a reviewer.
 NAME_FACTOR = 10
 
 
 class Handler(AxesDatabaseHandler):  # type: ignore[misc]  # axes has no types
-    """Count failures of the address, and a tenth of those of the name."""
+    """Counts the failures of the address, and a tenth of those of the user name."""
 
     def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         by_address, by_name = (
@@ -34,10 +34,10 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc]  # axes has no types
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the address of the client as the nearest of our own proxies saw it, None where there is none.
+    """Return the client's address as our outermost proxy saw it, or None if it cannot be read.
 
-    Each proxy appends who it was called by to X-Forwarded-For. What stands further left came from the client and may
-    be anything.
+    Each proxy appends its caller's address to X-Forwarded-For. Entries further left come from the client and cannot be
+    trusted.
     """
     peer = request.META.get("REMOTE_ADDR", "")
     count = settings.ERL_PROXY_COUNT
@@ -49,7 +49,7 @@ def client_address(request: HttpRequest) -> str | None:
 def answer_locked_out(
     request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None
 ) -> HttpResponse:
-    """Say that there were too many attempts and when the next may be made."""
+    """Answer that there were too many attempts, and when to try again."""
     username = (credentials or {}).get("username") or ""
     opens_at = _find_end(request, username)
     seconds = max(1, ceil((opens_at - timezone.now()).total_seconds()))
@@ -64,7 +64,7 @@ def answer_locked_out(
 
 
 def _find_end(request: HttpRequest, username: str) -> datetime:
-    """Return when enough of the failures are old enough to be forgotten."""
+    """Return when enough failures will have expired."""
     cool_off: timedelta = get_cool_off(request)
     limit: int = get_failure_limit(request, {"username": username})
     recent = AccessAttempt.objects.filter(attempt_time__gte=timezone.now() - cool_off).order_by("-attempt_time")
@@ -77,7 +77,7 @@ def _find_end(request: HttpRequest, username: str) -> datetime:
 
 
 def _reached(counted: Iterable[tuple[datetime, int]], limit: int) -> datetime | None:
-    """Return when, going back, the failures were as many as the limit."""
+    """Return when, counting back in time, the failures reached the limit."""
     total = 0
     for at, failures in counted:
         total += failures

@@ -1,4 +1,4 @@
-"""The page between the password and the admin."""
+"""The second-factor page, between password and admin."""
 
 from typing import Any
 
@@ -26,44 +26,44 @@ from erl_site.sign_in.second_factor import (
     start_enrolment,
 )
 
-_WRONG = "This code is not right. Wait for the next one and type it again; check that the clock of your phone is right."
+_WRONG = "This code is wrong. Wait for the next one and try again. Check that your phone's clock is correct."
 
 
 @sensitive_post_parameters("code")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def second_factor(request: HttpRequest) -> HttpResponse:
-    """Ask for a code, or set up the authenticator app for a user who has none yet."""
+    """Ask for a code, or set up an authenticator app if the user has none."""
     if not (request.user.is_authenticated and request.user.is_active and request.user.is_staff):
         return redirect_to_login(request.get_full_path(), reverse("admin:login"))
-    following = _following(request)
+    next_url = _find_next_url(request)
     if is_verified(request):
-        return HttpResponseRedirect(following)
+        return HttpResponseRedirect(next_url)
     code = request.POST.get("code", "")[:64]
     if find_device(request.user) is None:
-        return _enrol(request, request.user, code, following)
+        return _enrol(request, request.user, code, next_url)
     error = ""
     if code:
         checked = check_code(request, code)
         if checked.device is not None:
-            return HttpResponseRedirect(following)
+            return HttpResponseRedirect(next_url)
         error = _WRONG
         if checked.retry_at:
             seconds = max(1, round((checked.retry_at - timezone.now()).total_seconds()))
             error = f"Too many wrong codes. Try again in {seconds} second{'s' if seconds != 1 else ''}."
     left = count_backup_codes(request.user)
-    return _answer(request, "admin/second_factor.html", following, title="One-time code", error=error, backup_left=left)
+    return _answer(request, "admin/second_factor.html", next_url, title="One-time code", error=error, backup_left=left)
 
 
-def _enrol(request: HttpRequest, user: AbstractBaseUser, code: str, following: str) -> HttpResponse:
+def _enrol(request: HttpRequest, user: AbstractBaseUser, code: str, next_url: str) -> HttpResponse:
     device = start_enrolment(user)
     codes = confirm_device(request, device, code) if code else []
     if codes:
-        return _answer(request, "admin/backup_codes.html", following, title="Backup codes", codes=codes)
+        return _answer(request, "admin/backup_codes.html", next_url, title="Backup codes", codes=codes)
     return _answer(
         request,
         "admin/second_factor_enrol.html",
-        following,
+        next_url,
         title="Set up one-time codes",
         error=_WRONG if code else "",
         picture=draw_code(device),
@@ -71,13 +71,13 @@ def _enrol(request: HttpRequest, user: AbstractBaseUser, code: str, following: s
     )
 
 
-def _answer(request: HttpRequest, template: str, following: str, **context: Any) -> HttpResponse:
+def _answer(request: HttpRequest, template: str, next_url: str, **context: Any) -> HttpResponse:
     status = 400 if context.get("error") else 200
-    everywhere = {"site_header": admin.site.site_header, "site_title": admin.site.site_title, "next": following}
-    return TemplateResponse(request, template, {**everywhere, **context}, status=status)
+    common = {"site_header": admin.site.site_header, "site_title": admin.site.site_title, "next": next_url}
+    return TemplateResponse(request, template, {**common, **context}, status=status)
 
 
-def _following(request: HttpRequest) -> str:
-    wanted = request.POST.get("next") or request.GET.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=settings.ERL_HTTPS)
-    return wanted if is_ours else reverse("admin:index")
+def _find_next_url(request: HttpRequest) -> str:
+    target = request.POST.get("next") or request.GET.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=settings.ERL_HTTPS)
+    return target if is_ours else reverse("admin:index")

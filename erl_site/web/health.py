@@ -1,4 +1,4 @@
-"""Whether the services this process needs can be reached, without ever waiting long (reliability A15)."""
+"""Check whether required services can be reached, without waiting long (reliability A15)."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BROKER_SECONDS = 0.5
 
 
 class Probe:
-    """Runs one check in its own thread. A check that hangs counts as failed and is not started twice."""
+    """Runs a check in its own thread. A hanging check counts as failed and is not started again."""
 
     def __init__(self, name: str, ask: Callable[[], None], *, seconds: float) -> None:
         self.name = name
@@ -31,17 +31,17 @@ class Probe:
         self._last_answer = True
 
     def succeeds(self) -> bool:
-        """Return the answer within `seconds`. Callers at the same time share it."""
+        """Return the result within `seconds`. Concurrent callers share one run."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._answer = False
-                # A daemon, so that a question that hangs does not keep the process from ending.
+                # A daemon thread, so that a hanging check does not keep the process alive
                 self._thread = threading.Thread(target=self._ask, name=f"probe-{self.name}", daemon=True)
                 self._thread.start()
             thread = self._thread
         thread.join(self.seconds)
         answer = self._answer
-        if answer != self._last_answer:  # said once, not at every question
+        if answer != self._last_answer:  # log changes only
             write = log.info if answer else log.warning
             write("probe_changed", probe=self.name, answers=answer, error=self._error)
         self._last_answer = answer
@@ -51,14 +51,14 @@ class Probe:
         self._error = "no answer in time"
         try:
             self.ask()
-        except Exception as error:  # whatever it is, the answer is no
+        except Exception as error:  # any error means no
             self._error = type(error).__name__
         else:
             self._answer, self._error = True, ""
 
 
 def ask_database() -> None:
-    """Run a query on a new connection: one that is kept open may look alive when the server is gone."""
+    """Run a query on a new connection; an open one may seem fine after the server is gone."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -70,11 +70,11 @@ def ask_broker() -> None:
     """Ping Redis or Valkey.
 
     Raises:
-        redis.RedisError: it does not answer, or the broker is reached in another way.
+        redis.RedisError: it does not answer, or the broker is not Redis or Valkey.
     """
     url = find_server_url()
     if url is None:
-        raise redis.ConnectionError("The broker is no Redis or Valkey that can be pinged.")
+        raise redis.ConnectionError("The broker is not Redis or Valkey, so it cannot be pinged.")
     client = redis.Redis.from_url(url, socket_timeout=BROKER_SECONDS, socket_connect_timeout=BROKER_SECONDS)
     try:
         client.ping()
@@ -83,7 +83,7 @@ def ask_broker() -> None:
 
 
 def embedder_state() -> str:
-    """Say whether retrieval can search by meaning; without an embedder it searches by words. Loads no model."""
+    """Return whether retrieval can search by meaning, without loading the model."""
     match settings.ERL_EMBEDDER:
         case "none":
             return "off"

@@ -1,4 +1,4 @@
-"""What happens around every request: its id and trace (reliability A12), the limit of waiting, the content policy."""
+"""Middleware: request id and trace (reliability A12), overload protection and content security policy."""
 
 import re
 import secrets
@@ -26,10 +26,10 @@ _QUIET_PATHS = frozenset({"/health", "/ready"})  # polled every few seconds by m
 
 
 class RequestIdMiddleware:
-    """Give every request an id, or keep the caller's if it is well-formed, and answer with it.
+    """Give every request an id, or keep the client's if it is well-formed, and return it.
 
-    The id is bound to every log line of the request (structlog's context variables `request_id` and `traceparent`);
-    code that queues work copies both onto the job. Logs one `request_finished` for each request, without its query.
+    Binds the id and the trace to every log line of the request (structlog's context variables `request_id` and
+    `traceparent`); code that queues work copies both to the job. Logs one `request_finished` per request.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -45,16 +45,18 @@ class RequestIdMiddleware:
             structlog.contextvars.bind_contextvars(traceparent=trace)
         response = self.get_response(request)
         response["X-Request-ID"] = request_id
-        if response.status_code == HTTPStatus.NOT_MODIFIED:  # Django's would be 0, not that of the whole (RFC 9110 8.6)
+        if (
+            response.status_code == HTTPStatus.NOT_MODIFIED
+        ):  # Django's is 0, not that of the full response (RFC 9110 8.6)
             del response["Content-Length"]
         _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
-        return response  # the variables stay bound: Django still logs what it answered
+        return response  # the variables stay bound, because Django may still log
 
 
 class OverloadMiddleware:
-    """Turn away API requests that waited too long for a thread, so that the next one waits less.
+    """Refuse API requests that waited too long for a thread.
 
-    Otherwise requests beyond the machine's capacity would queue, and every answer would come too late.
+    Otherwise requests beyond the machine's capacity would queue up, and every answer would be late.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -65,13 +67,13 @@ class OverloadMiddleware:
         if limit and waited_seconds.get() > limit and request.path_info.startswith("/api/v1/"):
             headers = {"Retry-After": str(OVERLOAD_RETRY_SECONDS)}
             response = problem(ErrorCode.OVERLOADED, request=request, headers=headers)
-            response["Content-Length"] = str(len(response.content))  # no other middleware does it this far out
+            response["Content-Length"] = str(len(response.content))  # this runs outside CommonMiddleware, which sets it
             return response
         return self.get_response(request)
 
 
 class PolicyMiddleware(CSPMiddleware):
-    """Content security policy. All answers of the API carry the same one, built once."""
+    """Adds the content security policy, built once for all API responses."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         super().__init__(get_response)
@@ -85,9 +87,9 @@ class PolicyMiddleware(CSPMiddleware):
 
 
 def child_trace(traceparent: str) -> str:
-    """Return the trace context of our part of the caller's trace (W3C Trace Context §3), or "" where there is none.
+    """Return the context of a child span in the client's trace (W3C Trace Context §3), or "" without a valid one.
 
-    Later versions may append fields, which are not ours to pass on; version 00 may not.
+    Later versions may append fields, which are dropped; version 00 may not have any.
     """
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or (match[1] == "00" and match[5]):

@@ -1,4 +1,4 @@
-"""What is outside the apps: health, readiness, and the answers to requests that reach no view."""
+"""Health and readiness, and error responses for requests that reach no other view."""
 
 import json
 import sys
@@ -16,13 +16,13 @@ from memory.api.exceptions import find_refusal
 
 @csrf_exempt
 def health(request: HttpRequest) -> HttpResponse:
-    """Answer as long as this process can. Restart it when it does not."""
+    """Answer that this process is alive. If it does not answer, restart it."""
     return _refuse_method(request) or JsonResponse({"status": "ok"})
 
 
 @csrf_exempt
 def ready(request: HttpRequest) -> HttpResponse:
-    """Say whether requests can be served: not without the database, degraded without the rest."""
+    """Answer whether requests can be served: not without the database, degraded without the broker or embedder."""
     if refused := _refuse_method(request):
         return refused
     broker = "ok" if checks.broker.succeeds() else "unavailable"

@@ -1,4 +1,4 @@
-"""Gunicorn's threaded worker, which also knows how long a request waited for a thread."""
+"""Gunicorn's threaded worker, extended to measure how long requests wait for a thread."""
 
 import json
 import time
@@ -10,12 +10,12 @@ from gunicorn import util
 from gunicorn.http.errors import LimitRequestLine
 from gunicorn.workers.gthread import ThreadWorker
 
-# How long the current request waited for a thread; read by OverloadMiddleware.
+# How long the current request waited for a thread
 waited_seconds: ContextVar[float] = ContextVar("waited_seconds", default=0.0)
 
 
 class WebWorker(ThreadWorker):  # type: ignore[misc]
-    """Measures how long a readable request waits for a thread; OverloadMiddleware acts on it."""
+    """Sets `waited_seconds`, which OverloadMiddleware reads."""
 
     def enqueue_req(self, conn: Any) -> None:
         conn.enqueued_at = time.monotonic()
@@ -26,7 +26,7 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
         return super().handle(conn)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        """Answer a URL that is too long to be read with a problem, like every other refusal."""
+        """Answer a URL that is too long with a problem document, like all other errors."""
         if not isinstance(exc, LimitRequestLine):
             super().handle_error(req, client, addr, exc)
             return
@@ -35,17 +35,17 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
             util.write_nonblock(client, _TOO_LONG)
 
 
-def _refuse_address() -> bytes:
-    said = (
-        "The address with its query is longer than this server reads. Send what is long in the body: POST "
+def _write_refusal() -> bytes:
+    message = (
+        "The URL with its query is longer than this server accepts. Send long values in the body: POST "
         "/api/v1/retrieve takes a task of any length."
     )
-    error = {"code": "request_too_large", "message": said, "request_id": "", "retryable": False, "fields": {}}
+    error = {"code": "request_too_large", "message": message, "request_id": "", "retryable": False, "fields": {}}
     problem = {
         "type": "urn:erl:problem:request_too_large",
         "title": "The address is too long",
         "status": 414,
-        "detail": said,
+        "detail": message,
         "instance": "",
         "error": error,
     }
@@ -54,4 +54,4 @@ def _refuse_address() -> bytes:
     return head.encode() + b"Connection: close\r\n\r\n" + body
 
 
-_TOO_LONG = _refuse_address()
+_TOO_LONG = _write_refusal()

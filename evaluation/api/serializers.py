@@ -1,4 +1,4 @@
-"""Evaluations as clients ask for and read them."""
+"""Input and output of the evaluation API."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from evaluation.suites.registry import get_suite
 from memory.api.input import WHOLE, Input, Text
 
 SMALL = {"limit": 120, "experience": 100}
-# For comparing two runs task by task, which the command does; a hundred times as long as the rest
+# Only the command compares runs task by task, and these are a hundred times as long as the rest
 LEFT_OUT = ("per_task", "tasks", "learned")
 
 
@@ -36,7 +36,7 @@ class EvaluateInput(Input):
 
 
 def read_options(values: dict[str, Any], *, project: str) -> Options:
-    """Return the options of a request, of this project and no other."""
+    """Return the options of a request, limited to its project."""
     return Options.from_json(SMALL | values | {"project": project})
 
 

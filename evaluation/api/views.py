@@ -1,4 +1,4 @@
-"""Start an evaluation, and read the newest."""
+"""Start an evaluation, or read the newest."""
 
 from django.db.models import Q
 from drf_spectacular.utils import OpenApiResponse

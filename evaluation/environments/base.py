@@ -1,4 +1,4 @@
-"""What a world of tasks is to an evaluation: it names tasks, and lets an agent try one with lessons in its prompt."""
+"""The interface of an environment: it lists tasks and lets an agent try one with lessons in its prompt."""
 
 import importlib
 import os
@@ -14,7 +14,7 @@ Split = Literal["source", "test"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A task. `id` is unique among both splits of a seed; `text` is what the agent is told and searched with."""
+    """A task. `id` is unique across both splits of a seed; `text` is the agent's instruction and the search query."""
 
     id: str
     text: str
@@ -22,8 +22,8 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
-    """How one try ended. `steps` in any form that POST /trajectories takes; `score` 0–1."""
+class TryResult:
+    """The result of one try. `steps` has any form that POST /trajectories accepts; `score` is between 0 and 1."""
 
     success: bool
     steps: Sequence[Any] = ()
@@ -43,30 +43,30 @@ class Environment(Protocol):
     name: str
 
     def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
-        """Return the tasks to learn from, or the others, which must be different tasks."""
+        """Return the tasks to learn from ("source") or to test on ("test"). The splits must not overlap."""
         ...
 
-    def run(self, task: Task, *, lessons: str, trial: int) -> Played:
-        """Let the agent try a task with `lessons`, which is "" or the block that agents get from this product."""
+    def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
+        """Let the agent try a task. `lessons` is a context block from this product, or empty."""
         ...
 
 
-def load_environment(place: str) -> Environment:
-    """Make the environment that `package.module:Class` names; modules of the working directory are found.
+def load_environment(path: str) -> Environment:
+    """Create the environment named by `package.module:Class`, which may be in the working directory.
 
     Raises:
-        EvaluationError: there is none, or it lacks a method.
+        EvaluationError: it cannot be imported, or lacks a method.
     """
-    module_name, _, class_name = place.partition(":")
+    module_name, _, class_name = path.partition(":")
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, here)
     try:
         environment: Environment = getattr(importlib.import_module(module_name), class_name)()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise EvaluationError(
-            f"--environment {place!r} cannot be used: {error}. Write it as package.module:Class, a class that needs no "
-            "arguments."
+            f"--environment {path!r} cannot be loaded: {error}. Name a class that takes no arguments, as "
+            "package.module:Class."
         ) from error
     if not all(callable(getattr(environment, method, None)) for method in ("tasks", "run")):
-        raise EvaluationError(f"--environment {place!r}: the class needs the methods tasks and run.")
+        raise EvaluationError(f"--environment {path!r}: the class needs the methods tasks and run.")
     return environment

@@ -1,7 +1,7 @@
-"""An agent that plays cooking games and knows no cooking. Pure: a game is anything that takes a command and answers.
+"""An agent that plays cooking games without knowing how to cook. A game is anything that answers commands.
 
-It walks through the house, reads the recipe, fetches what the recipe names and does what it says, word by word. What
-it does not know is with what to fry, roast, grill, chop, slice and dice; it asks its lessons, and else guesses once.
+It explores the house, reads the recipe, collects the ingredients and follows the directions word by word. It does not
+know which tools fry, roast, grill, chop, slice and dice; its lessons tell it, otherwise it guesses once.
 """
 
 import random
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-MOST_COMMANDS = 100
+MAX_COMMANDS = 100
 TOOLS = ("knife", "oven", "stove", "BBQ")
 COOKED = {"fried": "fry", "roasted": "roast", "grilled": "grill"}
 CUTS = ("chop", "slice", "dice")
@@ -24,8 +24,8 @@ _DIRECTION = re.compile(rf"^({'|'.join([*COOKED.values(), *CUTS])}) the (.+)$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What a game says after a command, and which commands it would take now."""
+class GameState:
+    """What a game says after a command, and which commands it accepts now."""
 
     text: str
     commands: tuple[str, ...]
@@ -34,23 +34,23 @@ class Seen:
 
 
 class Game(Protocol):
-    """A game that has begun."""
+    """A started game."""
 
-    def begin(self) -> Seen: ...
+    def begin(self) -> GameState: ...
 
-    def send(self, command: str) -> Seen: ...
+    def send(self, command: str) -> GameState: ...
 
 
 @dataclass(kw_only=True, slots=True)
 class Recipe:
-    """What a cookbook says."""
+    """The ingredients and directions in a cookbook."""
 
     ingredients: list[str] = field(default_factory=list)
     directions: list[tuple[str, str]] = field(default_factory=list)  # verb and ingredient
 
 
 def read_lessons(context: str) -> dict[str, str]:
-    """Return with what each verb is done, as the block says; where it says two things, the first."""
+    """Return the tool for each verb according to the context block; the first lesson about a verb counts."""
     known: dict[str, str] = {}
     for line in context.splitlines():
         if match := _LINE.match(line.partition(" ")[2]):
@@ -59,7 +59,7 @@ def read_lessons(context: str) -> dict[str, str]:
 
 
 def read_recipe(text: str) -> Recipe:
-    """Read ingredients and directions out of the page of a cookbook."""
+    """Parse the page of a cookbook; a page without a recipe gives an empty one."""
     recipe = Recipe()
     lines = [line.strip() for line in text.splitlines()]
     if "Ingredients:" not in lines or "Directions:" not in lines:
@@ -78,12 +78,12 @@ class Cook:
         self.game, self.known, self.seed = game, known, seed
         self.steps: list[dict[str, Any]] = []
         self.room = ""
-        self.ways: dict[str, dict[str, str]] = {}  # from room by command to room
-        self.places: dict[str, str] = {}  # the room of each thing that was seen
-        self.taking: dict[str, str] = {}  # the command that takes a thing
+        self.ways: dict[str, dict[str, str]] = {}  # by room and command, the room it leads to
+        self.places: dict[str, str] = {}  # the room where each thing was seen
+        self.taking: dict[str, str] = {}  # the command that takes each thing
 
-    def play(self) -> Seen:
-        """Play until the game or the patience is over."""
+    def play(self) -> GameState:
+        """Play until the game ends or the commands run out."""
         self.seen = self.game.begin()
         self._look_around()
         self._explore()
@@ -112,7 +112,7 @@ class Cook:
             self._do(self.taking.pop(thing))
 
     def _explore(self) -> None:
-        """Walk into every room there is, opening what is closed."""
+        """Visit every room, opening whatever is closed."""
         while not self._is_done():
             ways = self.ways[self.room]
             untried = next((command for command in ways if not ways[command]), "")
@@ -145,7 +145,7 @@ class Cook:
                 self.places.setdefault(rest, self.room)
 
     def _go_to(self, thing: str) -> bool:
-        """Walk to where a thing was seen; say whether it was seen at all."""
+        """Walk to where a thing was seen; return whether it was reached."""
         return thing in self.places and (self.places[thing] == self.room or self._walk(self.places[thing]))
 
     def _walk(self, target: str) -> bool:
@@ -161,16 +161,16 @@ class Cook:
         self.seen = self.game.send(command)
         if command.startswith("go ") and (rooms := _ROOM.findall(self.seen.text)):
             self.room = rooms[0]
-        said = {"action": {"name": "play", "arguments": {"command": command}}, "observation": self.seen.text}
-        self.steps.append(said)
+        action = {"name": "play", "arguments": {"command": command}}
+        self.steps.append({"action": action, "observation": self.seen.text})
         return self.seen.text
 
     def _is_done(self) -> bool:
-        return self.seen.is_over or len(self.steps) >= MOST_COMMANDS
+        return self.seen.is_over or len(self.steps) >= MAX_COMMANDS
 
 
 def find_way(ways: Mapping[str, Mapping[str, str]], start: str, target: str) -> list[str]:
-    """Return the commands of the shortest way between two rooms; none where there is no way."""
+    """Return the commands of the shortest way between two rooms; empty if there is none."""
     waiting: deque[tuple[str, list[str]]] = deque([(start, [])])
     visited = {start}
     while waiting:
@@ -185,12 +185,16 @@ def find_way(ways: Mapping[str, Mapping[str, str]], start: str, target: str) -> 
 
 
 def find_facts(steps: Iterator[tuple[str, str]]) -> dict[str, tuple[str, int]]:
-    """Return with what each verb is done and in which step, from 1, that was seen; steps are commands and answers."""
+    """Return for each verb its tool and the number of the step, from 1, that shows it.
+
+    Args:
+        steps: commands and answers.
+    """
     facts: dict[str, tuple[str, int]] = {}
-    for number, (command, heard) in enumerate(steps, 1):
+    for number, (command, answer) in enumerate(steps, 1):
         verb, _, rest = command.partition(" ")
-        if verb == "cook" and (match := re.match(r"You (fried|roasted|grilled) ", heard)):
+        if verb == "cook" and (match := re.match(r"You (fried|roasted|grilled) ", answer)):
             facts.setdefault(COOKED[match[1]], (rest.rpartition(" with ")[2], number))
-        elif verb in CUTS and ("requires a knife" in heard or heard.startswith(f"You {verb} ")):
+        elif verb in CUTS and ("requires a knife" in answer or answer.startswith(f"You {verb} ")):
             facts.setdefault(verb, ("knife", number))
     return facts

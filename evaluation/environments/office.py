@@ -1,7 +1,7 @@
-"""A small office with tools, rules that nobody is told, and a check of what was done. Plain Python, no network.
+"""A small simulated office with tools, unwritten rules, and a check of the result. Plain Python, no network.
 
-Names are mailed by address, lists come in pages, a refund needs a code that is asked for first, dates are written one
-way only. People and orders of the tasks to learn from never occur in the tasks to be tested on; the rules do.
+Mail goes to addresses, not names; lists come in pages; a refund needs a code that must be requested first; dates have
+one format. The two splits have different people and orders, but the same rules.
 """
 
 import json
@@ -20,7 +20,7 @@ MESSAGES = ("the meeting is at noon", "the invoice is paid", "the parcel has arr
 EVENTS = ("budget review", "fire drill", "team lunch", "stock count")
 MONTHS = {"January": 1, "March": 3, "May": 5, "August": 8, "October": 10, "December": 12}
 FAMILIES = ("mail", "total", "refund", "event")
-TASKS_EACH = 40  # of a split
+TASKS_PER_SPLIT = 40
 PAGE = 2
 TOOLS = {
     "find_contact": "find_contact(name): look a person up",
@@ -35,7 +35,7 @@ TOOLS = {
 
 @dataclass(kw_only=True)
 class Office:
-    """One task's world. `call` uses a tool; `is_done` says whether what was asked for is done, and nothing else."""
+    """The world of one task. `call` uses a tool; `is_done` tells whether exactly the requested action was done."""
 
     addresses: dict[str, str]
     orders: dict[str, list[tuple[str, int]]]
@@ -45,7 +45,7 @@ class Office:
     is_over: bool = False
 
     def call(self, tool: str, arguments: dict[str, str]) -> str:
-        """Return what the tool says."""
+        """Use a tool and return its answer."""
         actions: dict[str, Callable[..., str]] = {
             "find_contact": lambda name: self.addresses.get(name, "Error: nobody of that name"),
             "send_mail": self._send_mail,
@@ -105,51 +105,53 @@ class Office:
 
 
 def make_tasks(split: Split, *, seed: int) -> Sequence[Task]:
-    """Return the tasks of a split, the families in turn."""
+    """Return the tasks of a split, cycling through the families."""
     return [
-        Task(id=name, text=_imagine(name)[0], family=FAMILIES[number % len(FAMILIES)])
-        for number in range(TASKS_EACH)
+        Task(id=name, text=_generate(name)[0], family=FAMILIES[number % len(FAMILIES)])
+        for number in range(TASKS_PER_SPLIT)
         for name in [f"{split}-{seed}-{number:02d}"]
     ]
 
 
 def open_office(task_id: str) -> Office:
-    """Return the world of a task, untouched."""
-    return _imagine(task_id)[1]
+    """Return the initial world of a task."""
+    return _generate(task_id)[1]
 
 
-def _imagine(task_id: str) -> tuple[str, Office]:
+def _generate(task_id: str) -> tuple[str, Office]:
     split, _, number = task_id.split("-")
-    chance = random.Random(task_id)  # noqa: S311 - repeatable by design
+    generator = random.Random(task_id)  # noqa: S311 - repeatable by design
     people = PEOPLE["source" if split == "source" else "test"]
-    addresses = {name: f"{name.lower()}.{chance.randrange(100, 999)}@office.example" for name in people}
-    orders = {name: [(f"{chance.randrange(1000, 9999)}", chance.randrange(5, 90)) for _ in range(5)] for name in people}
-    who = chance.choice(people)
+    addresses = {name: f"{name.lower()}.{generator.randrange(100, 999)}@office.example" for name in people}
+    orders = {
+        name: [(f"{generator.randrange(1000, 9999)}", generator.randrange(5, 90)) for _ in range(5)] for name in people
+    }
+    who = generator.choice(people)
     value: Any
     match FAMILIES[int(number) % len(FAMILIES)]:
         case "mail":
-            message = chance.choice(MESSAGES)
+            message = generator.choice(MESSAGES)
             text, kind, value = f"Tell {who} by mail that {message}.", "mail", [addresses[who], message]
         case "total":
             text, kind = f"How many dollars are all orders of {who} together? Answer with the number.", "total"
             value = str(sum(amount for _, amount in orders[who]))
         case "refund":
-            order = chance.choice(orders[who])[0]
+            order = generator.choice(orders[who])[0]
             text, kind, value = f"Pay order {order} of {who} back.", "refund", order
         case _:
-            title, month, day = chance.choice(EVENTS), chance.choice(list(MONTHS)), chance.randrange(1, 28)
+            title, month, day = generator.choice(EVENTS), generator.choice(list(MONTHS)), generator.randrange(1, 28)
             text = f"Put the {title} of {day} {month} 2027 into the calendar."
             kind, value = "event", [title, f"2027-{MONTHS[month]:02d}-{day:02d}"]
     return text, Office(addresses=addresses, orders=orders, wanted={"kind": kind, "value": value})
 
 
 def describe_tools() -> str:
-    """Return what an agent is told about the tools: their use, and none of the rules."""
+    """Describe the tools, but none of the rules, for the agent's prompt."""
     return "\n".join(f"- {line}" for line in TOOLS.values())
 
 
 def read_json(text: str) -> Any:
-    """Return the first JSON object in a text; None where there is none."""
+    """Return the first JSON object in a text, or None."""
     start = text.find("{")
     try:
         return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None

@@ -1,10 +1,10 @@
-"""An agent that thinks, acts and looks, one call of a language model a turn (ReAct, Yao et al. 2023), in the office."""
+"""A ReAct agent in the office (Yao et al. 2023): thought, action, observation, with one model call per turn."""
 
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evaluation.environments.base import Played, Split, Task
+from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.office import TOOLS, describe_tools, make_tasks, open_office, read_json
 from evaluation.ledger import CAP_REACHED, price_of
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
@@ -39,7 +39,7 @@ Complete = Callable[[CompletionRequest], Completion]
 
 
 class OfficeWithModel:
-    """The office, worked in by a language model. Trials differ by nothing but the model's own variation."""
+    """The office with a language model as agent. Trials differ only by the model's own variation."""
 
     name = "office"
 
@@ -49,7 +49,7 @@ class OfficeWithModel:
     def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
         return make_tasks(split, seed=seed)
 
-    def run(self, task: Task, *, lessons: str, trial: int) -> Played:
+    def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         office = open_office(task.id)
         steps: list[dict[str, Any]] = []
         answers: list[Completion] = []
@@ -64,7 +64,7 @@ class OfficeWithModel:
                 error = failure.code
                 break
             steps.append(_act(office.call, answers[-1].text))
-        return Played(
+        return TryResult(
             success=office.is_done and not error,
             steps=steps,
             turns=len(answers),
@@ -87,18 +87,18 @@ def _ask(system: str, task: Task, steps: list[dict[str, Any]], trial: int) -> Co
 
 
 def _act(call: Callable[[str, dict[str, str]], str], text: str) -> dict[str, Any]:
-    """Return the step that an answer comes to."""
-    said = read_json(text)
-    if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
+    """Carry out the model's answer and return the step."""
+    answer = read_json(text)
+    if not isinstance(answer, dict) or not isinstance(answer.get("tool"), str):
         return {"thought": text[:500], "observation": "Error: answer with one JSON object that names a tool"}
-    given = said.get("arguments")
+    given = answer.get("arguments")
     if isinstance(given, list):
         pairs = [each for each in given if isinstance(each, dict) and "name" in each]
         arguments = {str(each["name"]): str(each.get("value", "")) for each in pairs}
     else:
         arguments = {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
     return {
-        "thought": str(said.get("thought", "")),
-        "action": {"name": said["tool"], "arguments": arguments},
-        "observation": call(said["tool"], arguments),
+        "thought": str(answer.get("thought", "")),
+        "action": {"name": answer["tool"], "arguments": arguments},
+        "observation": call(answer["tool"], arguments),
     }

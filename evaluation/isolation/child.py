@@ -1,8 +1,8 @@
-"""A process in which suites run. It knows a sandbox database and no other (`python -m evaluation.isolation.child`).
+"""The process in which suites run, connected only to a sandbox database (`python -m evaluation.isolation.child`).
 
-It reads JSON objects from standard input, one a line: first the options, then each unit to run, with what was read of
-live data for it if anything was. It writes one JSON object a line: progress, each unit as it is finished, and "ready"
-when it waits for the next. It ends when its input does, and when the process that started it is gone.
+It reads one JSON object per line from standard input: first the options, then each unit to run with any live data
+collected for it. It writes one JSON object per line: progress, each finished unit, and "ready" when it waits for the
+next. It ends when its input ends or its parent process is gone.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 import django
 
-LOCK = 0x45524C  # of the sandbox: one evaluation at a time
+LOCK = 0x45524C  # advisory lock: one evaluation at a time
 
 
 def main(stdin: TextIO, stdout: TextIO) -> int:
-    """Do what is asked and return the exit code."""
+    """Run units until the input ends; return the exit code."""
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     django.setup()
     from django.db import DatabaseError
@@ -28,7 +28,7 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
     lock = threading.Lock()
 
     def say(**event: Any) -> None:
-        with lock:  # environments may report from threads
+        with lock:  # environments may report from several threads
             stdout.write(json.dumps(event) + "\n")
             stdout.flush()
 
@@ -44,18 +44,18 @@ def main(stdin: TextIO, stdout: TextIO) -> int:
 
 
 def _run(stdin: TextIO, say: Any) -> None:
-    from evaluation.isolation.sandbox import empty_sandbox, hold_sandbox, prepare_sandbox
+    from evaluation.isolation.sandbox import empty_sandbox, lock_sandbox, prepare_sandbox
     from evaluation.suites.base import Options
-    from evaluation.suites.embedding_memory import remember_vectors
     from evaluation.suites.registry import get_suite
+    from evaluation.suites.vector_cache import cache_vectors
     from memory.ids import repeat_ids
 
     job = json.loads(stdin.readline())
     options = Options.from_json(job["options"]).with_journal(job.get("journal", ""))
-    hold_sandbox(LOCK)
+    lock_sandbox(LOCK)
     say(event="progress", what="preparing the sandbox", done=0, total=1)
     prepare_sandbox()
-    remember_vectors()
+    cache_vectors()
     say(event="ready")
     for line in stdin:
         task = json.loads(line)
@@ -73,7 +73,7 @@ def _run(stdin: TextIO, say: Any) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, so that a run that is killed leaves nobody in the sandbox."""
+    """End this process when its parent is gone, so that a killed run does not keep the sandbox locked."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

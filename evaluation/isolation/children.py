@@ -1,4 +1,4 @@
-"""The processes that evaluate, seen from outside: each gets a sandbox, one unit after another, and is stopped."""
+"""Start the sandbox processes, hand each one unit after another, and stop them."""
 
 import json
 import os
@@ -21,14 +21,14 @@ from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite, needs_provider
 
 PROCESSES = 2
-Unit = tuple[str, str]  # of which suite, and its name
+Unit = tuple[str, str]  # name of the suite, name of the unit
 
 
 def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> Iterator[dict[str, Any]]:
-    """Yield what the processes say while they work off the units; stop them where nobody listens any more.
+    """Yield progress and results while the processes run the units; closing the iterator stops them.
 
     Raises:
-        EvaluationError: one refuses, or ends before its unit is done.
+        EvaluationError: a process refuses a unit, or ends before it is done.
     """
     waiting = deque(todo)
     heavy = sum(get_suite(suite).is_heavy for suite, _ in todo)
@@ -65,7 +65,7 @@ def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> 
 
 
 class _Child:
-    """One process. What it says goes to `events` as it comes, at the end that it ended."""
+    """One process. Its messages are put into `events`, then "ended" with its exit code."""
 
     def __init__(self, environment: dict[str, str], events: "SimpleQueue[tuple[_Child, dict[str, Any]]]") -> None:
         self.is_finished = False
@@ -83,7 +83,7 @@ class _Child:
         self._listener.start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Tell it something; a process that is gone says so itself."""
+        """Send a message. Ignored if the process is gone: its "ended" event reports that."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
@@ -92,13 +92,13 @@ class _Child:
             return
 
     def finish(self) -> None:
-        """Let it end, since nothing is left to do."""
+        """Close its input, so that it ends."""
         assert self._process.stdin is not None
         self.is_finished = True
         self._process.stdin.close()
 
     def stop(self) -> None:
-        """End it, whatever it does, and wait until it is gone."""
+        """Kill it and wait until it is gone."""
         self._process.kill()
         self._process.wait()
         self._listener.join()

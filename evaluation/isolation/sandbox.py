@@ -1,4 +1,4 @@
-"""A database of its own for evaluations, on the same server, so that nothing they do can touch the live one."""
+"""The sandbox: a separate database on the same server, so that evaluations cannot touch live data."""
 
 import os
 import re
@@ -23,20 +23,20 @@ log = structlog.get_logger(__name__)
 
 SUFFIX = "_evaluation"
 _SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
-HELD_SECONDS = 10.0  # how long the process of a run that was killed may take to end
+LOCK_WAIT_SECONDS = 10.0  # time for the processes of a killed run to end
 APPS = ("memory", "reflection", "evaluation")
 _CONNECTION = ("host", "port", "user", "password")
 _PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
 
 
 def create_sandbox(number: int = 1) -> str:
-    """Create a sandbox database where it is missing; return its URL.
+    """Create a sandbox database if it is missing; return its URL.
 
     Args:
-        number: from 1; two processes that evaluate at once have a sandbox each.
+        number: from 1; each evaluating process has its own sandbox.
 
     Raises:
-        SandboxUnavailable: it is missing and may not be created.
+        SandboxUnavailable: the database does not exist and cannot be created.
     """
     connection.ensure_connection()  # an embedded server starts at the first connection
     parameters = connection.get_connection_params()
@@ -48,43 +48,43 @@ def create_sandbox(number: int = 1) -> str:
             try:
                 raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
             except psycopg.errors.DuplicateDatabase:
-                pass  # somebody else was first
+                pass  # another process was faster
             except psycopg.Error as error:
                 raise SandboxUnavailable(
-                    f"Evaluations run in a database of their own, {name}, which does not exist and could not be "
-                    f"created ({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE "
-                    f"{name} OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
+                    f"Evaluations run in a separate database, {name}, which does not exist and could not be created "
+                    f"({error.diag.message_primary or error}). As an administrator, run CREATE DATABASE {name} OWNER "
+                    f"{parameters.get('user')}; and in that database CREATE EXTENSION vector."
                 ) from error
-            _relax(raw, name)
+            _disable_durability(raw, name)
     return _make_url(parameters, name)
 
 
 def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
-    """Copy the tables of a live database that has nothing in them yet, if that works: it saves making them again."""
+    """Copy the live database if it is still empty, which is faster than migrating; return whether that worked."""
     if connection.in_atomic_block or Project.objects.exists() or get_user_model().objects.exists():
         return False
-    connection.close()  # what is copied may not be in use
+    connection.close()  # a database in use cannot be copied
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
     try:
         with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as raw:
             raw.execute(statement.format(sql.Identifier(name), sql.Identifier(parameters["dbname"])))
-            _relax(raw, name)
+            _disable_durability(raw, name)
     except psycopg.Error as error:
         log.debug("sandbox_not_copied", error=type(error).__name__)
         return False
     return True
 
 
-def _relax(raw: psycopg.Connection[Any], name: str) -> None:
-    """Let nothing wait for the disk: nothing in a sandbox has to survive a crash."""
+def _disable_durability(raw: psycopg.Connection[Any], name: str) -> None:
+    """Do not wait for the disk at commit: a sandbox need not survive a crash."""
     raw.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
 
 
 def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
-    """Return the environment of the process that evaluates: the sandbox, the embedder, and no way to anything live.
+    """Return the environment of an evaluating process: the sandbox and the embedder, no live service.
 
     Args:
-        provider: pass on how to reach the language model, for those suites and arms that ask one.
+        provider: include the settings of the language model, for suites and arms that use one.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
     embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
@@ -94,7 +94,7 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",
         "ERL_ENV_FILE": os.devnull,
-        "ERL_SECRET_KEY": "of-a-sandbox-that-serves-nobody",
+        "ERL_SECRET_KEY": "sandbox-without-requests",
         "ERL_LOG_LEVEL": "ERROR",
         "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "erl_site.settings"),
     }  # fmt: skip
@@ -109,26 +109,26 @@ def _provider_environment() -> dict[str, str]:
     }
 
 
-def hold_sandbox(lock: int) -> None:
-    """Hold the sandbox as long as this process is connected.
+def lock_sandbox(lock: int) -> None:
+    """Lock the sandbox for as long as this process is connected.
 
     Raises:
-        SandboxTaken: another evaluation holds it.
+        SandboxTaken: another evaluation holds the lock.
     """
     _ensure_sandbox()
-    deadline = time.monotonic() + HELD_SECONDS
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
             if cursor.fetchone()[0]:
                 return
         if time.monotonic() > deadline:
-            raise SandboxTaken("Another evaluation is running in the sandbox. Wait until it is finished.")
+            raise SandboxTaken("Another evaluation is running in the sandbox. Wait until it has finished.")
         time.sleep(0.2)
 
 
 def prepare_sandbox() -> None:
-    """Bring the sandbox's tables up to date."""
+    """Migrate the sandbox."""
     _ensure_sandbox()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
@@ -136,7 +136,7 @@ def prepare_sandbox() -> None:
 
 
 def empty_sandbox() -> None:
-    """Remove everything from the sandbox's tables and start its counters anew."""
+    """Truncate the sandbox's tables and reset their sequences."""
     _ensure_sandbox()
     tables = [model._meta.db_table for name in APPS for model in apps.get_app_config(name).get_models()]
     names = sql.SQL(", ").join(map(sql.Identifier, tables))
@@ -146,7 +146,7 @@ def empty_sandbox() -> None:
                 cursor.execute(
                     sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names).as_string(cursor.connection)
                 )
-        except OperationalError as error:  # somebody, such as a thread of ours, still reads the same tables
+        except OperationalError as error:  # a thread of this process may still be reading the tables
             if not left or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
                 raise
         else:
@@ -154,10 +154,12 @@ def empty_sandbox() -> None:
 
 
 def _ensure_sandbox() -> None:
-    """Refuse to go on in any database that is not a sandbox, whatever the environment says."""
+    """Refuse to continue in any database that is not a sandbox."""
     name = str(connection.settings_dict["NAME"])
     if not _SANDBOX.search(name):
-        raise EvaluationError(f"{name} is not a sandbox: its name does not end with {SUFFIX}. Nothing was changed.")
+        raise EvaluationError(
+            f"{name} is not a sandbox, since its name does not end with {SUFFIX}. Nothing was changed."
+        )
 
 
 def _make_url(parameters: dict[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where bars, points and lines are: numbers for the SVG templates. Colours are theirs."""
+"""Compute the geometry of the charts; the SVG templates add the colours."""
 
 import re
 from typing import Any
@@ -9,10 +9,10 @@ _DOSE = re.compile(r"^hybrid:(\d+)$")
 
 
 def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> dict[str, Any]:
-    """Lay out one bar a row with its interval, around a line at zero; empty without rows.
+    """Lay out one bar per row with its interval, around a line at zero; empty with fewer than two rows.
 
     Args:
-        sign: "+" for differences, "" for what is none.
+        sign: "+" for differences, "" for other figures.
     """
     if len(rows) < 2:
         return {}
@@ -25,7 +25,7 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
         return float(round(LABELS + (value - low) / (high - low) * (WIDTH - LABELS - 70), 1))
 
     bars = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         estimate = row[metric]
         start, end = sorted((x(0), x(estimate["mean"])))
         bars.append(
@@ -36,8 +36,8 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
                 f"{estimate['high']:{sign}.3f}, n = {estimate['n']}",
                 "x": start,
                 "width": max(round(end - start, 1), 1),
-                "y": place * ROW + 6,
-                "middle": place * ROW + 13,
+                "y": position * ROW + 6,
+                "middle": position * ROW + 13,
                 "low": x(estimate["low"]),
                 "high": x(estimate["high"]),
                 "harm": estimate["mean"] < 0,
@@ -57,7 +57,7 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
 def draw_curve(
     points: list[dict[str, Any]], metric: str, *, axis: str = "earlier tasks learnt from", at: str = "After {} tasks"
 ) -> dict[str, Any]:
-    """Lay out a line over what the points name as x, with its interval as a band; empty without two points."""
+    """Lay out a line with its interval as a band; empty with fewer than two points."""
     if len(points) < 2:
         return {}
     last = points[-1]["x"]
@@ -102,16 +102,16 @@ def draw_curve(
 
 
 def find_doses(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the success by number of lessons, of the arms that differ in nothing else; empty for fewer than two."""
+    """Return success by number of lessons, for arms that differ only in that number; empty for fewer than two."""
     doses = {int(match[1]): row for row in rows if (match := _DOSE.match(row["arm"]))}
     doses.update((0, row) for row in rows if row["arm"] == "none")
     return [{"x": k, "success": row["success"]} for k, row in sorted(doses.items())] if len(doses) > 2 else []
 
 
 def draw_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Lay out the uplift of each arm over the tokens it injects; empty without two arms that inject any.
+    """Lay out the uplift of each arm over the tokens it injects; empty with fewer than two such arms.
 
-    Lessons that are there to do harm are left out: nobody weighs what they cost, and all others would be one dot.
+    The arm poison-approved is left out: its scale would squeeze all other arms into one dot.
     """
     shown = [
         row for row in rows if row.get("tokens_mean") and row["uplift"].get("n") and row["arm"] != "poison-approved"

@@ -1,4 +1,4 @@
-"""Two reports side by side, and limits a report has to keep."""
+"""Compare two reports, and check a report against limits."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from evaluation.reports.statistics import paired_difference
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Whether a limit holds, and one sentence."""
+    """Whether a check passed, with a sentence that explains it."""
 
     name: str
     passed: bool
@@ -18,7 +18,7 @@ class Verdict:
 
 
 def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the paired difference new − old of every arm that both reports have on the same tasks."""
+    """Return the paired difference new − old for every arm that both reports have on the same tasks."""
     before = {(suite["name"], arm): (suite, values) for suite in old["suites"] for arm, values in _per_task(suite)}
     rows = []
     for suite in new["suites"]:
@@ -31,19 +31,19 @@ def compare(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def hold_against_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[Verdict]:
-    """Return a verdict for each arm: failed where the interval of the paired difference lies wholly below zero.
+def check_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list[Verdict]:
+    """Return a verdict for each arm, failed if the interval of the paired difference lies entirely below zero.
 
     Raises:
-        EvaluationError: the two have no arm on the same tasks in common.
+        EvaluationError: the reports have no arm in common on the same tasks.
     """
     rows = compare(new, baseline)
     if not rows:
         raise EvaluationError(
-            "The baseline has no suite with the same tasks and arms, so nothing can be compared. Make it with the same "
-            "--suite, --limit, --seed and --arms."
+            "The baseline has no suite with the same tasks and arms, so nothing can be compared. Create it with the "
+            "same --suite, --limit, --seed and --arms."
         )
-    harmful = ("poison-approved", "random")  # controls, not what is to be kept from falling
+    controls = ("poison-approved", "random")  # these may get worse
     return [
         Verdict(
             name=f"{row['suite']}/{row['arm']} against the baseline",
@@ -51,51 +51,51 @@ def hold_against_baseline(new: dict[str, Any], baseline: dict[str, Any]) -> list
             says=f"{row['suite']}/{row['arm']}: {show(row['difference'])} against the baseline.",
         )
         for row in rows
-        if not row["arm"].startswith(harmful)
+        if not row["arm"].startswith(controls)
     ]
 
 
 def check_limit(results: dict[str, Any], limit: str) -> list[Verdict]:
-    """Return a verdict for `metric:value`, where metric is success, uplift, uplift_low or success_low.
+    """Return verdicts for a limit `metric:value`, where metric is success, uplift, success_low or uplift_low.
 
-    `suite/arm/metric:value` names one arm; without a path the main arm of each suite that has one is meant.
+    `suite/arm/metric:value` applies to one arm; without a path the limit applies to the main arm of each suite.
 
     Raises:
-        EvaluationError: the limit cannot be read, or nothing has that metric.
+        EvaluationError: the limit is malformed, or no arm has the metric.
     """
-    place, metric, least = read_limit(limit)
+    path, metric, minimum = read_limit(limit)
     name, _, edge = metric.partition("_")
     verdicts = []
     for suite in results["suites"]:
         for row in suite["arms"]:
-            asked = (
-                [suite["name"], row["arm"]] == [*place[:1], "/".join(place[1:])]
-                if place
+            applies = (
+                [suite["name"], row["arm"]] == [*path[:1], "/".join(path[1:])]
+                if path
                 else row["arm"] == suite.get("main")
             )
-            if asked and (value := row.get(name, {}).get(edge or "mean")) is not None:
-                says = f"{suite['name']}/{row['arm']}: {metric} is {value:.4f}, the limit {least:g}."
+            if applies and (value := row.get(name, {}).get(edge or "mean")) is not None:
+                says = f"{suite['name']}/{row['arm']}: {metric} is {value:.4f}, the limit is {minimum:g}."
                 verdicts.append(
-                    Verdict(name=f"{suite['name']}/{row['arm']} {metric}", passed=value >= least, says=says)
+                    Verdict(name=f"{suite['name']}/{row['arm']} {metric}", passed=value >= minimum, says=says)
                 )
     if not verdicts:
         raise EvaluationError(
-            f"--fail-under {limit!r}: no arm has it. Metrics: success, uplift, success_low, uplift_low; as "
-            "metric:value for each suite's main arm, or suite/arm/metric:value."
+            f"--fail-under {limit!r} matches no arm. Write metric:value for the main arm of each suite, or "
+            "suite/arm/metric:value; the metrics are success, uplift, success_low and uplift_low."
         )
     return verdicts
 
 
 def read_limit(limit: str) -> tuple[list[str], str, float]:
-    """Return the place, the metric and the least value that a limit such as `toolchoice/hybrid:5/uplift:0.05` names.
+    """Split a limit such as `toolchoice/hybrid:5/uplift:0.05` into path, metric and lowest allowed value.
 
     Raises:
-        EvaluationError: it is no limit.
+        EvaluationError: the limit is malformed.
     """
-    path, _, number = limit.rpartition(":")
-    *place, metric = path.split("/")
+    name, _, number = limit.rpartition(":")
+    *path, metric = name.split("/")
     try:
-        return place, metric, float(number)
+        return path, metric, float(number)
     except ValueError:
         raise EvaluationError(f"--fail-under {limit!r}: write metric:value, for example uplift:0.05.") from None
 

@@ -1,8 +1,10 @@
-"""Figures as they are reported: rounded, with interval, n and what they can show."""
+"""Figures as reported: rounded, with interval, n and what they can show."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from evaluation.reports.statistics import (
     Estimate,
@@ -16,12 +18,12 @@ DECIMALS = 4
 
 
 def rounded(value: Any) -> float:
-    """Return a number to four decimals: more would be noise, and differ between processors."""
+    """Round to four decimals: more would be noise, and would differ between processors."""
     return round(float(value), DECIMALS) + 0.0  # no minus zero
 
 
 def estimate_json(estimate: Estimate) -> dict[str, float]:
-    """Return an estimate for a report; without tasks it has only n."""
+    """Return an estimate for the report; without tasks it has only n."""
     if math.isnan(estimate.mean):
         return {"n": 0}
     return {
@@ -35,7 +37,7 @@ def estimate_json(estimate: Estimate) -> dict[str, float]:
 def compare_arm(
     name: str, *, about: str, treated: Sequence[float], control: Sequence[float], seed: int
 ) -> dict[str, Any]:
-    """Return success and paired uplift of an arm, with the tasks it gained and lost against the control."""
+    """Return an arm's success and paired uplift, with the tasks it gained and lost against the control."""
     differences = [one - other for one, other in zip(treated, control, strict=True)]
     return {
         "arm": name,
@@ -49,12 +51,12 @@ def compare_arm(
 
 
 def price_gain(spent: float, gained: float) -> float | None:
-    """Return what one more solved task costs: what an arm spends more a task, over its uplift; none without a gain."""
+    """Return the cost of one more solved task: extra spending per task over the uplift. None without a gain."""
     return round(spent / gained, 6) if gained > 0 and spent > 0 else None
 
 
 def power_note(n: int) -> str:
-    """Say what so many tasks can show at all."""
+    """Say which differences `n` tasks can show."""
     if n < 2:
         return "One task shows nothing."
     points = 100 * smallest_visible_difference(n)
@@ -62,3 +64,29 @@ def power_note(n: int) -> str:
     if points > 5:
         note += f" A difference of 5 points needs about {tasks_needed(0.05)} tasks."
     return note
+
+
+def describe_blocks(tokens: Sequence[int], lessons: Sequence[int]) -> dict[str, float]:
+    """Return how large an arm's context blocks are, and how often it gave no lesson."""
+    return {
+        "tokens_mean": rounded(np.mean(tokens)),
+        "tokens_p95": rounded(np.percentile(tokens, 95)),
+        "lessons_mean": rounded(np.mean(lessons)),
+        "abstained": rounded(np.mean([n == 0 for n in lessons])),
+    }
+
+
+def estimate_curve(
+    points: Mapping[int, Sequence[float]], control: Sequence[float], *, seed: int
+) -> list[dict[str, Any]]:
+    """Return success and uplift by number of earlier tasks; no uplift where a limit left tasks out."""
+    return [
+        {
+            "x": stop,
+            "success": estimate_json(bootstrap_mean(values, seed=seed)),
+            "uplift": estimate_json(paired_difference(values, control, seed=seed))
+            if len(values) == len(control)
+            else {"n": 0},
+        }
+        for stop, values in sorted(points.items())
+    ]

@@ -1,11 +1,11 @@
-"""Figures of merit. Each takes plain values and says where its formula comes from."""
+"""Metrics, with the sources of their formulas."""
 
 from collections.abc import Mapping, Sequence
 from math import comb, log2
 
 
 def pass_at_k(trials: int, successes: int, k: int) -> float:
-    """Return the chance that at least one of `k` runs of a task succeeds: 1 − C(n−c, k)/C(n, k).
+    """Return the probability that at least one of `k` runs of a task succeeds: 1 − C(n−c, k)/C(n, k).
 
     Unbiased estimator of Chen et al. 2021, "Evaluating Large Language Models Trained on Code", §2.1.
 
@@ -17,9 +17,9 @@ def pass_at_k(trials: int, successes: int, k: int) -> float:
 
 
 def pass_hat_k(trials: int, successes: int, k: int) -> float:
-    """Return the chance that all of `k` runs of a task succeed, pass^k: C(c, k)/C(n, k).
+    """Return the probability that all of `k` runs of a task succeed, pass^k: C(c, k)/C(n, k).
 
-    Yao et al. 2024, "τ-bench", §2: reliability over repeats.
+    Yao et al. 2024, "τ-bench", §2: reliability over repeated runs.
 
     Raises:
         ValueError: fewer trials than k.

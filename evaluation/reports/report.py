@@ -1,4 +1,4 @@
-"""A report for people and for machines: terminal, JSON, JUnit and one HTML page."""
+"""Write a report: as text for the terminal, JSON, JUnit XML or one HTML page."""
 
 import json
 import textwrap
@@ -12,16 +12,16 @@ from evaluation.reports.charts import draw_bars, draw_costs, draw_curve, find_do
 from evaluation.reports.comparison import Verdict, show
 from evaluation.reports.tables import collect_latencies, group_figures, show_cell, write_headline
 
-WIDTH = 110  # of a terminal
+WIDTH = 110  # columns of terminal output
 
 
 def write_json(results: dict[str, Any]) -> str:
-    """Return the report as JSON, keys in order: the same bytes for the same results."""
+    """Return the report as JSON with sorted keys, so that equal results give equal bytes."""
     return json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def write_text(results: dict[str, Any]) -> str:
-    """Return the report for a terminal, 110 columns wide where the names allow it."""
+    """Return the report as text, 110 columns wide unless names are too long."""
     parts = []
     for suite in results["suites"]:
         lines = [suite["title"], "=" * len(suite["title"]), ""]
@@ -33,21 +33,21 @@ def write_text(results: dict[str, Any]) -> str:
         for table in group_figures(suite.get("figures", [])):
             lines += ["", *_figures(table)]
         if suite["curve"]:
-            lines += ["", "after so many earlier tasks   uplift (paired, 95 %)"]
-            lines += [f"{point['x']:>27}   {show(point['uplift'])}" for point in suite["curve"]]
+            lines += ["", "earlier tasks   uplift (paired, 95 %)"]
+            lines += [f"{point['x']:>13}   {show(point['uplift'])}" for point in suite["curve"]]
         latencies = collect_latencies(results.get("timing", {}).get("suites", {}).get(suite["name"], {}))
         if latencies:
             width = max(len(each["name"]) for each in latencies)
             lines += ["", f"{'milliseconds':<{width}}     p50     p95"]
             lines += [f"{each['name']:<{width}}  {each['p50']:6.1f}  {each['p95']:6.1f}" for each in latencies]
-        says = [
-            f"{'Holds' if check['passed'] else 'DOES NOT HOLD'}: {check['name']}. {check['says']}"
+        sentences = [
+            f"Check {'passed' if check['passed'] else 'FAILED'}: {check['name']}. {check['says']}"
             for check in suite["checks"]
         ]
-        says += [suite["power"], *suite["notes"], f"Data: {suite['data']}. Licence: {suite['licence']}."]
-        says += [f"Splits: {suite['splits']}", f"Seeds: {suite['seeds']}"]
-        says += [f"Reflector: {suite['reflector']}."] if suite.get("reflector") else []
-        lines += ["", *(line for each in says for line in _wrap(each))]
+        sentences += [suite["power"], *suite["notes"], f"Data: {suite['data']}. Licence: {suite['licence']}."]
+        sentences += [f"Splits: {suite['splits']}", f"Seeds: {suite['seeds']}"]
+        sentences += [f"Reflector: {suite['reflector']}."] if suite.get("reflector") else []
+        lines += ["", *(line for each in sentences for line in _wrap(each))]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -57,7 +57,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def write_junit(results: dict[str, Any], verdicts: Sequence[Verdict]) -> str:
-    """Return JUnit XML: a suite's checks, then the limits that were asked for."""
+    """Return JUnit XML with the checks of each suite and the requested limits."""
     root = ElementTree.Element("testsuites")
     for suite in results["suites"]:
         checks = [Verdict(name=each["name"], passed=each["passed"], says=each["says"]) for each in suite["checks"]]
@@ -68,7 +68,7 @@ def write_junit(results: dict[str, Any], verdicts: Sequence[Verdict]) -> str:
 
 
 def write_html(results: dict[str, Any]) -> str:
-    """Return one page that needs nothing else: no script, no other file, light and dark."""
+    """Return one self-contained HTML page, without scripts, for light and dark mode."""
     asked = {name: value for name, value in results["configuration"].items() if value not in (None, "", [])}
     return render_to_string(
         "evaluation/report.html", {"results": results, "suites": present(results), "asked": sorted(asked.items())}
@@ -76,7 +76,7 @@ def write_html(results: dict[str, Any]) -> str:
 
 
 def present(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the templates show of each suite, plots drawn."""
+    """Return each suite as the templates show it, with its charts."""
     timing = results.get("timing", {}).get("suites", {})
     return [
         suite
@@ -85,7 +85,7 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
             "bars": draw_bars([row for row in suite["arms"] if row["uplift"].get("n")], "uplift"),
             "line": draw_curve(suite["curve"], "success"),
             "dose": draw_curve(
-                find_doses(suite["arms"]), "success", axis="lessons given at most", at="With up to {} lessons"
+                find_doses(suite["arms"]), "success", axis="most lessons given", at="With up to {} lessons"
             ),
             "costs": draw_costs(suite["arms"]),
             "rows": [
@@ -105,11 +105,13 @@ def present(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _present_table(table: dict[str, Any], *, main: str) -> dict[str, Any]:
-    """Return a table with its cells as text, and bars of the main figure if it is one of the columns."""
+    """Return a table with its cells as text, and bars for the main figure if it is a column."""
     compared = []
     if main in table["columns"]:
-        at = table["columns"].index(main)
-        compared = [{"arm": row["arm"], main: row["cells"][at]} for row in table["rows"] if row["cells"][at].get("n")]
+        column = table["columns"].index(main)
+        compared = [
+            {"arm": row["arm"], main: row["cells"][column]} for row in table["rows"] if row["cells"][column].get("n")
+        ]
     return table | {
         "main": main,
         "bars": draw_bars(compared, main, sign=""),
@@ -122,14 +124,14 @@ def _present_table(table: dict[str, Any], *, main: str) -> dict[str, Any]:
 
 
 def show_success(estimate: dict[str, Any]) -> str:
-    """Write a share: 0.735 [0.712, 0.758]."""
+    """Format a share: 0.735 [0.712, 0.758]."""
     if not estimate.get("n"):
         return "–"
     return f"{estimate['mean']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
 def _show_figure(figure: dict[str, Any]) -> str:
-    """Write a figure of a list: a difference with its sign, a count without an interval as what it is."""
+    """Format a listed figure: differences with a sign, counts without an interval."""
     if figure.get("paired"):
         return show(figure)
     if figure.get("n") and figure["low"] == figure["mean"] == figure["high"]:
@@ -148,7 +150,7 @@ def _show_interval(figure: dict[str, Any]) -> str:
 
 
 def _arms(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the table of arms; tokens are those of the block, and what is left out says that lessons were given."""
+    """Return the table of arms. Tokens are those of the context block."""
     width = max(len(row["arm"]) for row in rows)
     has_tokens = any("tokens_mean" in row for row in rows)
     head = f"{'arm':<{width}}  success               uplift (paired, 95 %)      gained    lost"
@@ -175,7 +177,7 @@ def _figures(table: dict[str, Any]) -> list[str]:
             cells = (f"{show_cell(cell):>{wide}}" for cell, wide in zip(row["cells"], widths, strict=True))
             lines.append(f"{row['arm']:<{width}}  {'  '.join(cells)}")
         lines.append(
-            f"Means; the widest 95 % interval of a share is ±{table['width']:.3f}, all are in --html and --json."
+            f"Means. The widest 95 % interval of a share is ±{table['width']:.3f}; --html and --json have them all."
         )
     if table["listed"]:
         width = max(len(figure["arm"]) for figure in table["listed"])

@@ -1,4 +1,4 @@
-"""Intervals and their reading: the task is the unit, arms are compared in pairs."""
+"""Confidence intervals. The task is the statistical unit; arms are compared task by task."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
-_CHUNK = 500  # resamples drawn at once, so that memory stays small for thousands of tasks
-_REMEMBERED = 16_000_000  # draws, of four bytes each
+_CHUNK = 500  # resamples drawn at once, to limit memory with thousands of tasks
+_MAX_CACHED_DRAWS = 16_000_000  # of four bytes each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval over `n` tasks. With n = 0 all three figures are NaN."""
+    """A mean over `n` tasks with its 95 % interval. With n = 0 all three figures are NaN."""
 
     mean: float
     low: float
@@ -31,7 +31,7 @@ def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = R
     """Estimate a mean with a 95 % percentile bootstrap interval (Efron 1979), tasks resampled with replacement.
 
     Args:
-        values: one figure a task; trials of one task are averaged before, since they are not independent.
+        values: one figure per task; average the trials of a task first, since they are not independent.
     """
     figures = np.asarray(values, dtype=np.float64)
     n = len(figures)
@@ -57,34 +57,34 @@ def paired_difference(
 
 
 def smallest_visible_difference(n: int, *, discordant: float = 0.2) -> float:
-    """Return the smallest paired difference whose 95 % interval just clears zero with `n` tasks.
+    """Return the smallest paired difference whose 95 % interval excludes zero with `n` tasks.
 
-    From the normal approximation of McNemar's setting: with a share `discordant` of tasks that differ between the
-    arms, the standard error of the paired difference is sqrt(discordant / n).
+    Uses the normal approximation for McNemar's test: if a share `discordant` of the tasks differs between the arms,
+    the standard error of the paired difference is sqrt(discordant / n).
     """
     return 1.96 * sqrt(discordant / n) if n else float("inf")
 
 
 def tasks_needed(difference: float, *, discordant: float = 0.2, power_z: float = 0.8416) -> int:
-    """Return how many tasks show a paired difference with 80 % power at the 5 % level (same approximation)."""
+    """Return how many tasks detect a paired difference with 80 % power at the 5 % level (same approximation)."""
     return ceil(((1.96 * sqrt(discordant) + power_z * sqrt(max(discordant - difference**2, 0))) / difference) ** 2)
 
 
 def _resampled_means(
     figures: npt.NDArray[np.float64], *, seed: int, resamples: int
 ) -> Iterator[npt.NDArray[np.float64]]:
-    draw = _draw_once if len(figures) * resamples <= _REMEMBERED else _draw
+    draw = _draw_cached if len(figures) * resamples <= _MAX_CACHED_DRAWS else _draw
     for drawn in draw(len(figures), seed, resamples):
         yield figures.take(drawn).mean(axis=1)
 
 
 def _draw(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
-    """Yield which tasks each resample consists of, a chunk at a time."""
+    """Yield the task indices of the resamples, a chunk at a time."""
     generator = np.random.default_rng(seed)
     for start in range(0, resamples, _CHUNK):
         yield generator.integers(0, n, size=(min(_CHUNK, resamples - start), n)).astype(np.int32)
 
 
-@lru_cache(maxsize=1)  # the arms of a suite have the same tasks, and so the same draws
-def _draw_once(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], ...]:
+@lru_cache(maxsize=1)  # all arms of a suite have the same tasks and draws
+def _draw_cached(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], ...]:
     return tuple(_draw(n, seed, resamples))

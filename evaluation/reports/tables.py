@@ -1,4 +1,4 @@
-"""A report's figures as a person reads them: one sentence first, arms beside each other, what took how long."""
+"""Arrange a report for people: a headline, tables that compare arms, and durations."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-DENSE = 0.7  # share of the cells that must be filled for a table of arms by figures
+DENSE = 0.7  # share of cells that must be filled to print a table instead of a list
 _TIMED = {
     "ingest_ms": "store one document",
     "record_ms": "store one run",
@@ -18,7 +18,7 @@ _TIMED = {
 
 
 def write_headline(suite: dict[str, Any]) -> str:
-    """Return what came out in one sentence, or nothing for a suite without a main arm."""
+    """Return the result in one or two sentences, or nothing for a suite without a main arm."""
     row = next((each for each in suite["arms"] if each["arm"] == suite.get("main")), None)
     bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
     if row is None or bare is None or row is bare or not row["uplift"].get("n"):
@@ -40,10 +40,10 @@ def write_headline(suite: dict[str, Any]) -> str:
 
 
 def group_figures(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return tables of arms by figures where most arms have most figures, and plain lists of the rest.
+    """Return a table of arms by figures where most cells are filled, and lists for the rest.
 
-    Figures of `metatool/hybrid:5` and `metatool/lexical:5` are one table named metatool. A paired difference between
-    arms is no column: it stands below with its interval.
+    Figures of `metatool/hybrid:5` and `metatool/lexical:5` form one table named metatool. Paired differences between
+    arms are listed below the table with their intervals.
     """
     tables: list[dict[str, Any]] = []
     for name, group in groupby(figures, key=_group_of):
@@ -80,14 +80,14 @@ def _tabulate(group: str, figures: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _half(figure: dict[str, Any]) -> float:
-    """Return half the interval of a share; counts and costs have another scale."""
+    """Return half the width of a share's interval; counts and costs have another scale."""
     if not figure.get("n") or figure["high"] > 1:
         return 0.0
     return float(figure["high"] - figure["low"]) / 2
 
 
 def show_cell(figure: dict[str, Any]) -> str:
-    """Write a mean alone: 0.735, or 1,168 where it is no share."""
+    """Format a mean without its interval: 0.735, or 1,168 for counts."""
     if not figure.get("n"):
         return "–"
     mean = figure["mean"]
@@ -95,7 +95,7 @@ def show_cell(figure: dict[str, Any]) -> str:
 
 
 def collect_latencies(timing: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what took how long: median and 95th percentile in milliseconds, averaged over the seeds or data sets."""
+    """Return median and 95th percentile of each step in milliseconds, averaged over seeds or data sets."""
     found: dict[str, list[dict[str, float]]] = {}
     for unit in timing.values():
         for name, label in _TIMED.items():

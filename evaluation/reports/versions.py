@@ -1,4 +1,4 @@
-"""What a figure depends on besides its options."""
+"""The versions that a figure depends on, besides its options."""
 
 import hashlib
 import subprocess
@@ -22,8 +22,8 @@ def find_versions() -> dict[str, str]:
     return {
         "git_revision": find_revision(),
         "embedder": embedder.model_id if embedder else "none",
-        "index": _hash(*(ROOT / place for place in _SEARCH)),
-        "prompts": _hash(*(ROOT / place for place in _PROMPTS)),
+        "index": _hash(*(ROOT / path for path in _SEARCH)),
+        "prompts": _hash(*(ROOT / path for path in _PROMPTS)),
         "data": _hash(_DATA),
         "django": get_version(),
     }
@@ -31,7 +31,7 @@ def find_versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def find_revision() -> str:
-    """Return the commit of this checkout, marked where files differ from it; "unknown" without git."""
+    """Return the commit of this checkout, marked if files have changed; "unknown" without git."""
     command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=settings.BASE_DIR, capture_output=True, text=True, check=True, timeout=10)
@@ -40,10 +40,10 @@ def find_revision() -> str:
     return done.stdout.strip()
 
 
-def _hash(*places: Path) -> str:
+def _hash(*paths: Path) -> str:
     digest = hashlib.sha256()
-    for place in places:
-        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    for path in paths:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
             if file.is_file() and file.suffix != ".pyc":
                 digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())

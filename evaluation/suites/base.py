@@ -1,4 +1,4 @@
-"""What a suite is: data, one or more units that can be run alone, and how their results are put together."""
+"""What a suite is: data, units that can run independently, and a summary of their results."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -7,32 +7,33 @@ from typing import Any
 
 from evaluation.arms import Arm
 
-Progress = Callable[[str, int, int], None]  # what is done, how many of how many
-UnitResult = dict[str, Any]  # ready for JSON; what took how long stands under "timing"
+Progress = Callable[[str, int, int], None]  # what is being done, how many of how many
+UnitResult = dict[str, Any]  # ready for JSON; durations are under "timing"
+APPROVED_UNREAD = "The policy “evaluation” approves every lesson unread, inside the sandbox."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a run was asked for. Everything that changes a figure is here."""
+    """The options of a run: everything that can change a figure."""
 
     suites: tuple[str, ...] = ("toolchoice", "replay")
-    arms: tuple[str, ...] = ()  # empty: the suite's own
+    arms: tuple[str, ...] = ()  # empty: the suite's defaults
     seed: int = 0
     seeds: int = 1
-    limit: int | None = None  # tasks of a suite, at most
-    experience: int | None = None  # earlier tasks to learn from, at most
+    limit: int | None = None  # most tasks to test on
+    experience: int | None = None  # most earlier tasks to learn from
     k: int = 5
     budget_tokens: int = 4000
-    data: str = ""  # a folder in BEIR layout, or of such folders, for the suite "retrieval"
-    project: str = ""  # slug of the project whose runs the suite "yours" reads
-    environment: str = ""  # "package.module:Class" with the user's own tasks, for the suite "yours"
-    trials: int = 3  # of each test task, where an environment plays it
-    concurrency: int = 4  # tasks played at once
-    max_calls: int | None = None  # of a language model, in all; reached, no more tasks are begun
+    data: str = ""  # for the suite "retrieval": a folder in BEIR layout, or a folder of them
+    project: str = ""  # for the suite "yours": slug of the project whose runs it reads
+    environment: str = ""  # for the suite "yours": "package.module:Class" with the user's own tasks
+    trials: int = 3  # tries of each test task, in suites that have an environment
+    concurrency: int = 4  # tasks tried at once
+    max_calls: int | None = None  # of a language model, in total; once reached, no more tasks are started
     max_cost_usd: float | None = None
-    # What does not change a figure, or is read anew from live data, and is not part of the configuration
-    journal: str = ""  # where calls of a language model are written down, so that none is paid twice
-    material: Any = None  # what a suite read of live data before the sandbox was entered
+    # Not part of the stored configuration
+    journal: str = ""  # file of language model calls, so that no call is paid for twice
+    material: Any = None  # live data that a suite read before entering the sandbox
 
     def as_json(self) -> dict[str, Any]:
         values = asdict(replace(self, material=None))
@@ -62,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class About:
-    """What is printed with a suite's results, so that nobody reads more into them than they say."""
+    """What is printed with a suite's results, so that readers know what the figures can and cannot show."""
 
     name: str
     title: str
@@ -78,43 +79,43 @@ class About:
 
 
 class Suite:
-    """Units run in the sandbox; `summarise` needs no database and puts whatever units there are together."""
+    """Units run in the sandbox; `summarise` needs no database."""
 
     about: About
-    is_heavy = True  # worth a process of its own beside others
+    is_heavy = True  # worth a process of its own
 
     def units(self, options: Options) -> list[str]:
-        """Name the parts that can be run alone.
+        """Return the names of the parts that can run independently.
 
         Raises:
-            EvaluationError: the suite cannot run with these options, or here.
+            EvaluationError: the suite cannot run here or with these options.
         """
         raise NotImplementedError
 
     def arms(self, options: Options) -> list[Arm]:
-        """Return the arms that would be asked, if the suite has any."""
+        """Return the arms that these options select, if the suite has arms."""
         return []
 
     def asks_model(self, options: Options) -> bool:
-        """Say whether a language model is asked, whatever the arms."""
+        """Return whether the suite uses a language model, whatever its arms."""
         return False
 
     def collect(self, unit: str, options: Options) -> Any:
-        """Read of live data what the unit needs, ready for JSON. The only method that sees the live database."""
+        """Read the live data that a unit needs, ready for JSON. No other method sees the live database."""
         return None
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        """Run one part in the sandbox."""
+        """Run one unit in the sandbox."""
         raise NotImplementedError
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        """Return what is reported."""
+        """Combine the results of the units into the report."""
         raise NotImplementedError
 
 
 @dataclass(kw_only=True, slots=True)
 class ArmFigures:
-    """One arm's figures, one entry a task, in the order of the tasks."""
+    """One arm's figures, one entry per task, in task order."""
 
     success: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)

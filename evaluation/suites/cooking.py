@@ -1,4 +1,4 @@
-"""Text games: an agent that cannot cook learns it from its own games, and the search must find what it learnt."""
+"""Text games: an agent learns to cook from its own games, and the search must find those lessons among others."""
 
 import json
 from functools import lru_cache
@@ -19,33 +19,33 @@ from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.reflections import ReflectorFactory
 
-OTHERS = Path(__file__).resolve().parents[1] / "data" / "lessons" / "reflexion.jsonl"
-MOST_CHARACTERS = 80  # of a condition made of the beginning of a lesson that has none
+BACKGROUND = Path(__file__).resolve().parents[1] / "data" / "lessons" / "reflexion.jsonl"
+MAX_TRIGGER_CHARACTERS = 80  # taken from the start of a lesson that has no condition
 
 
 class Cooking(ClosedLoop):
-    """One unit a seed; a seed has games of its own."""
+    """One unit per seed; each seed has its own games."""
 
     about = About(
         name="textworld",
-        title="Text games: is what was learnt by playing found among lessons about other work?",
-        data="TextWorld cooking games made from seeds: 2 ingredients, 6 rooms, 30 to learn from and 60 others a seed",
-        licence="MIT (TextWorld, Microsoft; the 633 lessons about other work: Reflexion)",
-        splits="By TextWorld: foods of the test games, or their preparations, occur in no game to learn from.",
-        seeds="A seed makes other games. A game has one end for the same lessons.",
+        title="Text games: does the search find lessons from play among lessons about other work?",
+        data="TextWorld cooking games: 2 ingredients, 6 rooms, 30 to learn from and 60 others per seed",
+        licence="MIT (TextWorld by Microsoft; 633 lessons about other work from Reflexion)",
+        splits="As in TextWorld: no game to learn from has the foods, or the preparations, of a test game.",
+        seeds="Each seed generates different games. With the same lessons a game always ends the same way.",
         proves=(
-            "It proves that what an agent learnt by playing reaches it in a new game through the product, among "
-            "hundreds of lessons about other work; it cannot prove how much a language model gains, since this agent "
-            "is a script that lacks exactly what these lessons say."
+            "This shows whether lessons learnt by playing reach the agent in a new game, among hundreds of lessons "
+            "about other work. It does not show how much a language model gains: this agent is a script that lacks "
+            "exactly the knowledge in these lessons."
         ),
-        reflector="cooking, version 1: a deterministic rule of this suite, no language model",
+        reflector="cooking, version 1: a deterministic rule that is part of this suite; no language model",
     )
     default_arms = (
         "none", "random:10", "all", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "shuffled", "poison-unapproved",
         "poison-approved",
     )  # fmt: skip
     curve = (1, 2, 3, 10)
-    same_words_same_task = False  # the games differ in everything but their objective
+    same_words_same_task = False  # all games have the same objective
 
     def check(self, options: Options) -> None:
         require_textworld()
@@ -55,13 +55,13 @@ class Cooking(ClosedLoop):
         for arm in arms:
             if arm.store in ("noreward", "flipped"):
                 raise EvaluationError(
-                    f"The suite textworld has no arm {arm.name}: it learns from what is seen in a game, not from how "
-                    "the game ended."
+                    f"The suite textworld has no arm {arm.name}: it learns from what happens in a game, not from how "
+                    "the game ends."
                 )
         return arms
 
     def collect(self, unit: str, options: Options) -> Any:
-        """Say where games are kept; nothing of live data is read."""
+        """Return the folder of the games; no live data is read."""
         return str(find_folder(settings.ERL_HOME))
 
     def open(self, options: Options) -> Environment:
@@ -73,37 +73,41 @@ class Cooking(ClosedLoop):
     def count_trials(self, options: Options) -> int:
         return 1
 
-    def furnishings(self, options: Options) -> tuple[HeuristicText, ...]:
-        return read_others()
+    def background(self, options: Options) -> tuple[HeuristicText, ...]:
+        return read_background()
 
 
 class CookingReflector:
-    """Proposes one lesson for each verb that a run shows the tool of."""
+    """Proposes one lesson for each verb whose tool a run shows."""
 
     name = "cooking"
     version = "1"
     reads_near = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
-        said = ((str(step.action.arguments.get("command", "")) if step.action else "", step) for step in episode.steps)
-        facts = find_facts((command, step.observation) for command, step in said)
+        facts = find_facts(
+            (str(step.action.arguments.get("command", "")) if step.action else "", step.observation)
+            for step in episode.steps
+        )
         if not facts:
-            return ReflectionResult(skip_reason="The run shows of no verb with what it is done.")
+            return ReflectionResult(skip_reason="The run does not show which tool any verb needs.")
         return ReflectionResult(
             lessons=tuple(
-                ProposedLesson(text=write_lesson(verb, tool), citations=(Citation(first_step=place, last_step=place),))
-                for verb, (tool, place) in facts.items()
+                ProposedLesson(text=write_lesson(verb, tool), citations=(Citation(first_step=step, last_step=step),))
+                for verb, (tool, step) in facts.items()
             )
         )
 
 
 def write_lesson(verb: str, tool: str) -> HeuristicText:
-    """Put a lesson into words that the agent reads back from its prompt."""
+    """Write a lesson in the form that the agent can parse from its prompt."""
     return HeuristicText(trigger=f"{TRIGGER}{verb}", guideline=f"{USE}{tool}.", polarity="works", scope="project")
 
 
 @lru_cache(maxsize=1)
-def read_others() -> tuple[HeuristicText, ...]:
-    """Return lessons that language models wrote about other work; their beginning is their condition."""
-    rows = [json.loads(line)["lesson"] for line in OTHERS.read_text(encoding="utf-8").splitlines()]
-    return tuple(HeuristicText(trigger=row[:MOST_CHARACTERS].strip(), guideline=row, scope="project") for row in rows)
+def read_background() -> tuple[HeuristicText, ...]:
+    """Return lessons that language models wrote about other work; their first words serve as the condition."""
+    rows = [json.loads(line)["lesson"] for line in BACKGROUND.read_text(encoding="utf-8").splitlines()]
+    return tuple(
+        HeuristicText(trigger=row[:MAX_TRIGGER_CHARACTERS].strip(), guideline=row, scope="project") for row in rows
+    )

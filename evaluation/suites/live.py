@@ -1,11 +1,11 @@
-"""A language model at work: an agent with tools on tasks it has not seen, with and without lessons."""
+"""An agent with tools and a language model, on new tasks with and without lessons."""
 
 from pathlib import Path
 
 from evaluation.environments.base import Environment
 from evaluation.environments.react import OfficeWithModel
 from evaluation.errors import EvaluationError
-from evaluation.ledger import keep_ledger
+from evaluation.ledger import attach_ledger
 from evaluation.suites.base import About, Options
 from evaluation.suites.loop.suite import ClosedLoop
 from reflection.llm.base import ProviderNotConfigured
@@ -13,20 +13,20 @@ from reflection.llm.registry import find_config, get_provider
 
 
 class Live(ClosedLoop):
-    """One unit a seed."""
+    """One unit per seed."""
 
     about = About(
         name="live",
         title="A language model with tools: does it do better with lessons?",
-        data="An office of our own, made from a seed: 40 tasks to learn from and 40 others, in four families",
+        data="A simulated office, generated from a seed: 40 tasks to learn from and 40 others, in four families",
         licence="Apache-2.0, part of this project",
-        splits="People, orders and dates of the two splits are different; the office's rules are the same.",
-        seeds="A seed makes other tasks. The model's own variation is not under the seed's control.",
+        splits="The two splits have different people, orders and dates; the office's rules are the same.",
+        seeds="Each seed generates different tasks. It does not control the variation of the model itself.",
         proves=(
-            "It proves what lessons are worth to this model in this small office; it cannot prove what they are worth "
-            "to another model, or in your own work."
+            "This shows what lessons are worth to this model in this small office. It does not show what they are "
+            "worth to another model or in your own work."
         ),
-        reflector="the configured one",
+        reflector="the configured reflector",
     )
 
     def asks_model(self, options: Options) -> bool:
@@ -46,5 +46,7 @@ class Live(ClosedLoop):
     def open(self, options: Options) -> Environment:
         journal = Path(options.journal) if options.journal else None
         return OfficeWithModel(
-            keep_ledger(get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd)
+            attach_ledger(
+                get_provider(), journal=journal, max_calls=options.max_calls, max_cost_usd=options.max_cost_usd
+            )
         )

@@ -1,4 +1,4 @@
-"""The suites there are."""
+"""All suites, by name."""
 
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import Options, Suite
@@ -19,14 +19,14 @@ def get_suite(name: str) -> Suite:
     """Return a suite by its name.
 
     Raises:
-        EvaluationError: there is none.
+        EvaluationError: no suite has that name.
     """
     if name not in SUITES:
-        raise EvaluationError(f"There is no suite {name!r}. Known: {', '.join(SUITES)}.")
+        raise EvaluationError(f"There is no suite {name!r}. The suites are {', '.join(SUITES)}.")
     return SUITES[name]
 
 
 def needs_provider(options: Options) -> bool:
-    """Say whether a run asks a language model."""
+    """Return whether a run uses a language model."""
     suites = [get_suite(name) for name in options.suites]
     return any(suite.asks_model(options) or any(arm.needs_provider for arm in suite.arms(options)) for suite in suites)

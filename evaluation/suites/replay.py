@@ -1,4 +1,4 @@
-"""Recorded runs with outcomes: what was measured, counted again."""
+"""Recompute published figures from recorded runs with known outcomes."""
 
 import json
 from collections.abc import Sequence
@@ -7,47 +7,43 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluation.arms import EVALUATION
 from evaluation.reports.figures import compare_arm, estimate_json, power_note, rounded
 from evaluation.reports.metrics import pass_at_k, pass_hat_k
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
-from evaluation.suites.loop.store import Learned, count_reflection
-from memory.intake.recording import record_trajectory
+from evaluation.suites.loop.store import LearningCounts, count_reflection, record_and_reflect
 from memory.projects.models import Project
-from reflection.reflectors.models import Reflection
-from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
-REFLECTED = "reflector"  # the unit that reflects on whole runs
+REFLECTOR = "reflector"  # the unit that reflects on complete runs
 RUNS = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 
 
 class Replay(Suite):
-    """One unit a source. The unit is the recorded data; the figures come from it when it is summarised."""
+    """One unit per source. A unit only returns the recorded data; `summarise` computes the figures."""
 
     about = About(
         name="replay",
-        title="Recorded runs, counted again: what others measured with and without reflection",
+        title="Recorded runs: published results with and without reflection, recomputed",
         data="Reflexion (ALFWorld 134 tasks, MBPP 397), tau-bench airline (25 tasks, 4 trials), WebShop (250 episodes)",
         licence="MIT",
-        splits="None: nothing is learnt here.",
-        seeds="The seed draws the resamples of the intervals.",
+        splits="None: this suite learns nothing.",
+        seeds="The seed selects the bootstrap samples of the intervals.",
         proves=(
-            "It proves that our counting, pairing and intervals give the published figures, also where reflection did "
-            "harm; a recorded run cannot react to a lesson, so it says nothing about an uplift by this product."
+            "This shows that our counting, pairing and intervals reproduce the published figures, including where "
+            "reflection did harm. A recorded run cannot react to a lesson, so this says nothing about the product."
         ),
     )
 
     is_heavy = False
 
     def units(self, options: Options) -> list[str]:
-        return [*SOURCES, REFLECTED]
+        return [*SOURCES, REFLECTOR]
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        if unit != REFLECTED:
+        if unit != REFLECTOR:
             progress(unit, 1, 1)
         match unit:
             case "tau-airline":
@@ -60,9 +56,9 @@ class Replay(Suite):
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
         parts = {
-            name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items() if name != REFLECTED
+            name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items() if name != REFLECTOR
         }
-        learned = units[REFLECTED]["learned"] if REFLECTED in units else None
+        learned = units[REFLECTOR]["learned"] if REFLECTOR in units else None
         return {
             **self.about.as_json(),
             "units": list(units),
@@ -93,7 +89,7 @@ def _summarise(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, An
 
 
 def _summarise_pair(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """Compare the same tasks without and with reflection: the last trials, and at as many trials."""
+    """Compare the same tasks without and with reflection: at the last trial, and at an equal number of trials."""
     by_arm = {
         arm: {row["task"]: row["successes"] for row in runs if row["arm"] == arm} for arm in ("baseline", "reflection")
     }
@@ -124,13 +120,13 @@ def _summarise_pair(name: str, runs: list[dict[str, Any]], seed: int) -> dict[st
         "arms": arms,
         "figures": figures,
         "tasks": tasks,
-        "notes": [f"{name}: reflection made it worse in the record."] if harm else [],
+        "notes": [f"{name}: in these recorded runs, reflection made results worse."] if harm else [],
         "per_task": {f"{name}/none": without, f"{name}/reflection": reflected},
     }
 
 
 def _summarise_trials(name: str, runs: list[dict[str, Any]], seed: int) -> dict[str, Any]:
-    """Success, pass^k and pass@k of repeated trials, trials of a task averaged first."""
+    """Return success, pass^k and pass@k of repeated trials; the trials of a task are averaged first."""
     rates = [sum(row["successes"]) / len(row["successes"]) for row in runs]
     trials = min(len(row["successes"]) for row in runs)
     figures = []
@@ -168,29 +164,27 @@ def _single(
 
 
 def _reflect(progress: Progress) -> dict[str, Any]:
-    """Reflect by the rules on the whole runs that come with the product; their transcripts may be passed on."""
-    project = Project.objects.create(slug="replay", name="Runs that are reflected on")
-    learned = Learned()
+    """Reflect by rules on the complete sample runs that ship with the product."""
+    project = Project.objects.create(slug="replay", name="Sample runs")
+    counts = LearningCounts()
     runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
     for number, run in enumerate(runs, 1):
-        trajectory = record_trajectory(project, data=run, by=EVALUATION, reflect=True).trajectory
-        reflection = Reflection.objects.get(trajectory=trajectory)
-        attempt = run_reflection(
-            reflection.pk, owner="evaluation", make_reflector=lambda *, ask: RulesReflector(max_lessons=3)
+        reflection, attempt = record_and_reflect(
+            project, run, make_reflector=lambda *, ask: RulesReflector(max_lessons=3)
         )
-        learned.runs += 1
-        count_reflection(reflection, attempt.outcome, learned)
-        progress(REFLECTED, number, len(runs))
-    return learned.counts()
+        counts.runs += 1
+        count_reflection(reflection, attempt.outcome, counts)
+        progress(REFLECTOR, number, len(runs))
+    return counts.as_json()
 
 
 def _reflection_figures(learned: dict[str, Any]) -> list[dict[str, Any]]:
     lessons = learned["proposed"] + learned["repeated"]
     shares = {
-        "lessons a run": (lessons, learned["runs"]),
-        "repeats among the lessons": (learned["repeated"], lessons),
+        "lessons per run": (lessons, learned["runs"]),
+        "share of repeated lessons": (learned["repeated"], lessons),
         "lessons with a condition": (learned["with_trigger"], lessons),
-        "quotes that stand in the run": (learned["quotes_found"], learned["quotes"]),
+        "quotes found in the run": (learned["quotes_found"], learned["quotes"]),
     }
     return [
         {"arm": "rules", "name": name, "n": of, **dict.fromkeys(("mean", "low", "high"), rounded(count / of))}
@@ -201,9 +195,9 @@ def _reflection_figures(learned: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _reflection_note(learned: dict[str, Any]) -> str:
     return (
-        f"rules: {learned['runs']} whole runs of tau-bench airline and WebShop gave {learned['proposed']} different "
-        f"lessons, {learned['without_lesson']} runs gave none; it cost nothing. These are counts, so they have no "
-        "interval. The suite live says the same of a language model."
+        f"rules: {learned['runs']} complete runs of tau-bench airline and WebShop gave {learned['proposed']} different "
+        f"lessons at no cost; {learned['without_lesson']} runs gave none. These are counts, so they have no interval. "
+        "The suite live reports the same for a language model."
     )
 
 

@@ -1,4 +1,4 @@
-"""Search judged by known answers: folders with corpus.jsonl, queries.jsonl and qrels.tsv (BEIR's layout)."""
+"""Evaluate the search against known answers, in folders with BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv)."""
 
 import json
 import time
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.arms import EVALUATION, ask, find_arm
+from evaluation.arms import EVALUATION, ArmQuestion, ask, find_arm
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.reports.figures import estimate_json, power_note, rounded
 from evaluation.reports.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
-from evaluation.suites.timing import percentiles
+from evaluation.suites.timing import milliseconds_since, percentiles
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.text import HeuristicText
@@ -25,7 +25,7 @@ from memory.projects.models import Project
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data"
 DEPTH = 20
-DO_AS_THERE = "Do as in that task."  # of a document without a title, which is all condition
+SAME_AS_THERE = "Do the same as in that task."  # the advice of a document without a title
 INDEXED = ("title", "text")
 ARMS = ("random:20", "lexical:20", "embedding:20", "hybrid:20")
 METRICS: dict[str, Callable[[Sequence[str], Mapping[str, float]], float]] = {
@@ -43,7 +43,7 @@ MAIN = "nDCG@10"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folder:
-    """A corpus, queries, and which documents answer which query."""
+    """A corpus, queries, and the relevant documents of each query."""
 
     corpus: dict[str, dict[str, Any]]
     queries: dict[str, str]
@@ -51,24 +51,24 @@ class Folder:
 
 
 class RetrievalSuite(Suite):
-    """One unit a folder. A document is an approved lesson: its title the condition, its text the advice."""
+    """One unit per folder. Each document becomes an approved lesson: title as condition, text as advice."""
 
     about = About(
         name="retrieval",
-        title="Search with known answers: does the product find what a task needs?",
+        title="Search: does the product find the known answers?",
         data=(
             "MetaTool (1,467 requests, 199 tools), tau-bench banking (49 tasks, 698 procedures) and retail (45 tasks, "
             "500 past ones), or any folders in BEIR layout with --data"
         ),
-        licence="MIT (MetaTool, tau2-bench, tau-bench); of your own folders whatever theirs is",
+        licence="MIT (MetaTool, tau2-bench, tau-bench); your own folders have their own",
         splits=(
-            "Queries and documents are different texts; only title and text are indexed, no label such as the member "
-            "“writes” of retail."
+            "Queries and documents are different texts. Only title and text are indexed, never a label such as "
+            "“writes” in retail."
         ),
-        seeds="The seed draws the queries, if --limit is given, and the resamples of the intervals.",
+        seeds="The seed selects the queries, if --limit is given, and the bootstrap samples of the intervals.",
         proves=(
-            "It proves how well the product's search finds known answers; it cannot prove that an agent does better "
-            "with them."
+            "This shows how well the product's search finds known answers. It does not show whether an agent does "
+            "better with them."
         ),
     )
 
@@ -85,7 +85,7 @@ class RetrievalSuite(Suite):
         for number, (document_id, document) in enumerate(folder.corpus.items(), 1):
             started = time.perf_counter()
             known[_ingest(project, document)] = document_id
-            ingest_ms.append((time.perf_counter() - started) * 1000)
+            ingest_ms.append(milliseconds_since(started))
             progress(f"{Path(unit).name}, indexing", number, len(folder.corpus))
         count_terms(project.pk)
         arms: dict[str, Any] = {}
@@ -95,10 +95,11 @@ class RetrievalSuite(Suite):
             rows, spent = [], []
             for number, query in enumerate(queries, 1):
                 started = time.perf_counter()
-                answer = ask(
-                    arm, project, task=folder.queries[query], seed=f"{options.seed}", budget_tokens=4000, pool=DEPTH
+                question = ArmQuestion(
+                    task=folder.queries[query], seed=f"{options.seed}", budget_tokens=4000, pool=DEPTH
                 )
-                spent.append((time.perf_counter() - started) * 1000)
+                answer = ask(arm, project, question)
+                spent.append(milliseconds_since(started))
                 ranking = [known[item["id"]] for item in answer.items]
                 rows.append([rounded(metric(ranking, folder.relevant[query])) for metric in METRICS.values()])
                 progress(f"{Path(unit).name}, {name}", number, len(queries))
@@ -145,7 +146,7 @@ class RetrievalSuite(Suite):
 
 
 def _note_power(counts: Mapping[str, int]) -> str:
-    """Say what differences show, once for the data sets that have as many queries."""
+    """Say which differences can show, once for all data sets with the same number of queries."""
     same: dict[int, list[str]] = {}
     for name, count in counts.items():
         same.setdefault(count, []).append(name)
@@ -153,10 +154,10 @@ def _note_power(counts: Mapping[str, int]) -> str:
 
 
 def read_folder(folder: Path) -> Folder:
-    """Read a folder in BEIR layout; queries without an answer are left out.
+    """Read a folder in BEIR layout, leaving out queries without a relevant document.
 
     Raises:
-        EvaluationError: a file is missing or not in the layout.
+        EvaluationError: a file is missing or malformed.
     """
     try:
         corpus = {row["_id"]: row for row in _read(folder / "corpus.jsonl")}
@@ -175,24 +176,24 @@ def read_folder(folder: Path) -> Folder:
 
 
 def refuse_indexed_label(folder: Folder, *, name: str) -> None:
-    """Refuse a folder whose queries or other members are part of what is searched.
+    """Refuse a folder whose labels or queries are part of the indexed text.
 
     Raises:
-        LabelIndexed: which member it is, and in how many documents.
+        LabelIndexed: names the member and the number of documents.
     """
     asked = {text.strip() for text in folder.queries.values()}
     for member in sorted({key for document in folder.corpus.values() for key in document} - {"_id", *INDEXED}):
-        told = [document for document in folder.corpus.values() if _tells(document, member)]
-        if told:
+        leaking = [document for document in folder.corpus.values() if _leaks(document, member)]
+        if leaking:
             raise LabelIndexed(
-                f"{name}: the value of {member!r} stands in the text of {len(told)} documents, which is what is "
-                "searched. Take it out of the text, or the member out of corpus.jsonl if it is no label."
+                f"{name}: the indexed text of {len(leaking)} documents contains their {member!r}. Remove it from the "
+                "text, or remove the member from corpus.jsonl if it is not a label."
             )
     if any(_text(document) in asked for document in folder.corpus.values()):
-        raise LabelIndexed(f"{name}: a document is a query, word for word. Take it out of the corpus.")
+        raise LabelIndexed(f"{name}: a document repeats a query word for word. Remove it from the corpus.")
 
 
-def _tells(document: dict[str, Any], member: str) -> bool:
+def _leaks(document: dict[str, Any], member: str) -> bool:
     value = document.get(member)
     words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     text = f"{document.get('title', '')}\n{_text(document)}"
@@ -206,9 +207,9 @@ def _text(document: dict[str, Any]) -> str:
 
 def _ingest(project: Project, document: dict[str, Any]) -> str:
     text, title = _text(document) or document["_id"], document.get("title", "").strip()
-    lesson = HeuristicText(trigger=title or text, guideline=text if title else DO_AS_THERE, scope="project")
+    lesson = HeuristicText(trigger=title or text, guideline=text if title else SAME_AS_THERE, scope="project")
     heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
-    approve_heuristic(heuristic, by=EVALUATION, reason="A document of an evaluation.")
+    approve_heuristic(heuristic, by=EVALUATION, reason="A document of an evaluation's data set.")
     return str(heuristic.pk)
 
 
@@ -225,8 +226,8 @@ def _find_folders(data: Path | None) -> list[Path]:
 def _sample(queries: list[str], limit: int | None, *, seed: int) -> list[str]:
     if limit is None or limit >= len(queries):
         return queries
-    places = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
-    return [queries[place] for place in sorted(places)]
+    chosen = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
+    return [queries[index] for index in sorted(chosen)]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ import numpy as np
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 django.setup()
 
+from evaluation.suites.toolchoice.agent import AgentVectors  # noqa: E402
 from evaluation.suites.toolchoice.data import load  # noqa: E402
-from evaluation.suites.toolchoice.similarity import Ears  # noqa: E402
 from memory.embeddings.base import Vectors  # noqa: E402
 from memory.embeddings.minilm import MiniLM  # noqa: E402
 
@@ -31,11 +31,11 @@ def main() -> None:
         [request.text for request in data.experience],
         [request.text for request in data.tests],
     ]
-    ears, product = Ears(), MiniLM()
+    agent_vectors, product = AgentVectors(), MiniLM()
     for part in texts:
-        ears.listen_ahead(part)
+        agent_vectors.prefetch(part)
     vectors = {
-        "published": [np.stack([ears(text) for text in part]) for part in texts],
+        "published": [np.stack([agent_vectors(text) for text in part]) for part in texts],
         "product": [product.embed(part) for part in texts],
     }
     right = [np.array([places[request.tool] for request in part]) for part in (data.experience, data.tests)]

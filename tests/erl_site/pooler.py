@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode at its worst: every transaction goes to another connection of the server."""
+"""A real PgBouncer in transaction mode, in the worst case: every transaction uses another server connection."""
 
 import os
 import shutil

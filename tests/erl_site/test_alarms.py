@@ -1,4 +1,4 @@
-"""docs/operating.md names an alarm for whatever the fault harness causes, by figures and log lines that exist."""
+"""docs/operating.md names an alarm for every fault, with metrics and log lines that exist."""
 
 import re
 from io import StringIO

@@ -1,4 +1,4 @@
-"""A wrong configuration is found by `manage.py check`, with a hint that says what to do."""
+"""`manage.py check` finds configuration errors and gives hints."""
 
 from typing import Any
 

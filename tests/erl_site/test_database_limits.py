@@ -1,4 +1,4 @@
-"""No statement, lock, transaction or dead client holds the database for ever (reliability C4)."""
+"""Time limits for statements, locks, transactions and dead clients (reliability C4)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A database that is frozen and not dead keeps nobody waiting (reliability C4)."""
+"""Requests do not wait for a frozen database (reliability C4)."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def watch() -> Iterator[DatabaseWatch]:
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Stop the server's process for this connection, which its kernel goes on speaking for."""
+    """Freeze the server process of this connection; its kernel keeps acknowledging packets."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchone()
@@ -59,7 +59,7 @@ def test_wait_for_a_frozen_server_ends_as_an_outage(watch: DatabaseWatch) -> Non
     assert ask() == 1
 
 
-def test_statement_within_its_time_is_let_be(watch: DatabaseWatch) -> None:
+def test_statement_within_its_time_is_left_alone(watch: DatabaseWatch) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_sleep(0.1)")
         cursor.fetchone()

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong and says what to do."""
+"""The doctor finds problems and says how to fix them."""
 
 import json
 from collections.abc import Callable
@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
 @pytest.mark.parametrize(
     ("change", "status", "says"),
     [
-        (take_a_right_from_the_serving_role, Status.FAILURE, "may not read what searches need"),
+        (take_a_right_from_the_serving_role, Status.FAILURE, "cannot read all tables that searches need"),
         (give_the_serving_role_more, Status.WARNING, "may read more"),
     ],
 )
@@ -104,11 +104,11 @@ def test_fault_is_found(name: str) -> None:
     assert told in found(name)[status]
 
 
-def test_throw_away_server_is_called_that() -> None:
+def test_disposable_server_is_reported() -> None:
     assert "fsync" in found("durability")[Status.FAILURE]
 
 
-def test_broker_that_is_away_is_a_warning(settings: Any) -> None:
+def test_missing_broker_is_a_warning(settings: Any) -> None:
     settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     health.broker.succeeds()
 
@@ -118,16 +118,16 @@ def test_broker_that_is_away_is_a_warning(settings: Any) -> None:
 @pytest.mark.parametrize(
     ("role", "status"), [("", Status.OK), ("erl_tenant", Status.OK), ("erl_nobody", Status.FAILURE)]
 )
-def test_role_of_requests_has_to_exist(settings: Any, role: str, status: Status) -> None:
+def test_tenant_role_must_exist(settings: Any, role: str, status: Status) -> None:
     settings.ERL_TENANT_ROLE = role
 
     assert status in found("tenant role")
 
 
-def test_signs_of_life_are_counted() -> None:
+def test_running_workers_are_counted() -> None:
     WorkerHeartbeat.objects.create(name="w@1/1")
 
-    assert found("workers") == {Status.OK: "1 worker gave signs of life lately."}
+    assert found("workers") == {Status.OK: "1 worker running."}
 
 
 def test_command_prints_json_and_exits_1() -> None:

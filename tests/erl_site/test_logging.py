@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, one request id from the request to the last retry, nothing of what was said."""
+"""Logs are JSON lines with one request id from the request to the last retry, and no content of runs."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def parse(output: str) -> list[dict[str, Any]]:
 
 
 def json_lines(output: str) -> list[dict[str, Any]]:
-    """Return the events in what a process printed, leaving out its banner."""
+    """Return the events in the output of a process, without its banner."""
     return [json.loads(line) for line in output.splitlines() if line.startswith('{"')]
 
 
@@ -146,7 +146,7 @@ def test_event_is_one_json_object_with_time_level_and_logger(output: io.StringIO
     "text",
     ["a\nb", 'a\r\n{"event": "forged"}', "a\u2028b\u2029c", "\x1b[31mred", "\x00", "\ud800", "x" * 100_000],
 )
-def test_value_cannot_begin_another_line(output: io.StringIO, text: str) -> None:
+def test_value_cannot_start_a_new_line(output: io.StringIO, text: str) -> None:
     log.info("something_happened", text=text)
 
     assert len(output.getvalue().splitlines()) == 1

@@ -1,4 +1,4 @@
-"""An address that is too long to be read is refused in the shape of every other refusal."""
+"""A URL that is too long is refused with a problem document, like other errors."""
 
 import http.client
 

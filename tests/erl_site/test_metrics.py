@@ -1,4 +1,4 @@
-"""The figures Prometheus is given."""
+"""The metrics for Prometheus."""
 
 from io import StringIO
 from typing import Any
@@ -23,7 +23,7 @@ def scrape() -> dict[tuple[str, ...], float]:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def test_figures_are_what_the_rows_say(django_assert_max_num_queries: Any) -> None:
+def test_metrics_match_the_rows(django_assert_max_num_queries: Any) -> None:
     make_reflection()
     make_reflection(status="dead")
     make_heuristic(status="approved")

@@ -1,4 +1,4 @@
-"""Requests that waited too long for a thread are turned away."""
+"""Requests that waited too long for a thread are refused."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def waited() -> Iterator[None]:
     waited_seconds.reset(token)
 
 
-def test_a_request_that_waited_too_long_is_told_when_to_come_again(client: Client, waited: None) -> None:
+def test_request_that_waited_too_long_is_told_when_to_retry(client: Client, waited: None) -> None:
     response = client.post("/api/v1/retrieve", {"task": "Book a flight"}, content_type="application/json")
     assert response.status_code == 503
     assert response["Retry-After"] == "1"
@@ -26,11 +26,11 @@ def test_a_request_that_waited_too_long_is_told_when_to_come_again(client: Clien
     assert response.json()["error"]["retryable"] is True
 
 
-def test_health_is_told_however_long_it_took(client: Client, waited: None) -> None:
+def test_health_is_answered_however_long_it_waited(client: Client, waited: None) -> None:
     assert client.get("/health").status_code == 200
 
 
-def test_no_limit_turns_nobody_away(client: Client, waited: None) -> None:
+def test_without_a_limit_no_request_is_refused(client: Client, waited: None) -> None:
     with override_settings(ERL_API_MAX_WAIT_SECONDS=0):
         response = client.post("/api/v1/retrieve", {}, content_type="application/json")
     assert response.status_code == 401

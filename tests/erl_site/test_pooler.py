@@ -1,4 +1,4 @@
-"""Behind a pooler that gives each transaction another connection, requests work and leave nothing (reliability C12)."""
+"""Requests work behind a transaction pooler and leave no session state (reliability C12)."""
 
 import uuid
 from typing import Any

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: one server for all, which comes back."""
+"""The embedded PostgreSQL: one shared server, restarted when needed."""
 
 import os
 import shutil
@@ -120,7 +120,7 @@ def test_ensure_after_kill_keeps_every_acknowledged_row(home: Path) -> None:
     assert set(acknowledged) <= found
 
 
-def test_ensure_with_the_process_id_taken_by_a_stranger_starts(home: Path) -> None:
+def test_ensure_starts_if_another_process_has_the_old_id(home: Path) -> None:
     postgres.ensure(home, durable=False)
     postgres.stop(home, mode="immediate")
     lock = home / "data" / "postmaster.pid"
@@ -170,7 +170,7 @@ def test_ensure_with_a_socket_folder_open_to_others_refuses(long_home: Path) -> 
         postgres.ensure(long_home, durable=False)
 
 
-def test_ensure_after_the_socket_was_removed_brings_the_server_back(home: Path) -> None:
+def test_ensure_restarts_a_server_whose_socket_was_removed(home: Path) -> None:
     url = postgres.ensure(home, durable=False)
     (postgres.socket_dir(home) / ".s.PGSQL.5432").unlink()
 

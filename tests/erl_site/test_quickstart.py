@@ -1,4 +1,4 @@
-"""`manage.py quickstart` as its users run it: a process of its own, in a home of its own."""
+"""`manage.py quickstart` as users run it: a separate process with its own home."""
 
 import json
 import os
@@ -130,7 +130,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert kept.stat().st_mode & 0o777 == 0o600
     assert rows["memory_trajectory"] == rows["reflection_reflection"] == 24
     assert rows["memory_review"] == 3
-    assert "as policy quickstart-demo; the other" in first.stderr
+    assert "the policy quickstart-demo approved" in first.stderr
     assert len(set(re.findall(r"^ +\d\. \[H-\w+\] (When .+?): ", first.stderr, re.MULTILINE))) == 3
     assert f"curl -s {access['base_url']}/retrieve" in first.stderr
 
@@ -150,7 +150,7 @@ def test_running_quickstart_serves_with_its_key(running: Quickstart) -> None:
 
 
 @pytest.mark.slow
-def test_quickstart_beside_a_running_one_points_to_it(running: Quickstart) -> None:
+def test_second_quickstart_points_to_the_running_one(running: Quickstart) -> None:
     again = running.run()
 
     assert (again.returncode, again.stdout.split(" (")[0]) == (0, f"ERL is already running at {running.url}")
@@ -208,11 +208,11 @@ def test_quickstart_with_a_busy_port_names_the_option(quickstart: Quickstart) ->
     assert not (quickstart.home / "postgres").exists()
 
 
-def test_quickstart_reset_unasked_deletes_nothing(quickstart: Quickstart) -> None:
+def test_reset_without_confirmation_deletes_nothing(quickstart: Quickstart) -> None:
     (quickstart.home / "postgres").mkdir()
 
     refused = quickstart.run("--reset")
 
     assert refused.returncode == 1
-    assert "Say --yes" in refused.stderr
+    assert "add --yes" in refused.stderr
     assert (quickstart.home / "postgres").exists()

@@ -1,4 +1,4 @@
-"""requirements.txt, from which the image is built, is what pyproject.toml says, pinned by hash."""
+"""requirements.txt, used to build the image, matches pyproject.toml and pins hashes."""
 
 import ast
 import re

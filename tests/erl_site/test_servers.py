@@ -1,4 +1,4 @@
-"""The tests' own servers: nothing of a killed run stays."""
+"""The servers of the tests: nothing of a killed run remains."""
 
 import subprocess
 import sys

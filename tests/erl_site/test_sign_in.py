@@ -1,4 +1,4 @@
-"""Signing in to the admin: guessing gets slow, sessions end, one-time codes where they are asked for."""
+"""Admin sign-in: throttled guessing, expiring sessions, optional one-time codes."""
 
 import re
 import time
@@ -80,13 +80,13 @@ def test_wait_ends_as_announced_and_does_not_grow(client: Client, ana: Any) -> N
     assert AccessAttempt.objects.count() == AccessLog.objects.count() == 0  # nothing is kept
 
 
-def test_stranger_elsewhere_locks_nobody_out(client: Client, ana: Any) -> None:
+def test_attacker_elsewhere_does_not_lock_out_the_user(client: Client, ana: Any) -> None:
     fail(client, 10, REMOTE_ADDR="203.0.113.9")
 
     assert sign_in(client, REMOTE_ADDR="198.51.100.4").status_code == 302
 
 
-def test_one_name_is_not_guessed_from_everywhere(client: Client, ana: Any) -> None:
+def test_guessing_one_name_from_many_addresses_is_throttled(client: Client, ana: Any) -> None:
     rows = [AccessAttempt(username="ana", ip_address=f"203.0.113.{n}", failures_since_start=9) for n in range(12)]
     AccessAttempt.objects.bulk_create(rows)
 
@@ -132,7 +132,7 @@ def test_session_that_is_old_or_idle_ends(client: Client, ana: Any, key: str, ho
     assert client.get(HOME).status_code == 302
 
 
-def test_session_in_use_is_noted_once_a_minute(client: Client, ana: Any) -> None:
+def test_session_is_written_at_most_once_a_minute(client: Client, ana: Any) -> None:
     client.force_login(ana)
     client.get(HOME)
     noted = client.session["seen_at"]
@@ -232,7 +232,7 @@ def test_code_page_is_for_those_who_gave_the_password(client: Client, ana: Any, 
     assert client.get(SECOND).headers["Location"].startswith(LOGIN)
 
 
-def test_lost_second_factor_is_set_up_anew(client: Client, ana: Any, with_codes: None, capsys: Any) -> None:
+def test_lost_second_factor_is_set_up_again(client: Client, ana: Any, with_codes: None, capsys: Any) -> None:
     sign_in(client)
     enrol(client)
 
@@ -245,6 +245,6 @@ def test_lost_second_factor_is_set_up_anew(client: Client, ana: Any, with_codes:
         call_command("reset_second_factor", "eve")
 
 
-def test_without_the_setting_nothing_is_asked(client: Client, ana: Any) -> None:
+def test_without_the_setting_no_code_is_needed(client: Client, ana: Any) -> None:
     assert sign_in(client).status_code == 302
     assert client.get(HOME).status_code == 200

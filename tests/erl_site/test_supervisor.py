@@ -1,4 +1,4 @@
-"""The supervisor: restarts what crashes, ends everything in time, cleans up after one that was killed."""
+"""The supervisor restarts crashed processes, stops everything in time, and cleans up after a killed one."""
 
 import json
 import os
@@ -86,8 +86,8 @@ def test_killed_service_is_started_again(build: Build, reports: list[tuple[str, 
 
     assert pid_of(supervisor) != first
     assert reports[0][0] == "web"
-    assert reports[0][1].startswith("was killed by signal 9; it starts again in 1 s")
-    assert reports[1] == ("web", "runs again")
+    assert reports[0][1].startswith("was killed by signal 9; restarting in 1 s")
+    assert reports[1] == ("web", "is running again")
 
 
 def test_service_that_keeps_crashing_waits_longer_each_time(
@@ -104,7 +104,7 @@ def test_service_that_keeps_crashing_waits_longer_each_time(
     assert supervisor.log_of("worker").read_text().count("went wrong") == 3
 
 
-def test_crash_takes_the_services_own_children_along(build: Build) -> None:
+def test_crash_also_ends_the_children_of_the_service(build: Build) -> None:
     supervisor = build(python("worker", WITH_CHILD))
     supervisor.start()
     leader = pid_of(supervisor)
@@ -127,7 +127,7 @@ def group_of(pid: int) -> int:
         return -1
 
 
-def test_stop_ends_a_willing_service_at_once(build: Build, tmp_path: Path) -> None:
+def test_stop_ends_a_cooperative_service_at_once(build: Build, tmp_path: Path) -> None:
     supervisor = build(python("web", SLEEP))
     supervisor.start()
     pid = pid_of(supervisor)
@@ -138,7 +138,7 @@ def test_stop_ends_a_willing_service_at_once(build: Build, tmp_path: Path) -> No
     assert not (tmp_path / "processes.json").exists()
 
 
-def test_stop_kills_a_deaf_service_within_ten_seconds(build: Build) -> None:
+def test_stop_kills_an_unresponsive_service_within_ten_seconds(build: Build) -> None:
     supervisor = build(python("web", DEAF))
     supervisor.start()
     pid = pid_of(supervisor)
@@ -176,7 +176,7 @@ def test_server_that_is_down_is_brought_back(
     supervisor.poll()
 
     assert up == [True]
-    assert reports == [("Valkey", "was down and runs again")]
+    assert reports == [("Valkey", "was down and is running again")]
 
 
 def test_server_that_does_not_start_is_tried_again_later(
@@ -222,7 +222,7 @@ def test_end_leftovers_ends_what_a_killed_supervisor_left(tmp_path: Path) -> Non
     wait_until(lambda: not any(processes.group_runs(pid) for pid in pids))
 
 
-def test_end_leftovers_spares_a_stranger_with_a_recycled_id(tmp_path: Path) -> None:
+def test_end_leftovers_spares_a_process_with_a_reused_id(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEP]) as stranger:
         entry = {"name": "web", "pid": stranger.pid, "started_at": "another boot:1"}
         (tmp_path / "processes.json").write_text(json.dumps([entry]))

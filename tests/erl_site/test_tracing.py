@@ -1,4 +1,4 @@
-"""One trace from the request through the job to the model, and none where it is switched off."""
+"""One trace from request to job to model call, and none without an endpoint."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The embedded Valkey: one broker for all, which comes back with its queue."""
+"""The embedded Valkey: one shared broker, restarted with its queue."""
 
 import os
 import shutil
@@ -79,7 +79,7 @@ def test_ensure_refuses_to_evict_the_queue(home: Path, client: redis.Redis) -> N
     assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
 
 
-def test_server_listens_for_its_owner_alone(home: Path, client: redis.Redis) -> None:
+def test_server_listens_only_for_its_owner(home: Path, client: redis.Redis) -> None:
     valkey.ensure(home, durable=False)
 
     assert client.config_get("port") == {"port": "0"}

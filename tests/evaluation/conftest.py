@@ -1,4 +1,4 @@
-"""One small evaluation through the command, shared by the tests that look at it."""
+"""One small evaluation run by the command, shared by several tests."""
 
 import io
 import json
@@ -23,7 +23,7 @@ SMALL = ("--limit", "48", "--experience", "32", "--quiet")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluated:
-    """What the command wrote and stored, and the hashes of every live table before and after."""
+    """What the command wrote and stored, with hashes of all live tables before and after."""
 
     report: dict[str, Any]
     text: str
@@ -35,7 +35,7 @@ class Evaluated:
 
 
 def hash_tables() -> dict[str, str]:
-    """Hash every row of every table but the one that evaluations are stored in."""
+    """Hash all rows of every table except the one for evaluations."""
     tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
     hashes = {}
     with connection.cursor() as cursor:
@@ -47,10 +47,10 @@ def hash_tables() -> dict[str, str]:
 
 
 def evaluate(*arguments: str) -> str:
-    """Run the command and return what it says on the terminal."""
-    said = io.StringIO()
-    call_command("evaluate", *arguments, stdout=said, stderr=io.StringIO())
-    return said.getvalue()
+    """Run the command and return its output."""
+    output = io.StringIO()
+    call_command("evaluate", *arguments, stdout=output, stderr=io.StringIO())
+    return output.getvalue()
 
 
 @pytest.fixture(scope="module")

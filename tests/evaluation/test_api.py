@@ -51,7 +51,7 @@ def make_run(project: Project | None, *, status: str = "finished", suite: str = 
     )
 
 
-def test_evaluation_is_queued_small_and_for_the_own_project(api: APIClient, project: Project) -> None:
+def test_evaluation_is_queued_with_small_defaults_for_its_project(api: APIClient, project: Project) -> None:
     response = api.post(URL, {"suites": ["yours"], "seeds": 2})
 
     assert response.status_code == 202
@@ -69,7 +69,7 @@ def test_body_may_be_left_out(api: APIClient) -> None:
     assert response.json()["suites"] == ["toolchoice", "replay"]
 
 
-def test_second_request_answers_the_one_that_is_queued(api: APIClient) -> None:
+def test_second_request_returns_the_queued_evaluation(api: APIClient) -> None:
     first = api.post(URL, {"suites": ["replay"]}).json()
     second = api.post(URL, {"suites": ["toolchoice"]}).json()
 
@@ -89,7 +89,7 @@ def test_second_request_answers_the_one_that_is_queued(api: APIClient) -> None:
         {"limit": "5"},
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(api: APIClient, body: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(api: APIClient, body: dict[str, Any]) -> None:
     response = api.post(URL, body)
 
     assert response.status_code == 400
@@ -103,11 +103,11 @@ def test_scope_is_needed(project: Project, method: str) -> None:
     assert getattr(api, method)(URL).status_code == 403
 
 
-def test_nothing_was_evaluated_yet(api: APIClient) -> None:
+def test_project_without_evaluations_gets_nulls(api: APIClient) -> None:
     assert api.get(URL).json() == {"running": None, "finished": None, "failed": None}
 
 
-def test_newest_finished_and_the_running_one_are_answered(api: APIClient, project: Project) -> None:
+def test_newest_finished_and_running_evaluations_are_returned(api: APIClient, project: Project) -> None:
     make_run(project)
     newest = make_run(project)
     running = make_run(project, status="running")
@@ -119,13 +119,13 @@ def test_newest_finished_and_the_running_one_are_answered(api: APIClient, projec
     assert (answer["running"]["units_finished"], answer["running"]["units_total"]) == (0, 5)
 
 
-def test_evaluation_of_another_project_is_not_seen(api: APIClient) -> None:
+def test_evaluation_of_another_project_is_hidden(api: APIClient) -> None:
     make_run(make_project())
 
     assert api.get(URL).json()["finished"] is None
 
 
-def test_evaluation_of_the_operator_is_seen(api: APIClient) -> None:
+def test_evaluation_by_the_operator_is_visible(api: APIClient) -> None:
     run = make_run(None)
 
     assert api.get(URL).json()["finished"]["id"] == str(run.pk)
@@ -146,7 +146,7 @@ def test_same_key_starts_one_evaluation() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_run_whose_worker_died_is_taken_up_again() -> None:
+def test_run_of_a_dead_worker_is_resumed() -> None:
     kill_workers()
     run = make_run(make_project(), status="running")
     finished = {"runs": [{"task": "kept", "score": 1.0, "steps": 1}], "timing": {}}
@@ -160,10 +160,10 @@ def test_run_whose_worker_died_is_taken_up_again() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_process_that_ends_is_explained_to_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_the_process_is_explained_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     kill_workers()
     run = make_run(make_project(), status="running")
-    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_that_are_missing")  # of the process that evaluates
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_that_are_missing")  # of the evaluating process
 
     run_evaluation(run.job_id, owner="test")
 
@@ -201,12 +201,12 @@ def test_evaluation_that_kills_its_workers_is_given_up_and_says_so(project: Proj
     assert "Every worker that took this evaluation died" in run.failure
 
 
-def test_a_worker_evaluates_what_was_asked_for(stack: Stack) -> None:
+def test_worker_runs_a_requested_evaluation(stack: Stack) -> None:
     headers = bearer(make_api_key().token)
     with httpx.Client(base_url=stack.base_url, headers=headers, timeout=30) as client:
         started = client.post(URL, json={"suites": ["replay"]})
         deadline = time.monotonic() + 150
-        # A busy server may turn a question away, and so does the limit of 60 in a minute
+        # A busy server may refuse a request, and so does the limit of 60 per minute
         while not (answer := client.get(URL).json()).get("finished") and time.monotonic() < deadline:
             time.sleep(1.5)
 

@@ -1,4 +1,4 @@
-"""A machine on which nothing was ever started: no database, no settings, no key."""
+"""A fresh machine: no database, no settings, no API key."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from evaluation.errors import DatabaseBehind
-from evaluation.isolation.preparation import prepare_database
+from evaluation.runner import prepare_database
 from tests.stack import ROOT
 
 pytestmark = pytest.mark.slow
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="erl-bare-") as folder:  # short, for the server's socket
+    with TemporaryDirectory(prefix="erl-bare-") as folder:  # short, because socket paths are limited
         yield Path(folder)
         manage(Path(folder), "embedded", "stop")
 
 
 def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with nothing in the environment but the home."""
+    """Run a command with an environment that names only the home directory."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
     environment = kept | {"ERL_HOME": str(home), "ERL_ENV_FILE": os.devnull, "ERL_EMBEDDED_DURABLE": "0"}
     return subprocess.run(
@@ -39,7 +39,7 @@ def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_evaluation_needs_nothing_that_was_started_before(home: Path) -> None:
+def test_evaluation_works_on_a_fresh_machine(home: Path) -> None:
     written = [manage(home, "evaluate", "--suite", "replay", "--json", "-") for _ in range(2)]
 
     assert [each.returncode for each in written] == [0, 0], written[0].stderr
@@ -49,7 +49,7 @@ def test_evaluation_needs_nothing_that_was_started_before(home: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_server_of_ones_own_without_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_database_without_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection.settings_dict, "ENGINE", "django.db.backends.postgresql")
     monkeypatch.setattr("django.db.migrations.recorder.MigrationRecorder.applied_migrations", lambda recorder: {})
 

@@ -1,4 +1,4 @@
-"""Text games: the agent that cannot cook, in a kitchen of our own, and what is said where the games are missing."""
+"""Text games: the agent in a fake kitchen, and the message if the games are not installed."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.environments import textworld_games
-from evaluation.environments.cooking import Cook, Seen, find_facts, find_way, read_lessons, read_recipe
+from evaluation.environments.cooking import Cook, GameState, find_facts, find_way, read_lessons, read_recipe
 from evaluation.environments.textworld_games import OBJECTIVE, CookingGames
-from evaluation.suites.cooking import CookingReflector, read_others, write_lesson
+from evaluation.suites.cooking import CookingReflector, read_background, write_lesson
 from evaluation.suites.loop.suite import refuse_shared_tasks
 from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
@@ -29,15 +29,15 @@ RIGHT = {"slice": "knife", "fry": "stove"}
 
 
 class Kitchen:
-    """A hall and a kitchen, by the wording of the real games. Only what was asked for may be done to the meat."""
+    """A hall and a kitchen that answer like the real games. Only the requested steps win."""
 
     def __init__(self) -> None:
         self.room, self.held, self.done, self.is_lost = "Hall", set[str](), set[str](), False
 
-    def begin(self) -> Seen:
+    def begin(self) -> GameState:
         return self._see("-= Hall =-")
 
-    def send(self, command: str) -> Seen:
+    def send(self, command: str) -> GameState:
         match command.split():
             case ["go", _]:
                 self.room = "Kitchen" if self.room == "Hall" else "Hall"
@@ -57,16 +57,16 @@ class Kitchen:
                 self.done.add("sliced")
                 return self._see("You slice the pork chop.")
             case ["eat", "meal"] if self.done == {"stove", "sliced"}:
-                return Seen(text="The End", commands=(), is_over=True, is_won=True)
+                return GameState(text="The End", commands=(), is_over=True, is_won=True)
         return self._see("That cannot be done.")
 
-    def _see(self, text: str) -> Seen:
+    def _see(self, text: str) -> GameState:
         here = (
             ["go north"] if self.room == "Hall" else ["go south", "examine cookbook", "examine stove", "examine oven"]
         )
         if self.room == "Kitchen":
             here += [f"take {thing} from table" for thing in ("pork chop", "knife") if thing not in self.held]
-        return Seen(text=text, commands=tuple(sorted(here)), is_over=self.is_lost)
+        return GameState(text=text, commands=tuple(sorted(here)), is_over=self.is_lost)
 
 
 def block(*texts: HeuristicText) -> str:
@@ -84,14 +84,16 @@ def play(known: dict[str, str], seed: str = "a") -> Cook:
     return cook
 
 
-def test_agent_reads_its_lessons_back_and_passes_over_all_others() -> None:
-    assert read_lessons(block(*read_others()[:3], write_lesson("fry", "stove"), write_lesson("slice", "knife"))) == {
+def test_agent_reads_its_lessons_and_ignores_others() -> None:
+    assert read_lessons(
+        block(*read_background()[:3], write_lesson("fry", "stove"), write_lesson("slice", "knife"))
+    ) == {
         "fry": "stove",
         "slice": "knife",
     }
 
 
-def test_agent_wins_with_the_right_lessons_and_loses_with_wrong_ones() -> None:
+def test_agent_wins_with_right_lessons_and_loses_with_wrong_ones() -> None:
     assert play(RIGHT).seen.is_won
     assert not play({"slice": "knife", "fry": "oven"}).seen.is_won
 
@@ -102,7 +104,7 @@ def test_agent_without_lessons_guesses_and_mostly_fails() -> None:
     assert 0 < wins < 20  # one guess in four, twice
 
 
-def test_what_a_try_showed_becomes_lessons_that_win() -> None:
+def test_lessons_from_tries_win_the_game() -> None:
     steps = [step for number in range(10) for step in play({}, seed=f"{number}").steps]
     episode = Episode(
         task=OBJECTIVE,
@@ -118,12 +120,12 @@ def test_what_a_try_showed_becomes_lessons_that_win() -> None:
     assert play(read_lessons(block(*lessons))).seen.is_won
 
 
-def test_run_that_shows_nothing_gives_no_lesson() -> None:
+def test_uninformative_run_gives_no_lesson() -> None:
     assert find_facts(iter([("look", "A hall."), ("cook pork chop with knife", "That cannot be done.")])) == {}
     assert CookingReflector().reflect(Episode(task=OBJECTIVE)).skip_reason
 
 
-def test_recipe_is_read_and_another_page_is_none() -> None:
+def test_recipe_is_read_and_other_pages_give_none() -> None:
     recipe = read_recipe(PAGE)
 
     assert recipe.ingredients == ["pork chop"]
@@ -138,7 +140,7 @@ def test_shortest_way_is_found() -> None:
     assert find_way(ways, "b", "a") == []
 
 
-def test_games_to_learn_from_are_none_of_the_others(tmp_path: Any) -> None:
+def test_games_of_the_two_splits_differ(tmp_path: Any) -> None:
     games = CookingGames(tmp_path)
     source, test = games.tasks("source", seed=1), games.tasks("test", seed=1)
 
@@ -147,7 +149,7 @@ def test_games_to_learn_from_are_none_of_the_others(tmp_path: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_says_how_to_install_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textworld_games, "find_spec", lambda name: None if name == "textworld" else find_spec(name))
 
     with pytest.raises(CommandError, match="uv sync --group textworld"):

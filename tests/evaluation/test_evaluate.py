@@ -1,4 +1,4 @@
-"""The command from start to report, small, in its own process and database."""
+"""A small evaluation by the command, from start to report."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from evaluation.models import EvaluationRun
 from tests.evaluation.conftest import ARMS, SMALL, Evaluated, evaluate
 
-# With the database for all: else the runner puts other modules in between, and the fixture is made twice.
+# The mark keeps these tests together; otherwise the fixture would be created twice.
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
@@ -28,11 +28,11 @@ def test_retrieved_lessons_help(evaluated: Evaluated) -> None:
     assert uplift(evaluated, "hybrid:5")["low"] > 0
 
 
-def test_shuffled_lessons_lose_the_uplift(evaluated: Evaluated) -> None:
+def test_shuffled_lessons_give_little_uplift(evaluated: Evaluated) -> None:
     assert uplift(evaluated, "shuffled")["mean"] < uplift(evaluated, "hybrid:5")["mean"] / 3
 
 
-def test_flipped_outcomes_lose_the_uplift(evaluated: Evaluated) -> None:
+def test_flipped_outcomes_give_little_uplift(evaluated: Evaluated) -> None:
     assert uplift(evaluated, "flipped")["mean"] < uplift(evaluated, "hybrid:5")["mean"] / 3
 
 
@@ -55,18 +55,18 @@ def test_every_run_was_recorded_reflected_on_and_approved(evaluated: Evaluated) 
     assert learned["approved"] == learned["proposed"]
 
 
-def test_live_tables_are_as_before(evaluated: Evaluated) -> None:
+def test_live_tables_are_unchanged(evaluated: Evaluated) -> None:
     assert evaluated.after == evaluated.before
 
 
-@pytest.mark.django_db(transaction=True)  # no transaction may idle while the other process works
-def test_second_run_writes_the_same_but_for_timing(evaluated: Evaluated) -> None:
+@pytest.mark.django_db(transaction=True)  # no transaction may stay open while the other process works
+def test_second_run_differs_only_in_timing(evaluated: Evaluated) -> None:
     again = evaluate("--suite", "toolchoice", "--arms", *ARMS, *SMALL, "--json", "-")
 
     assert without_timing(json.loads(again)) == without_timing(evaluated.report)
 
 
-def test_run_is_stored_with_what_it_depends_on(evaluated: Evaluated) -> None:
+def test_run_is_stored_with_its_versions(evaluated: Evaluated) -> None:
     run = evaluated.stored
 
     assert run.status == EvaluationRun.Status.FINISHED
@@ -75,15 +75,15 @@ def test_run_is_stored_with_what_it_depends_on(evaluated: Evaluated) -> None:
     assert (run.configuration["limit"], run.configuration["seed"]) == (48, 0)
 
 
-def test_terminal_says_what_it_can_and_cannot_prove(evaluated: Evaluated) -> None:
+def test_terminal_output_says_what_the_figures_show(evaluated: Evaluated) -> None:
     text = " ".join(evaluated.text.split())
 
     assert "Memory helps here: hybrid:5 solves" in text
-    assert "it cannot prove how much a language model gains" in text
+    assert "It does not show how much a language model gains" in text
     assert "With 48 tasks, differences below about ±12.7 points do not show" in text
 
 
-def test_page_needs_nothing_else(evaluated: Evaluated) -> None:
+def test_page_is_self_contained(evaluated: Evaluated) -> None:
     assert evaluated.html.count("<svg") == 3
     assert not re.search(r"<script|<link|<img|@import|url\(|\ssrc=", evaluated.html)
     assert "prefers-color-scheme: dark" in evaluated.html
@@ -92,7 +92,7 @@ def test_page_needs_nothing_else(evaluated: Evaluated) -> None:
 def test_junit_has_a_case_for_each_check(evaluated: Evaluated) -> None:
     cases = ElementTree.fromstring(evaluated.junit.encode()).iter("testcase")  # noqa: S314 - our own
 
-    assert {"harm is seen", "chance does not help"} <= {case.get("name") for case in cases}
+    assert {"harm is detected", "random lessons do not help"} <= {case.get("name") for case in cases}
 
 
 @pytest.mark.django_db(transaction=True)

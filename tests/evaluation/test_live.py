@@ -1,4 +1,4 @@
-"""The suite `live` against a scripted provider: limits, what is paid twice, several tasks at once."""
+"""The suite `live` against a scripted provider: limits, resuming, concurrency."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ LIVE = Options(suites=("live",), arms=("none", "hybrid:5"), limit=2, experience=
 
 
 def play(exchange: Exchange) -> None:
-    """Finish every task at once, and learn nothing from it."""
+    """Finish every task at once and learn nothing."""
     is_agent = "You work in an office" in json.dumps(exchange.request.body)
     answer(FINISH if is_agent else SKIP)(exchange)
 
@@ -83,7 +83,7 @@ def test_limit_on_cost_is_never_exceeded(provider: ScriptedProvider) -> None:
     assert 0 < ledger.paid_usd <= 0.0025
 
 
-def test_no_call_is_paid_twice(provider: ScriptedProvider, tmp_path: Path) -> None:
+def test_no_call_is_paid_for_twice(provider: ScriptedProvider, tmp_path: Path) -> None:
     journal = tmp_path / "calls.jsonl"
     first = make_ledger(journal)
     first(ask("One"))
@@ -98,7 +98,7 @@ def test_no_call_is_paid_twice(provider: ScriptedProvider, tmp_path: Path) -> No
     assert len(provider.requests) == 3
 
 
-def test_every_call_is_written_down_with_its_tokens(provider: ScriptedProvider, tmp_path: Path) -> None:
+def test_every_call_is_logged_with_its_tokens(provider: ScriptedProvider, tmp_path: Path) -> None:
     make_ledger(tmp_path / "calls.jsonl")(ask("One"))
 
     [entry] = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
@@ -108,7 +108,7 @@ def test_every_call_is_written_down_with_its_tokens(provider: ScriptedProvider, 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_live_runs_from_start_to_report_and_goes_on_without_paying_again(provider: ScriptedProvider) -> None:
+def test_live_runs_and_resumes_without_paying_again(provider: ScriptedProvider) -> None:
     run = execute_run(create_run(LIVE, by="test"))
     paid = len(provider.requests)
     results = run.results["suites"]
@@ -132,7 +132,7 @@ def test_limit_stops_live_and_the_report_says_so(provider: ScriptedProvider) -> 
     [suite] = run.results["suites"]
     assert len(provider.requests) == 8
     assert suite["n"] < 2
-    assert any("forbade" in note for note in suite["notes"])
+    assert any("prevented" in note for note in suite["notes"])
 
 
 def test_live_without_a_provider_says_what_to_set(db: None) -> None:
@@ -140,7 +140,7 @@ def test_live_without_a_provider_says_what_to_set(db: None) -> None:
         create_run(LIVE, by="test")
 
 
-def test_agent_reads_lessons_and_hears_the_tools(provider: ScriptedProvider) -> None:
+def test_agent_gets_lessons_and_answers_of_the_tools(provider: ScriptedProvider) -> None:
     [task] = make_tasks("test", seed=0)[:1]
     mail = {"thought": "", "tool": "send_mail", "arguments": [{"name": "to", "value": "Kofi"}]}
     provider.script(answer(json.dumps(mail)), answer("I am done."))
@@ -153,7 +153,7 @@ def test_agent_reads_lessons_and_hears_the_tools(provider: ScriptedProvider) -> 
 
 
 @pytest.mark.parametrize("number", range(4), ids=FAMILIES)
-def test_office_is_done_when_its_rules_were_kept(number: int) -> None:
+def test_office_task_is_done_if_its_rules_are_kept(number: int) -> None:
     task = make_tasks("test", seed=0)[number]
     office = open_office(task.id)
     kind, value = office.wanted["kind"], office.wanted["value"]
@@ -170,7 +170,7 @@ def test_office_is_done_when_its_rules_were_kept(number: int) -> None:
     assert "Error" not in said[-1]
 
 
-def test_office_refuses_what_breaks_its_rules() -> None:
+def test_office_refuses_actions_against_its_rules() -> None:
     office = open_office("test-0-00")
 
     assert office.call("send_mail", {"to": "Kofi", "text": "x"}).startswith("Error")
@@ -180,7 +180,7 @@ def test_office_refuses_what_breaks_its_rules() -> None:
     assert not office.is_done
 
 
-def test_nobody_of_the_source_tasks_is_in_the_test_tasks() -> None:
+def test_the_splits_have_different_people() -> None:
     source, test = make_tasks("source", seed=0), make_tasks("test", seed=0)
 
     people = [open_office(task.id).addresses.keys() for task in (source[0], test[0])]

@@ -1,4 +1,4 @@
-"""What the database holds about evaluations, and ids that repeat."""
+"""Constraints on evaluations, and reproducible ids."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What an evaluation teaches about the mix of lessons."""
+"""Quotas learnt from an evaluation."""
 
 import json
 from io import StringIO
@@ -17,7 +17,7 @@ from tests.factories import make_project
 
 
 def report(**per_task: list[float]) -> dict[str, Any]:
-    """Return a report of 20 tasks of searching and 20 of doing; arms as in `hybrid:5`."""
+    """Return a report of 20 search tasks, 20 others and two rare ones; `hybrid_5` names the arm `hybrid:5`."""
     arms = {name.replace("_", ":"): values for name, values in per_task.items()}
     families = ["search"] * 20 + ["do"] * 20 + ["rare"] * 2
     rows = [{"arm": name} for name in arms]
@@ -31,7 +31,7 @@ FAILURES_HELP_SEARCH = report(
 )
 
 
-def test_a_half_is_taken_where_it_is_shown_to_be_better() -> None:
+def test_half_is_chosen_only_if_shown_to_be_better() -> None:
     everything, do, search = learn_quotas(FAILURES_HELP_SEARCH, suite="yours")
     assert (search.family, search.best, search.shares) == ("search", "failures", (0.0, None))
     assert (do.family, do.best, do.shares) == ("do", "mixed", (None, None))  # 3 gained and none lost may be chance
@@ -44,7 +44,7 @@ def test_the_sign_test_is_exact() -> None:
     assert get_sign_p([]) == 1.0
 
 
-def test_a_run_that_did_not_try_both_halves_says_what_to_run() -> None:
+def test_run_without_both_halves_is_refused_with_advice() -> None:
     with pytest.raises(EvaluationError, match="hybrid:5:failures"):
         learn_quotas(report(hybrid_5=[1.0] * 42), suite="yours")
     with pytest.raises(EvaluationError, match="no suite live"):
@@ -52,7 +52,7 @@ def test_a_run_that_did_not_try_both_halves_says_what_to_run() -> None:
 
 
 @pytest.mark.django_db
-def test_what_was_learnt_is_applied_to_answers(tmp_path: Path) -> None:
+def test_learnt_quotas_apply_to_answers(tmp_path: Path) -> None:
     project, file, said = make_project(), tmp_path / "report.json", StringIO()
     file.write_text(json.dumps(FAILURES_HELP_SEARCH))
     call_command("learn_quotas", str(file), project=project.slug, stdout=said)
@@ -66,4 +66,4 @@ def test_what_was_learnt_is_applied_to_answers(tmp_path: Path) -> None:
     assert Limits.of_family(quotas, "search").max_works_share == 0
     assert Limits.of_family(quotas, "do").max_works_share is None
     assert PolarityQuota.objects.get().set_by.startswith("policy:evaluation")
-    assert "lessons from failures alone" in said.getvalue()
+    assert "only lessons from failures" in said.getvalue()

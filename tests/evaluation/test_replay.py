@@ -1,11 +1,11 @@
-"""The recorded truth comes out again, also where reflection did harm."""
+"""Published figures are reproduced, including where reflection did harm."""
 
 from typing import Any
 
 import pytest
 
 from evaluation.suites.base import Options
-from evaluation.suites.replay import REFLECTED, SOURCES, Replay
+from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 
 LEARNED = {"runs": 20, "proposed": 9, "repeated": 3, "with_trigger": 12, "quotes": 10, "quotes_found": 8}
 LEARNED |= {"without_lesson": 8}
@@ -15,7 +15,7 @@ LEARNED |= {"without_lesson": 8}
 def summary() -> dict[str, Any]:
     suite, options = Replay(), Options()
     units = {unit: suite.run_unit(unit, options, lambda what, done, total: None) for unit in SOURCES}
-    units[REFLECTED] = {"learned": LEARNED, "timing": {}}
+    units[REFLECTOR] = {"learned": LEARNED, "timing": {}}
     return suite.summarise(units, options)
 
 
@@ -49,24 +49,24 @@ def test_mbpp_falls_with_reflection(summary: dict[str, Any]) -> None:
     assert any("mbpp-py" in note and "worse" in note for note in summary["notes"])
 
 
-def test_airline_reliability_is_tau_benchs(summary: dict[str, Any]) -> None:
+def test_airline_reliability_matches_tau_bench(summary: dict[str, Any]) -> None:
     figures = [figure(summary, f"pass^{k}", "tau-airline/recorded") for k in (1, 2, 3, 4)]
 
     assert figures == pytest.approx([0.420, 0.273, 0.220, 0.200], abs=5e-4)
 
 
-def test_webshop_has_its_mean_score_and_success(summary: dict[str, Any]) -> None:
+def test_webshop_matches_its_published_score_and_success(summary: dict[str, Any]) -> None:
     assert figure(summary, "score", "webshop/recorded") == pytest.approx(0.627, abs=5e-4)
     assert arm(summary, "webshop/recorded")["success"]["mean"] == pytest.approx(0.364)
 
 
-def test_no_uplift_is_claimed_for_runs_without_a_pair(summary: dict[str, Any]) -> None:
+def test_runs_without_a_pair_have_no_uplift(summary: dict[str, Any]) -> None:
     assert arm(summary, "webshop/recorded")["uplift"] == {"n": 0}
 
 
-def test_reflector_is_judged_by_what_it_wrote(summary: dict[str, Any]) -> None:
+def test_reflector_figures_are_shares_of_its_lessons(summary: dict[str, Any]) -> None:
     shares = {row["name"]: row["mean"] for row in summary["figures"] if row["arm"] == "rules"}
 
-    assert shares["lessons a run"] == pytest.approx(0.6)
-    assert shares["repeats among the lessons"] == pytest.approx(0.25)
-    assert shares["quotes that stand in the run"] == pytest.approx(0.8)
+    assert shares["lessons per run"] == pytest.approx(0.6)
+    assert shares["share of repeated lessons"] == pytest.approx(0.25)
+    assert shares["quotes found in the run"] == pytest.approx(0.8)

@@ -1,4 +1,4 @@
-"""Folders in BEIR layout: read, searched, and refused when they would tell the answer."""
+"""Folders in BEIR layout: read, searched, and refused if they leak the answers."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def write_folder(folder: Path, *, documents: list[dict[str, Any]] = DOCUMENTS) -
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_folder_of_ones_own_is_searched_through_the_product(tmp_path: Path) -> None:
+def test_own_folder_is_searched_through_the_product(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
     options = Options(suites=("retrieval",), data=str(folder), arms=("random:20", "hybrid:20"))
     suite = RetrievalSuite()
@@ -67,7 +67,7 @@ def test_folder_without_answers_is_refused(tmp_path: Path) -> None:
         RetrievalSuite().units(Options(data=str(tmp_path)))
 
 
-def test_bundled_sets_can_be_asked_as_they_are() -> None:
+def test_bundled_sets_are_complete_and_leak_nothing() -> None:
     folders = {Path(unit).name: read_folder(Path(unit)) for unit in RetrievalSuite().units(Options())}
 
     sizes = {name: (len(folder.queries), len(folder.corpus)) for name, folder in folders.items()}

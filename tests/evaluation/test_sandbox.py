@@ -1,4 +1,4 @@
-"""Evaluations keep to their own database."""
+"""Evaluations touch only their own database."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ REPLAY = Options(suites=("replay",))
 
 
 @pytest.mark.django_db
-def test_child_knows_the_sandbox_and_no_other_database() -> None:
+def test_child_gets_only_the_sandbox_database() -> None:
     live = connection.settings_dict["NAME"]
 
     environment = sandbox_environment(create_sandbox())
@@ -47,7 +47,7 @@ def test_a_live_database_is_never_emptied(destroy: object) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_killed_run_goes_on_where_it_stopped() -> None:
+def test_killed_run_resumes_where_it_stopped() -> None:
     run = create_run(REPLAY, by="test")
     finished = {"runs": [{"task": "kept", "score": 1.0, "steps": 1}], "timing": {}}
     run.units = {"replay": {"webshop": finished}}
@@ -70,7 +70,7 @@ def test_unknown_arm_is_refused_before_anything_runs() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_kill_in_the_middle_leaves_nothing_behind_and_goes_on() -> None:
+def test_killed_command_leaves_nothing_behind_and_resumes() -> None:
     make_heuristic(trajectory=make_trajectory(), status="approved")
     before = hash_tables()
     command = ["evaluate", "--suite", "toolchoice", "--limit", "12", "--experience", "8", "--arms", "hybrid:5"]
@@ -97,7 +97,7 @@ def test_kill_in_the_middle_leaves_nothing_behind_and_goes_on() -> None:
 
 
 def find_sandbox_clients() -> list[int]:
-    """Return the processes of the database server that work in a sandbox."""
+    """Return the database processes connected to a sandbox."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname LIKE current_database() || '%%_evaluation%%'")
         return [pid for (pid,) in cursor.fetchall()]

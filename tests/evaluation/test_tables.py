@@ -1,4 +1,4 @@
-"""What a report says first, and how figures of several arms stand beside each other."""
+"""The headline of a report, and tables that compare arms."""
 
 from typing import Any
 
@@ -34,11 +34,11 @@ def figure(arm: str, name: str, mean: float = 0.5, **more: Any) -> dict[str, Any
         (NONE, "Memory changed nothing here"),
     ],
 )
-def test_first_sentence_says_what_the_interval_allows(treated: list[float], says: str) -> None:
+def test_headline_claims_only_what_the_interval_allows(treated: list[float], says: str) -> None:
     assert write_headline(make_suite(treated)).startswith(says)
 
 
-def test_figures_that_all_arms_have_stand_beside_each_other() -> None:
+def test_figures_that_all_arms_have_form_a_table() -> None:
     ahead = figure("set/lexical:20", "nDCG@10: hybrid:20 ahead by", 0.03, paired=True)
     figures = [figure(f"set/{arm}", name) for arm in ("hybrid:20", "lexical:20") for name in ("MRR", "hit@5")]
 
@@ -56,13 +56,13 @@ def test_figures_of_one_arm_are_listed() -> None:
     assert (table["columns"], len(table["listed"])) == ([], 2)
 
 
-def test_latencies_are_those_of_all_seeds() -> None:
+def test_latencies_are_averaged_over_seeds() -> None:
     timing = {f"seed-{n}": {"embed_ms": {"p50": 10.0 * n, "p95": 30.0, "n": 50}} for n in (1, 3)}
 
     assert collect_latencies(timing) == [{"name": "embed one text", "p50": 20.0, "p95": 30.0, "n": 100}]
 
 
-def test_terminal_signs_a_difference_and_no_share() -> None:
+def test_terminal_output_signs_differences_but_not_shares() -> None:
     texts = dict.fromkeys(("title", "proves", "power", "data", "licence", "splits", "seeds"), "said")
     figures = [figure("s/x", "score"), figure("s/x", "ahead by", 0.03, paired=True)]
     suite = texts | {"name": "s", "n": 40, "arms": [], "curve": [], "checks": [], "notes": [], "figures": figures}

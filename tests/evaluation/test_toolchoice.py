@@ -1,11 +1,10 @@
-"""The agent, the suite's reflector and the data of the closed loop, each alone."""
+"""The agent, the reflector and the data of the suite toolchoice."""
 
 import pytest
 
-from evaluation.suites.toolchoice.agent import ToolAgent, read_lessons
+from evaluation.suites.toolchoice.agent import AgentVectors, ToolAgent, read_lessons
 from evaluation.suites.toolchoice.data import load, sample
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
-from evaluation.suites.toolchoice.similarity import Ears
 from evaluation.suites.toolchoice.store import err_sometimes
 from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
@@ -33,19 +32,19 @@ def episode(*tries: tuple[str, str]) -> Episode:
 
 
 @pytest.mark.parametrize(("use", "avoid"), [("Weather", []), ("Weather", ["Maps", "Chess"]), ("", ["Maps", "Chess"])])
-def test_agent_reads_a_lesson_back_from_the_block(use: str, avoid: list[str]) -> None:
+def test_agent_reads_a_lesson_from_the_block(use: str, avoid: list[str]) -> None:
     [read] = read_lessons(block(write_lesson(REQUEST, use=use, avoid=avoid)))
 
     assert (read.use, list(read.avoid)) == (use, avoid)
     assert read.request in REQUEST
 
 
-def test_lesson_of_another_kind_is_passed_over() -> None:
+def test_lesson_of_another_kind_is_ignored() -> None:
     assert read_lessons(block(HeuristicText(trigger="a refund is asked for", guideline="Check the fare first."))) == []
 
 
-def test_agent_heeds_a_lesson_about_a_like_request() -> None:
-    agent = ToolAgent(Ears(), TOOLS)
+def test_agent_follows_a_lesson_about_a_similar_request() -> None:
+    agent = ToolAgent(AgentVectors(), TOOLS)
     context = block(write_lesson("Is it going to rain in Lima tomorrow?", use="Chess", avoid=["Weather"]))
 
     assert agent.choose(REQUEST) == ["Weather"]
@@ -53,14 +52,14 @@ def test_agent_heeds_a_lesson_about_a_like_request() -> None:
 
 
 def test_agent_ignores_a_lesson_about_something_else() -> None:
-    agent = ToolAgent(Ears(), TOOLS)
+    agent = ToolAgent(AgentVectors(), TOOLS)
 
     assert agent.choose(REQUEST, context=block(write_lesson("Sort these numbers", use="Chess", avoid=[]))) == [
         "Weather"
     ]
 
 
-def test_reflector_keeps_what_was_accepted_and_what_was_rejected_before() -> None:
+def test_reflector_keeps_accepted_and_rejected_tools() -> None:
     [lesson] = ToolChoiceReflector().reflect(episode(("Maps", "rejected"), ("Weather", "accepted"))).lessons
 
     assert "Weather" in lesson.text.guideline
@@ -68,14 +67,14 @@ def test_reflector_keeps_what_was_accepted_and_what_was_rejected_before() -> Non
     assert lesson.text.polarity == "mixed"
 
 
-def test_reflector_names_no_tool_to_use_when_none_was_accepted() -> None:
+def test_reflector_recommends_no_tool_if_none_was_accepted() -> None:
     [lesson] = ToolChoiceReflector().reflect(episode(("Maps", "rejected"))).lessons
 
     assert lesson.text.polarity == "avoid"
     assert "Maps" not in lesson.text.guideline
 
 
-def test_no_request_is_both_learnt_from_and_tested_on() -> None:
+def test_no_request_is_in_both_splits() -> None:
     data = load()
 
     assert (len(data.tools), len(data.tests)) == (199, 1200)

@@ -1,4 +1,4 @@
-"""Django's PostgreSQL backend, starting the embedded server at the first connection."""
+"""Django's PostgreSQL backend; starts the embedded server at the first connection."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from erl_site.embedded.home import EmbeddedServerError
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Connects to the embedded server; where it does not run, starts or recovers it and connects once more.
+    """Connects to the embedded server, starting or recovering it if it is not running.
 
-    Nothing happens before the first query: commands that need no database start no server.
+    Commands that do not use the database do not start it.
     """
 
     def get_connection_params(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Show that a backup of this database can be restored."""
+"""Test that a backup of this database can be restored."""
 
 import json
 from argparse import ArgumentParser
@@ -14,7 +14,7 @@ from erl_site.backup import DrillError, run_drill
 class Command(BaseCommand):
     help = (
         "Dump the database, restore the dump into a second database, compare every table, replay the erasures on "
-        "the copy, check invariants and audit on both, and drop the copy. Exits 1 and names what differs."
+        "the copy, check the invariants and audit trail of both, and drop the copy. Exits with 1 if anything differs."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,4 +37,4 @@ class Command(BaseCommand):
                 f"{drill.erasures_replayed} erasures replayed, {len(drill.faults)} faults."
             )
         if drill.faults:
-            raise CommandError("The restored copy is not the database. Do not rely on this backup.", returncode=1)
+            raise CommandError("The restored copy differs from the database. Do not rely on this backup.", returncode=1)

@@ -1,4 +1,4 @@
-"""Look at the embedded servers, or stop them."""
+"""Show, start or stop the embedded servers."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -12,8 +12,8 @@ from erl_site.quickstart.stack import embedded_servers
 
 class Command(BaseCommand):
     help = (
-        "Show whether the embedded PostgreSQL and Valkey run, start them, or stop them. They are started by whatever "
-        "needs them first and go on running when it ends; the quickstart stops them when it is stopped."
+        "Show whether the embedded PostgreSQL and Valkey are running, start them, or stop them. The first process that "
+        "needs them starts them, and they keep running when it ends. The quickstart stops them when it stops."
     )
     requires_system_checks: list[str] = []
 
@@ -23,7 +23,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, action: str, **options: Any) -> None:
         servers = embedded_servers()
         if not servers:
-            raise CommandError("DATABASE_URL and CELERY_BROKER_URL name other servers; none is embedded here.")
+            raise CommandError(
+                "DATABASE_URL and CELERY_BROKER_URL name external servers, so there are no embedded ones."
+            )
         for server in servers:
             try:
                 if action == "start":

@@ -1,4 +1,4 @@
-"""The whole product on one machine, with one command."""
+"""Run the whole product on one machine."""
 
 import fcntl
 import logging
@@ -23,7 +23,7 @@ from django.db.migrations.executor import MigrationExecutor
 from erl_site.embedded import postgres, processes, valkey
 from erl_site.embedded.home import EmbeddedServerError
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
-from erl_site.quickstart.access import FILE, Prepared, prepare_access, read_access, write_access
+from erl_site.quickstart.access import FILE, PreparedAccess, prepare_access, read_access, write_access
 from erl_site.quickstart.loop import Answer, Loop, LoopError
 from erl_site.quickstart.stack import (
     StackError,
@@ -41,17 +41,17 @@ QUEUE = "memory/heuristic/?status__exact=proposed"
 class Command(BaseCommand):
     help = (
         "Run all of ERL on this machine: PostgreSQL, Valkey, web server, worker and scheduler, with a project, an API "
-        "key, an admin user and real runs to look at. Ctrl-C stops everything; the data stay for the next run."
+        "key, an admin user and sample runs. Ctrl-C stops everything; the data is kept for the next run."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--once", action="store_true", help="turn the loop once, print the result, stop")
+        parser.add_argument("--once", action="store_true", help="run the sample loop once, print the result and stop")
         parser.add_argument(
             "--port", type=int, default=settings.ERL_API_PORT, help="port of the web server (%(default)s)"
         )
-        parser.add_argument("--reset", action="store_true", help="delete the embedded servers' data first; asks before")
-        parser.add_argument("--yes", "--no-input", action="store_true", help="answer yes to what would be asked")
-        parser.add_argument("--no-sample", action="store_true", help="record no sample runs")
+        parser.add_argument("--reset", action="store_true", help="delete all embedded data first, after asking")
+        parser.add_argument("--yes", "--no-input", action="store_true", help="answer yes to all questions")
+        parser.add_argument("--no-sample", action="store_true", help="do not record sample runs")
         parser.add_argument("--json", action="store_true", help="print addresses and credentials as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -62,40 +62,42 @@ class Command(BaseCommand):
         _interrupt_on(signal.SIGINT, signal.SIGTERM)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             _interrupt_on(signal.SIGHUP)
-        with _only_one(home) as first:
-            if not first:
+        with _lock(home) as is_first:
+            if not is_first:
                 return self._point_to_running(home, terminal, **options)
             try:
                 self._run(home, terminal, **options)
             except (StackError, LoopError, EmbeddedServerError, DatabaseError) as error:
                 raise CommandError(str(error)) from error
             except KeyboardInterrupt:
-                raise CommandError("Interrupted before it was done.", returncode=130) from None
+                raise CommandError("Interrupted.", returncode=130) from None
 
     def _run(self, home: Path, terminal: Terminal, **options: Any) -> None:
-        began = time.monotonic() - processes.age_seconds()
+        started = time.monotonic() - processes.age_seconds()
         if not 0 < options["port"] < 65536:
             raise CommandError("Choose a --port between 1 and 65535.")
         terminal.title(f"ERL quickstart in {home}")
         if left := end_leftovers(home):
-            terminal.say(f"Ended {' and '.join(left)}, left running by a quickstart that was killed.")
+            terminal.say(f"Stopped {' and '.join(left)}, which a killed quickstart had left running.")
         if options["reset"]:
             reset(home, terminal, confirmed=options["yes"])
         check_port(options["port"])
         supervisor = build_supervisor(options["port"], terminal.event)
         try:
             prepared = self._start(supervisor, terminal, home=home, port=options["port"])
-            terminal.say(f"Ready after {time.monotonic() - began:.1f} s.")
+            terminal.say(f"Ready after {time.monotonic() - started:.1f} s.")
             if options["json"]:
                 print(prepared.access.as_json(), flush=True)
-            answer = None if options["no_sample"] else self._turn(prepared, supervisor, terminal, once=options["once"])
+            answer = (
+                None if options["no_sample"] else self._run_loop(prepared, supervisor, terminal, once=options["once"])
+            )
             self._show(prepared, answer, terminal, home=home)
             if not options["once"]:
                 _supervise(supervisor, terminal)
         finally:
             _stop(supervisor, terminal)
 
-    def _start(self, supervisor: Supervisor, terminal: Terminal, *, home: Path, port: int) -> Prepared:
+    def _start(self, supervisor: Supervisor, terminal: Terminal, *, home: Path, port: int) -> PreparedAccess:
         for server in reversed(embedded_servers()):
             with terminal.working(server.name) as words:
                 server.ensure()
@@ -107,54 +109,58 @@ class Command(BaseCommand):
             write_access(prepared.access, home)
             key = "new API key" if prepared.is_new_key else "same API key"
             words.append(f"project {prepared.access.project}, {key}, user {prepared.access.admin_user}")
-        connection.close()  # the servers' children must not share it
+        connection.close()  # child processes must not share it
         with terminal.working("Processes") as words:
             supervisor.start()
             wait_until_ready(supervisor, site_url(port))
             words.append(f"web at {site_url(port)}, worker, scheduler")
         return prepared
 
-    def _turn(self, prepared: Prepared, supervisor: Supervisor, terminal: Terminal, *, once: bool) -> Answer | None:
+    def _run_loop(
+        self, prepared: PreparedAccess, supervisor: Supervisor, terminal: Terminal, *, once: bool
+    ) -> Answer | None:
         try:
             return Loop(access=prepared.access, terminal=terminal, poll=supervisor.poll).run()
         except (LoopError, httpx.HTTPError) as error:
             if once:
                 raise LoopError(str(error)) from error
-            terminal.say(f"\nThe sample loop did not close: {error}\nThe stack keeps running.")
+            terminal.say(f"\nThe sample loop did not finish: {error}\nERL keeps running.")
             return None
 
-    def _show(self, prepared: Prepared, answer: Answer | None, terminal: Terminal, *, home: Path) -> None:
+    def _show(self, prepared: PreparedAccess, answer: Answer | None, terminal: Terminal, *, home: Path) -> None:
         access = prepared.access
         terminal.title("Review queue")
         terminal.say(f"{access.admin_url}{QUEUE}")
         if prepared.is_new_password:
             terminal.say(
-                f"user {access.admin_user}, password {access.admin_password}  (shown once; kept in {home / FILE})"
+                f"user {access.admin_user}, password {access.admin_password}  (shown only now; stored in {home / FILE})"
             )
         elif access.admin_password:
             terminal.say(f"user {access.admin_user}, password in {home / FILE}")
         else:
-            terminal.say(f"user {access.admin_user}, with the password you gave it")
+            terminal.say(f"user {access.admin_user}, with the password you set")
         if answer:
             terminal.title("Lessons for a new task")
             terminal.say(answer.curl)
-            terminal.say(f"\nanswers, in its member `context` ({answer.body['tokens']} tokens):\n")
+            terminal.say(f"\nThe member `context` of the answer ({answer.body['tokens']} tokens):\n")
             terminal.say(answer.body["context"].strip(), indent=4)
 
     def _point_to_running(self, home: Path, terminal: Terminal, **options: Any) -> None:
         known = read_access(home)
         url = known.get("base_url", "").removesuffix("/api/v1")
         if options["once"] or options["reset"]:
-            raise CommandError(f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C there.")
+            raise CommandError(
+                f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C in its terminal."
+            )
         if not url or not _answers(url):
-            raise CommandError("Another quickstart of this folder is starting or stopping. Try again in a moment.")
+            raise CommandError("Another quickstart is starting or stopping in this folder. Try again in a moment.")
         terminal.say(f"ERL is already running at {url} (review queue: {known['admin_url']}{QUEUE}).", indent=0)
         if options["json"]:
             print((home / FILE).read_text().strip(), flush=True)
 
 
 def migrate() -> str:
-    """Bring the tables up to date and say how many steps that took."""
+    """Migrate the database and return what was done."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if plan:
@@ -163,17 +169,15 @@ def migrate() -> str:
 
 
 def reset(home: Path, terminal: Terminal, *, confirmed: bool) -> None:
-    """Delete what the embedded servers and earlier runs keep under `home`, after a yes."""
+    """Delete all data of the embedded servers and earlier runs under `home`, after confirmation."""
     if settings.DATABASE_URL:
         raise CommandError(
-            "--reset deletes embedded data only, and DATABASE_URL names another database. Empty that yourself."
+            "--reset deletes only embedded data, but DATABASE_URL names another database. Empty that yourself."
         )
     if not confirmed:
         if not sys.stdin.isatty():
-            raise CommandError(
-                "--reset deletes all data of this ERL. Say --yes as well: there is no terminal to ask at."
-            )
-        terminal.say(f"This deletes all runs, lessons, reviews, keys and users in {home}. Type yes to go on:")
+            raise CommandError("--reset deletes all data. Without a terminal to ask, add --yes to confirm.")
+        terminal.say(f"This deletes all runs, lessons, reviews, keys and users in {home}. Type yes to continue:")
         if sys.stdin.readline().strip().lower() != "yes":
             raise CommandError("Nothing was deleted.")
     postgres.discard(home / "postgres")
@@ -186,7 +190,7 @@ def reset(home: Path, terminal: Terminal, *, confirmed: bool) -> None:
 
 
 def log_to(path: Path) -> None:
-    """Send this process's log events to a file: the terminal is for people."""
+    """Send this process's log to a file, to keep the terminal readable."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = logging.getLogger()
     formatter = root.handlers[0].formatter if root.handlers else None
@@ -198,8 +202,8 @@ def log_to(path: Path) -> None:
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[bool]:
-    """Hold the quickstart's lock of this home; yield False where another one holds it."""
+def _lock(home: Path) -> Iterator[bool]:
+    """Lock this home for one quickstart; yield False if another one holds the lock."""
     with (home / "quickstart.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -212,7 +216,7 @@ def _only_one(home: Path) -> Iterator[bool]:
 def _supervise(supervisor: Supervisor, terminal: Terminal) -> None:
     """Keep everything running until interrupted."""
     try:
-        terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
+        terminal.say("\nPress Ctrl-C to stop. All data is kept for the next run.")
         while True:
             supervisor.poll()
             time.sleep(0.25)
@@ -221,7 +225,7 @@ def _supervise(supervisor: Supervisor, terminal: Terminal) -> None:
 
 
 def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
-    """End everything within ten seconds; another Ctrl-C ends it at once."""
+    """Stop everything within ten seconds; another Ctrl-C stops it at once."""
 
     def hurry(number: int, frame: FrameType | None) -> None:
         supervisor.hurry = True
@@ -233,11 +237,11 @@ def _stop(supervisor: Supervisor, terminal: Terminal) -> None:
     terminal.say()
     with terminal.working("Stopping") as words:
         supervisor.stop()
-        words.append("everything has ended")
+        words.append("everything stopped")
 
 
 def _interrupt_on(*numbers: signal.Signals) -> None:
-    """Make signals end the command, SIGINT also where a shell started it in the background."""
+    """Make signals end the command; shells ignore SIGINT for background commands."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt

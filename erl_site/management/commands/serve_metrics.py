@@ -1,4 +1,4 @@
-"""Give Prometheus its figures, at a port of its own."""
+"""Serve metrics for Prometheus on a separate port."""
 
 import time
 from argparse import ArgumentParser
@@ -12,14 +12,14 @@ from erl_site.monitoring.metrics import DatabaseCollector
 
 class Command(BaseCommand):
     help = (
-        "Serve /metrics for Prometheus at a port of its own, away from the public listener. The figures come from the "
+        "Serve /metrics for Prometheus on a separate port, away from the public one. The metrics come from the "
         "database, so one such process is enough for any number of web servers and workers."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine)")
-        parser.add_argument("--port", type=int, default=9464, help="the port to listen on")
-        parser.add_argument("--once", action="store_true", help="print the figures and end")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on, default 127.0.0.1")
+        parser.add_argument("--port", type=int, default=9464, help="port to listen on, default 9464")
+        parser.add_argument("--once", action="store_true", help="print the metrics and exit")
 
     def handle(self, *args: Any, **options: Any) -> None:
         registry = CollectorRegistry()
@@ -28,7 +28,7 @@ class Command(BaseCommand):
             self.stdout.write(generate_latest(registry).decode())
             return
         server, thread = start_http_server(options["port"], options["host"], registry=registry)
-        self.stdout.write(f"Figures at http://{options['host']}:{server.server_port}/metrics")
+        self.stdout.write(f"Serving metrics at http://{options['host']}:{server.server_port}/metrics")
         try:
             while thread.is_alive():
                 time.sleep(1)

@@ -1,4 +1,4 @@
-"""Say whether memory helps."""
+"""Measure whether memory helps."""
 
 import sys
 from argparse import ArgumentParser
@@ -10,24 +10,22 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from evaluation.errors import EvaluationError, ProcessEnded
-from evaluation.isolation.preparation import prepare_database
-from evaluation.reports.comparison import Verdict, check_limit, compare, hold_against_baseline, read_limit, show
+from evaluation.reports.comparison import Verdict, check_baseline, check_limit, compare, read_limit, show
 from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
-from evaluation.runner import create_run, execute_run, find_unfinished
+from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
 from evaluation.suites.registry import DEFAULT, SUITES
 
-BELOW = 2  # exit code: the run is fine, its figures are not
+BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
 
 
 class Command(BaseCommand):
     help = (
-        "Measure whether lessons help, offline and without a key: an agent learns from real requests through this "
-        "product and is tested on new ones (toolchoice), recorded runs are counted again (replay), the search is "
-        "judged by known answers (retrieval). Everything runs in a database of its own; live data is neither read "
-        "nor changed. "
-        "Exit code 2 says that a figure is below --fail-under or the --baseline."
+        "Measure whether lessons help, offline and without an API key. toolchoice: an agent learns from real requests "
+        "through this product and is tested on new ones. replay: published results are recomputed from recorded runs. "
+        "retrieval: the search is tested against known answers. Everything runs in a separate database; live data is "
+        "neither read nor changed. Exit code 2 means that a figure is below --fail-under or the --baseline."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,32 +35,43 @@ class Command(BaseCommand):
         parser.add_argument(
             "--arms", nargs="+", default=[], metavar="ARM", help="for example none random:5 hybrid:5 all"
         )
-        parser.add_argument("--seed", type=int, default=0, help="the first seed, default 0")
-        parser.add_argument("--seeds", type=int, default=1, metavar="K", help="so many seeds, default 1")
-        parser.add_argument("--limit", type=int, metavar="N", help="test on N tasks of a suite at most")
-        parser.add_argument("--experience", type=int, metavar="N", help="learn from N earlier tasks at most")
-        parser.add_argument("--k", type=int, default=5, help="lessons an arm retrieves, default 5")
-        parser.add_argument("--trials", type=int, default=3, help="tries of each new task by an agent, default 3")
+        parser.add_argument("--seed", type=int, default=0, help="first seed, default 0")
+        parser.add_argument("--seeds", type=int, default=1, metavar="K", help="number of seeds, default 1")
+        parser.add_argument("--limit", type=int, metavar="N", help="test on at most N tasks of each suite")
+        parser.add_argument("--experience", type=int, metavar="N", help="learn from at most N earlier tasks")
+        parser.add_argument("--k", type=int, default=5, help="lessons to retrieve, default 5")
+        parser.add_argument("--trials", type=int, default=3, help="tries of each new task, default 3")
         parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="tasks tried at once, default 4")
-        parser.add_argument("--max-calls", type=int, metavar="N", help="of a language model, in all")
-        parser.add_argument("--max-cost", type=float, metavar="USD", help="by the prices in the settings, in all")
-        parser.add_argument("--project", default="", metavar="SLUG", help="for yours: whose runs")
+        parser.add_argument("--max-calls", type=int, metavar="N", help="most calls of a language model, in total")
+        parser.add_argument("--max-cost", type=float, metavar="USD", help="most to spend on a language model, in total")
+        parser.add_argument("--project", default="", metavar="SLUG", help="for yours: the project whose runs to use")
         parser.add_argument(
             "--environment", default="", metavar="MODULE:CLASS", help="for yours: your own tasks and agent"
         )
-        parser.add_argument("--budget-tokens", type=int, default=4000, metavar="N", help="of the block, default 4000")
         parser.add_argument(
-            "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or of such"
+            "--budget-tokens", type=int, default=4000, metavar="N", help="most tokens of a context block, default 4000"
         )
         parser.add_argument(
-            "--json", type=Path, metavar="FILE", help="write the report for machines; - is the terminal"
+            "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or a folder of them"
         )
-        parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page to read and send")
-        parser.add_argument("--junit", type=Path, metavar="FILE", help="write checks and limits for CI")
-        parser.add_argument("--fail-under", action="append", default=[], metavar="METRIC:VALUE", help="as uplift:0.05")
-        parser.add_argument("--baseline", type=Path, metavar="FILE", help="a --json report that must not be undercut")
-        parser.add_argument("--compare", nargs=2, metavar=("RUN_A", "RUN_B"), help="ids or --json files; runs nothing")
-        parser.add_argument("--resume", action="store_true", help="go on with the newest run that was stopped")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - for standard output")
+        parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a single HTML page")
+        parser.add_argument("--junit", type=Path, metavar="FILE", help="write checks and limits as JUnit XML, for CI")
+        parser.add_argument(
+            "--fail-under", action="append", default=[], metavar="METRIC:VALUE", help="for example uplift:0.05"
+        )
+        parser.add_argument(
+            "--baseline", type=Path, metavar="FILE", help="a --json report; exit with 2 where results are worse"
+        )
+        parser.add_argument(
+            "--compare",
+            nargs=2,
+            metavar=("RUN_A", "RUN_B"),
+            help="compare two runs by id or --json file, without running anything",
+        )
+        parser.add_argument(
+            "--resume", action="store_true", help="continue the newest unfinished run with the same options"
+        )
         parser.add_argument("--quiet", action="store_true", help="show no progress")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -71,27 +80,27 @@ class Command(BaseCommand):
                 self._compare(*options["compare"])
                 return
             baseline = read_report(options["baseline"]) if options["baseline"] else None
-            _check_wishes(options)
+            _check_options(options)
             if prepare_database() and not options["quiet"]:
                 self.stderr.write("Created the tables of the new database.")
             results = self._run(options)
             verdicts = [verdict for limit in options["fail_under"] for verdict in check_limit(results, limit)]
-            verdicts += hold_against_baseline(results, baseline) if baseline else []
+            verdicts += check_baseline(results, baseline) if baseline else []
         except ProcessEnded as error:
             raise CommandError(
-                f"{error} Its last words are above. Run the command again with --resume to go on where it stopped."
+                f"{error} Its output is above. Run the command again with --resume to continue where it stopped."
             ) from error
         except EvaluationError as error:
             raise CommandError(str(error)) from error
         self._report(results, verdicts, options)
         if not all(verdict.passed for verdict in verdicts):
-            sys.exit(BELOW)
+            sys.exit(BELOW_LIMIT)
 
     def _run(self, options: dict[str, Any]) -> dict[str, Any]:
         for name in ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls"):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name.replace('_', '-')} must be 1 or more.")
-        wanted = Options(
+        run_options = Options(
             suites=tuple(dict.fromkeys(options["suite"])),
             arms=tuple(options["arms"]),
             seed=options["seed"],
@@ -108,7 +117,9 @@ class Command(BaseCommand):
             max_calls=options["max_calls"],
             max_cost_usd=options["max_cost"],
         )
-        run = (find_unfinished(wanted) if options["resume"] else None) or create_run(wanted, by="command:evaluate")
+        run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
+            run_options, by="command:evaluate"
+        )
         with _Bar(quiet=options["quiet"]) as bar:
             results: dict[str, Any] = execute_run(run, watch=bar.show).results
         return results
@@ -130,12 +141,12 @@ class Command(BaseCommand):
                 path.write_text(write(results), encoding="utf-8")
                 self.stderr.write(f"Written: {path}")
         for verdict in verdicts:
-            self.stderr.write(f"{'holds' if verdict.passed else 'BELOW'}: {verdict.says}")
+            self.stderr.write(f"{'Passed' if verdict.passed else 'BELOW'}: {verdict.says}")
 
     def _compare(self, first: str, second: str) -> None:
         rows = compare(find_report(second), find_report(first))
         if not rows:
-            raise EvaluationError("The two runs have no arm on the same tasks in common.")
+            raise EvaluationError("The two runs have no arm in common on the same tasks.")
         width = max(len(f"{row['suite']}/{row['arm']}") for row in rows)
         self.stdout.write(f"{'second minus first':<{width}}  paired, 95 %")
         for row in rows:
@@ -143,7 +154,7 @@ class Command(BaseCommand):
 
 
 class _Bar:
-    """One progress bar after another on standard error, one for each thing that is done."""
+    """Progress bars on standard error, one for each step."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -172,8 +183,8 @@ class _Bar:
             self._bar = None
 
 
-def _check_wishes(options: dict[str, Any]) -> None:
-    """Refuse before the run what would only be noticed after it."""
+def _check_options(options: dict[str, Any]) -> None:
+    """Find mistakes now that would otherwise show only after the run."""
     for limit in options["fail_under"]:
         read_limit(limit)
     for name in ("json", "html", "junit"):

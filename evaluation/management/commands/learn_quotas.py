@@ -1,4 +1,4 @@
-"""Set the polarity quotas of a project by what an evaluation found."""
+"""Set the polarity quotas of a project from an evaluation."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -6,31 +6,31 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.errors import EvaluationError
-from evaluation.quotas import FEWEST_TASKS, LearntQuota, learn_quotas
+from evaluation.quotas import MIN_TASKS, LearntQuota, learn_quotas
 from evaluation.reports.lookup import find_report
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.limits import set_polarity_quota
 
-_SAYS = {
-    "mixed": "neither half is shown to be better: the mix stays free",
-    "failures": "lessons from failures alone",
-    "successes": "lessons from successes alone",
+_ADVICE = {
+    "mixed": "free mix: neither half is shown to be better",
+    "failures": "only lessons from failures",
+    "successes": "only lessons from successes",
 }
 
 
 class Command(BaseCommand):
     help = (
-        "Say for each task family whether lessons from failures or from successes are better alone than mixed, by the "
-        "arms hybrid:N, hybrid:N:failures and hybrid:N:successes of an evaluation, and with --apply set that as the "
-        "project's polarity quotas. Families of which nothing is shown keep the quota they have."
+        "Show for each task family whether only lessons from failures, or only lessons from successes, work better "
+        "than both, from an evaluation with the arms hybrid:N, hybrid:N:failures and hybrid:N:successes. --apply sets "
+        "the result as the project's polarity quotas; families without a clear result keep the quota they have."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", help="id of an evaluation run, or a file of `evaluate --json`")
-        parser.add_argument("--suite", default="yours", help="whose tasks count; default: %(default)s")
-        parser.add_argument("--project", metavar="SLUG", help="whose quotas to set")
-        parser.add_argument("--apply", action="store_true", help="set them; without it they are only shown")
+        parser.add_argument("--suite", default="yours", help="suite whose tasks to use; default: %(default)s")
+        parser.add_argument("--project", metavar="SLUG", help="project whose quotas to set")
+        parser.add_argument("--apply", action="store_true", help="set the quotas instead of only showing them")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -43,16 +43,18 @@ class Command(BaseCommand):
             mixed, failures, successes = (quota.success[name] for name in ("mixed", "failures", "successes"))
             self.stdout.write(
                 f"{_name(quota):<{width}}  {quota.tasks:5}  {mixed:5.3f}  {failures:8.3f}  {successes:9.3f}  "
-                f"{quota.p:10.4f}  {_SAYS[quota.best]}"
+                f"{quota.p:10.4f}  {_ADVICE[quota.best]}"
             )
         self.stdout.write(
-            f"Families of fewer than {FEWEST_TASKS} tasks are counted under “every family” alone. A half is taken "
-            f"where an exact sign test against the mix gives p ≤ 0.05 / {2 * len(learnt)}."
+            f"Families with fewer than {MIN_TASKS} tasks count only under “every family”. A half is chosen where an "
+            f"exact sign test against the mix gives p ≤ 0.05 / {2 * len(learnt)}."
         )
         shown = [quota for quota in learnt if quota.best != "mixed"]
         if not options["apply"]:
             self.stdout.write(
-                "Nothing was changed. Add --project SLUG --apply to set this." if shown else "There is nothing to set."
+                "Nothing was changed. Add --project SLUG --apply to set these quotas."
+                if shown
+                else "There is nothing to set."
             )
             return
         project = Project.objects.filter(slug=options["project"] or "").first()
@@ -67,7 +69,7 @@ class Command(BaseCommand):
                 max_avoid_share=avoid,
                 by=Actor.policy(f"evaluation {options['run']}"[:100]),
             )
-        self.stdout.write(f"Quotas set in {project.slug}: {len(shown)}. Every process follows within five seconds.")
+        self.stdout.write(f"Quotas set in {project.slug}: {len(shown)}. All processes use them within five seconds.")
 
 
 def _name(quota: LearntQuota) -> str:

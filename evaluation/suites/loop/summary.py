@@ -1,4 +1,4 @@
-"""From the tries of a closed loop to what is reported. No database."""
+"""Turn the tries of a closed loop into the report. Needs no database."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,16 +7,24 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.reports.figures import compare_arm, estimate_json, power_note, price_gain, rounded
+from evaluation.reports.figures import (
+    compare_arm,
+    describe_blocks,
+    estimate_curve,
+    estimate_json,
+    power_note,
+    price_gain,
+    rounded,
+)
 from evaluation.reports.metrics import pass_at_k, pass_hat_k
-from evaluation.reports.statistics import bootstrap_mean, paired_difference
-from evaluation.suites.base import About, Options, UnitResult
+from evaluation.reports.statistics import bootstrap_mean
+from evaluation.suites.base import APPROVED_UNREAD, About, Options, UnitResult
 
-Tries = dict[str, list[dict[str, Any]]]  # by task, of all seeds
+Tries = dict[str, list[dict[str, Any]]]  # by task, over all seeds
 
 
 def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], options: Options) -> dict[str, Any]:
-    """Put the seeds together: the task is the unit, its tries are averaged first."""
+    """Combine the seeds. The task is the unit of the statistics; its tries are averaged first."""
     tries = {arm.name: _collect(units, arm.name) for arm in arms}
     tasks = list(tries["none"])
     success = {name: [_mean(each[task], "success") for task in tasks] for name, each in tries.items()}
@@ -72,10 +80,7 @@ def _costs(
     gained = float(np.mean(success[arm])) - float(np.mean(success["none"]))
     scores = [each["score"] for each in played if each["score"] is not None]
     return {
-        "tokens_mean": rounded(np.mean(tokens)),
-        "tokens_p95": rounded(np.percentile(tokens, 95)),
-        "lessons_mean": rounded(np.mean(lessons)),
-        "abstained": rounded(np.mean([n == 0 for n in lessons])),
+        **describe_blocks(tokens, lessons),
         "score_mean": rounded(np.mean(scores)) if scores else None,
         "turns_mean": rounded(_mean(played, "turns")),
         "input_tokens_mean": rounded(_mean(played, "input_tokens")),
@@ -100,7 +105,7 @@ def _passes(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
 
 
 def _spent(arm: str, tries: Tries, seed: int) -> list[dict[str, Any]]:
-    """Return what a try took, of whatever the environment counts; tries of a task are averaged first."""
+    """Return the mean turns, tokens and cost of a try, where the environment counts them."""
     rows = []
     for name, member in (("turns", "turns"), ("tokens read", "input_tokens"), ("cost in $", "cost_usd")):
         values = [_mean(each, member) for each in tries.values()]
@@ -119,16 +124,7 @@ def _curve(
     for stop in first["curve"]:
         points[int(stop)] = [value for unit in units.values() for value in unit["curve"][stop]]
     points[first["learned"]["runs"]] = success[main]
-    return [
-        {
-            "x": stop,
-            "success": estimate_json(bootstrap_mean(values, seed=options.seed)),
-            "uplift": estimate_json(paired_difference(values, success["none"], seed=options.seed))
-            if len(values) == len(success["none"])
-            else {"n": 0},
-        }
-        for stop, values in sorted(points.items())
-    ]
+    return estimate_curve(points, success["none"], seed=options.seed)
 
 
 def _checks(units: dict[str, UnitResult], main: str) -> list[dict[str, Any]]:
@@ -138,27 +134,29 @@ def _checks(units: dict[str, UnitResult], main: str) -> list[dict[str, Any]]:
     # Each arm has a project of its own, so that the labels of the same lessons differ, but not their length.
     same = all(unit["arms"]["poison-unapproved"]["tokens"] == unit["arms"][main]["tokens"] for unit in units.values())
     says = (
-        f"With wrong lessons proposed and not approved, the blocks are {'' if same else 'NOT '}as long, task by task, "
-        f"as those of {main}."
+        f"With wrong lessons proposed but not approved, the blocks are {'' if same else 'NOT '}as long as those of "
+        f"{main}, task by task."
     )
     return [{"name": "unapproved lessons change nothing", "passed": same, "says": says}]
 
 
 def _notes(units: dict[str, UnitResult], tries: dict[str, Tries]) -> list[str]:
-    notes = ["Lessons are approved by the policy “evaluation”, unread, inside the sandbox."]
+    notes = [APPROVED_UNREAD]
     cut = sum(unit["cut"] for unit in units.values())
     if cut:
-        notes.append(f"A limit on calls or cost forbade {cut} tries. Only tasks that every arm could try are counted.")
-    for name, unit in units.items():
-        told = unit["learned"]
-        lessons = told["proposed"] + told["repeated"]
         notes.append(
-            f"{name}: {told['runs']} runs, {told['solved']} of them solved, gave {lessons} lessons, of which "
-            f"{told['repeated']} were repeats; {told['without_lesson']} runs gave none and {told['failed']} "
-            f"reflections failed. {told['quotes_found']} of {told['quotes']} quotes stand in their run. Reflecting "
-            f"took {told['input_tokens']:,} + {told['output_tokens']:,} tokens, ${told['cost_usd']:.4f}."
+            f"A limit on calls or cost prevented {cut} tries. Only tasks that every arm could try are counted."
+        )
+    for name, unit in units.items():
+        counts = unit["learned"]
+        lessons = counts["proposed"] + counts["repeated"]
+        notes.append(
+            f"{name}: {counts['runs']} runs, {counts['solved']} of them solved, gave {lessons} lessons, of which "
+            f"{counts['repeated']} were repeats; {counts['without_lesson']} runs gave none and {counts['failed']} "
+            f"reflections failed. {counts['quotes_found']} of {counts['quotes']} quotes are in their run. Reflection "
+            f"used {counts['input_tokens']:,} + {counts['output_tokens']:,} tokens, ${counts['cost_usd']:.4f}."
         )
     errors = sum(bool(each["error"]) for arm in tries.values() for of_task in arm.values() for each in of_task)
     if errors:
-        notes.append(f"{errors} tries ended in an error of the provider and count as not solved.")
+        notes.append(f"{errors} tries ended in a provider error and count as not solved.")
     return notes

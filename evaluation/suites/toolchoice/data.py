@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "data" / "metatool"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """A request and the one tool that serves it. Only the environment reads `tool`."""
+    """A request and the one tool that serves it. The agent never sees `tool`."""
 
     id: str
     text: str
@@ -31,7 +31,7 @@ class ToolData:
 
 @lru_cache(maxsize=1)
 def load() -> ToolData:
-    """Read the bundled data; the requests for one tool are the ones with a single right answer."""
+    """Read the bundled data, keeping only requests with a single right tool."""
     tools = {row["_id"]: f"{row['title']}: {row['text']}" for row in _read("corpus.jsonl")}
     rows = (FOLDER / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
     truth = {query: tool for query, tool, _ in (row.split("\t") for row in rows) if query.startswith("s-")}
@@ -50,9 +50,9 @@ def load() -> ToolData:
 
 
 def sample(requests: tuple[Request, ...], limit: int | None) -> tuple[Request, ...]:
-    """Return at most `limit` requests, tool by tool, so that a few earlier tasks still bear on a few new ones.
+    """Return at most `limit` requests, tool by tool, so that even small samples of both splits share tools.
 
-    The order of the tools is fixed by a hash of their names and the same for earlier and new requests.
+    Tools are ordered by a hash of their names, the same way for earlier and new requests.
     """
     if limit is None or limit >= len(requests):
         return requests
@@ -62,7 +62,7 @@ def sample(requests: tuple[Request, ...], limit: int | None) -> tuple[Request, .
 
 
 def shuffle(requests: tuple[Request, ...], *, seed: str) -> tuple[Request, ...]:
-    """Return the requests in the order of a seed."""
+    """Return the requests in an order determined by the seed."""
     order = list(requests)
     random.Random(seed).shuffle(order)  # noqa: S311 - repeatable by design
     return tuple(order)

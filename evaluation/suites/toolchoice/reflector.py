@@ -1,4 +1,4 @@
-"""The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
+"""The suite's own reflector: a deterministic rule that reads which tools a run shows as accepted and rejected."""
 
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, BETWEEN, NONE, TRIGGER, USE
 from memory.heuristics.text import Citation, HeuristicText
@@ -9,7 +9,7 @@ MAX_REQUEST_CHARACTERS = 250
 
 
 class ToolChoiceReflector:
-    """Proposes one lesson a run: what was accepted, and what was rejected before it."""
+    """Proposes one lesson per run: what was accepted, and what was rejected before it."""
 
     name = "toolchoice"
     version = "1"
@@ -35,12 +35,12 @@ class ToolChoiceReflector:
 
 
 def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "") -> HeuristicText:
-    """Put a lesson into words that the agent reads back from its prompt."""
+    """Write a lesson in the form that the agent can parse from its prompt."""
     polarity = "works" if use and not avoid else "mixed" if use else "avoid"
     return HeuristicText(
         trigger=f"{TRIGGER}{' '.join(request.split())[:MAX_REQUEST_CHARACTERS]}",
         guideline=f"{USE}{use}." if use else NONE,
-        avoid=BETWEEN.join(f"{AVOID}{name}" if place == 0 else name for place, name in enumerate(avoid)),
+        avoid=BETWEEN.join(f"{AVOID}{name}" if number == 0 else name for number, name in enumerate(avoid)),
         polarity=polarity,
         scope="project",
         task_id=task_id,
@@ -50,5 +50,5 @@ def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "")
 
 
 def get_tag(tool: str) -> str:
-    """Return the tag of the lessons that say to use a tool."""
+    """Return the tag of lessons that recommend a tool."""
     return f"tool:{tool.lower()}"

@@ -1,4 +1,4 @@
-"""How a store comes about: through the product's own record, reflect and approve, with a policy that has a name."""
+"""Fill a store through the product itself: record, reflect and approve under a named policy."""
 
 import random
 import time
@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.arms import EVALUATION
+from evaluation.suites.loop.store import WRONG_JUDGEMENTS
+from evaluation.suites.loop.store import approve_all as approve_proposed
+from evaluation.suites.timing import milliseconds_since
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, REJECTED, USE, ToolAgent
 from evaluation.suites.toolchoice.data import Request
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
 from memory.curation.decisions import approve_heuristic, retire_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
@@ -23,13 +27,12 @@ from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 
 TRIES = 3
-WRONG_JUDGEMENTS = 0.3
 _OWNER = "evaluation"
 
 
 @dataclass(kw_only=True, slots=True)
-class Learned:
-    """What came of a number of runs."""
+class LearningRecord:
+    """What a number of runs led to, and how long each step took."""
 
     runs: int = 0
     solved_at_once: int = 0
@@ -42,12 +45,12 @@ class Learned:
     reflect_ms: list[float] = field(default_factory=list)
     approve_ms: list[float] = field(default_factory=list)
 
-    def counts(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, int]:
         names = ("runs", "solved_at_once", "solved", "proposed", "supported", "without_lesson", "approved")
         return {name: getattr(self, name) for name in names}
 
 
-Judge = Callable[[Request, str, bool], bool]  # request, tool, whether it was right → what the agent hears
+Judge = Callable[[Request, str, bool], bool]  # takes request, tool and truth, returns what the agent is told
 
 
 def tell_truth(request: Request, tool: str, right: bool) -> bool:
@@ -59,16 +62,16 @@ def flip_all(request: Request, tool: str, right: bool) -> bool:
 
 
 def err_sometimes(request: Request, tool: str, right: bool) -> bool:
-    """Be wrong about 30 % of the tries, and always about the same ones (ERL's self-judgement was right in 70 %)."""
+    """Be wrong about 30 % of the tries, always the same ones (ERL's self-judgement was right in 70 %)."""
     return right != (random.Random(f"{request.id}:{tool}").random() < WRONG_JUDGEMENTS)  # noqa: S311 - repeatable
 
 
-def foresee(agent: ToolAgent, requests: tuple[Request, ...], tools: list[str]) -> list[str]:
-    """Return what lessons about these requests will say, so that it can be embedded at once.
+def predict_lesson_texts(agent: ToolAgent, requests: tuple[Request, ...]) -> list[str]:
+    """Return the texts of the lessons these requests will lead to, so that they can be embedded in batches.
 
-    An agent without lessons always tries the same tools. What it tries with lessons is embedded when it comes.
+    They are known because an agent without lessons always tries the same tools.
     """
-    texts = [f"{USE}{tool}." for tool in tools] + [f"{AVOID}{tool}" for tool in tools]
+    texts = [f"{USE}{tool}." for tool in agent.tools] + [f"{AVOID}{tool}" for tool in agent.tools]
     for request in requests:
         tried = agent.choose(request.text, tries=TRIES)
         right = tried.index(request.tool) if request.tool in tried else len(tried)
@@ -81,16 +84,15 @@ def learn(
     project: Project,
     agent: ToolAgent,
     requests: tuple[Request, ...],
-    learned: Learned,
+    record: LearningRecord,
     *,
     judge: Judge = tell_truth,
     guided_k: int = 0,
-    budget_tokens: int = 4000,
 ) -> None:
-    """Let the agent try each request, hearing only accepted or rejected, and let the product learn from each run.
+    """Let the agent try each request, told only accepted or rejected, and let the product learn from each run.
 
     Args:
-        guided_k: give each run that many lessons of what is approved so far (iterative ERL); 0 gives none.
+        guided_k: how many of the lessons approved so far each run is given (iterative ERL).
     """
     for request in requests:
         given = None
@@ -100,7 +102,7 @@ def learn(
                     project=project,
                     task=request.text,
                     top_k=guided_k,
-                    budget_tokens=budget_tokens,
+                    budget_tokens=4000,
                     record=False,
                     by=EVALUATION,
                 )
@@ -109,29 +111,26 @@ def learn(
         data = _try_tools(request, tools, judge=judge)
         if given:
             data["retrieval_id"] = given.retrieval_id
-        _learn_from(project, data, learned)
+        _learn_from(project, data, record)
         if guided_k:
-            approve_all(project, learned)
+            approve_all(project, record)
 
 
-def approve_all(project: Project, learned: Learned) -> None:
-    """Approve what is proposed, oldest first. The policy is named in every review: nobody read these lessons."""
-    for heuristic in Heuristic.objects.filter(project=project, status=Heuristic.Status.PROPOSED).order_by("id"):
-        started = time.perf_counter()
-        approve_heuristic(heuristic, by=EVALUATION, reason="Approved unread, in an evaluation's sandbox.")
-        learned.approve_ms.append(_since(started))
-        learned.approved += 1
-    count_terms(project.pk)  # the sweeper does it in a running system
+def approve_all(project: Project, record: LearningRecord) -> None:
+    """Approve everything proposed, oldest first."""
+    spent = approve_proposed(project)
+    record.approve_ms += spent
+    record.approved += len(spent)
 
 
 def propose_wrong(project: Project, tools: list[str], *, seed: str) -> list[Heuristic]:
-    """Propose, for every lesson there is, one that says to use another tool and to avoid the right one."""
-    turned = random.Random(seed).sample(tools, len(tools))  # noqa: S311 - repeatable
-    wrong = {name: turned[(turned.index(name) + 1) % len(turned)] for name in tools}
+    """Propose a wrong counterpart to every lesson: one that says to use another tool and avoid the right one."""
+    shuffled = random.Random(seed).sample(tools, len(tools))  # noqa: S311 - repeatable
+    wrong = {name: shuffled[(shuffled.index(name) + 1) % len(shuffled)] for name in tools}
     proposed = []
     for heuristic in Heuristic.objects.with_text().filter(project=project).order_by("id"):
         text = heuristic.current_revision.as_text() if heuristic.current_revision else None
-        used = text.guideline.removeprefix("Use the tool ").rstrip(".") if text else ""
+        used = _read_tool(text) if text else ""
         if text is not None and used in wrong:
             swapped = write_lesson(text.source_task, use=wrong[used], avoid=[used])
             proposed.append(propose_heuristic(project, text=swapped, by=EVALUATION))
@@ -147,8 +146,8 @@ def replace_with(project: Project, wrong: list[Heuristic]) -> None:
     count_terms(project.pk)
 
 
-def deal_out(project: Project, source: Project, *, seed: str) -> None:
-    """Approve lessons in `project` whose conditions are those of other lessons of `source`: a negative control."""
+def approve_shuffled(project: Project, source: Project, *, seed: str) -> None:
+    """Approve the lessons of `source` in `project`, each with another one's advice: a negative control."""
     texts = [
         revision.as_text()
         for heuristic in Heuristic.objects.with_text().filter(project=source).order_by("id")
@@ -156,19 +155,22 @@ def deal_out(project: Project, source: Project, *, seed: str) -> None:
     ]
     others = random.Random(seed).sample(texts, len(texts))  # noqa: S311 - repeatable
     for text, other in zip(texts, others, strict=True):
-        use = other.guideline.removeprefix("Use the tool ").rstrip(".") if other.guideline.startswith("Use ") else ""
-        dealt = write_lesson(text.source_task, use=use, avoid=[])
-        heuristic = propose_heuristic(project, text=dealt, by=EVALUATION)
+        lesson = write_lesson(text.source_task, use=_read_tool(other), avoid=[])
+        heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
         approve_heuristic(heuristic, by=EVALUATION, reason="A negative control.")
     count_terms(project.pk)
 
 
+def _read_tool(text: HeuristicText) -> str:
+    return text.guideline.removeprefix(USE).rstrip(".") if text.guideline.startswith(USE) else ""
+
+
 def _try_tools(request: Request, tools: list[str], *, judge: Judge) -> dict[str, Any]:
     steps = []
-    heard = []
+    verdicts = []
     for tool in tools:
         accepted = judge(request, tool, tool == request.tool)
-        heard.append(accepted)
+        verdicts.append(accepted)
         observation = ACCEPTED if accepted else REJECTED
         steps.append({"action": {"name": "choose_tool", "arguments": {"tool": tool}}, "observation": observation})
         if accepted:
@@ -176,32 +178,28 @@ def _try_tools(request: Request, tools: list[str], *, judge: Judge) -> dict[str,
     return {
         "task": request.text,
         "steps": steps,
-        "outcome": "success" if heard[0] else "failure",
-        "score": 1 / len(heard) if heard[-1] else 0.0,
+        "outcome": "success" if verdicts[0] else "failure",
+        "score": 1 / len(verdicts) if verdicts[-1] else 0.0,
         "outcome_source": "environment",
         "agent": "toolchoice",
         "external_id": request.id,
     }
 
 
-def _learn_from(project: Project, data: dict[str, Any], learned: Learned) -> None:
+def _learn_from(project: Project, data: dict[str, Any], record: LearningRecord) -> None:
     started = time.perf_counter()
     trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
-    learned.record_ms.append(_since(started))
+    record.record_ms.append(milliseconds_since(started))
     started = time.perf_counter()
     reflection = Reflection.objects.get(trajectory=trajectory)
     attempt = run_reflection(reflection.pk, owner=_OWNER, make_reflector=lambda *, ask: ToolChoiceReflector())
-    learned.reflect_ms.append(_since(started))
+    record.reflect_ms.append(milliseconds_since(started))
     if attempt.outcome != Outcome.DONE:
         reflection.refresh_from_db()
-        raise RuntimeError(f"A reflection ended as {attempt.outcome}: {reflection.last_error}")
-    learned.runs += 1
-    learned.solved_at_once += data["outcome"] == "success"
-    learned.solved += data["score"] > 0
-    learned.proposed += attempt.proposed
-    learned.supported += attempt.supported
-    learned.without_lesson += attempt.proposed + attempt.supported == 0
-
-
-def _since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
+        raise RuntimeError(f"A reflection did not finish ({attempt.outcome}): {reflection.last_error}")
+    record.runs += 1
+    record.solved_at_once += data["outcome"] == "success"
+    record.solved += data["score"] > 0
+    record.proposed += attempt.proposed
+    record.supported += attempt.supported
+    record.without_lesson += attempt.proposed + attempt.supported == 0

@@ -1,31 +1,30 @@
-"""The closed loop: an agent learns from its own tries, through the product, and is then asked something new."""
+"""The closed loop: an agent learns from its own tries through the product, then gets requests it has not seen."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from evaluation.arms import Arm, ask, find_arm, find_arms
+from evaluation.arms import Arm, ArmQuestion, ask, find_arm, find_arms
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
-from evaluation.suites.embedding_memory import embed_ahead, time_embedding
-from evaluation.suites.timing import EMBEDDED, percentiles, time_block
-from evaluation.suites.toolchoice.agent import ToolAgent
+from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
+from evaluation.suites.toolchoice.agent import AgentVectors, ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
 from evaluation.suites.toolchoice.reflector import get_tag
-from evaluation.suites.toolchoice.similarity import Ears
 from evaluation.suites.toolchoice.store import (
-    Learned,
+    LearningRecord,
     approve_all,
-    deal_out,
+    approve_shuffled,
     err_sometimes,
     flip_all,
-    foresee,
     learn,
+    predict_lesson_texts,
     propose_wrong,
     replace_with,
 )
 from evaluation.suites.toolchoice.summary import summarise_units
+from evaluation.suites.vector_cache import prefetch_vectors
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer
 
@@ -33,28 +32,28 @@ CURVE = (0, 50, 100, 200, 400)
 DEFAULT_ARMS = (
     "none", "random:{k}", "all", "hybrid:1", "hybrid:{k}", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
-AT_ONCE = 100
-THREADS = 2  # one asks the database while the other thinks
-# In this order, since the later ones change what is in the store
+BATCH_SIZE = 100
+THREADS = 2  # one waits for the database while the other computes
+# In this order: the last two change the contents of the clean store
 STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
 
 
 class ToolChoice(Suite):
-    """One unit a seed; a seed is the order in which the earlier tasks come."""
+    """One unit per seed; a seed is an order of the earlier tasks."""
 
     about = About(
         name="toolchoice",
-        title="Tool choice on real requests: does what was learnt help with new requests?",
+        title="Tool choice on real requests: do lessons from earlier requests help with new ones?",
         data="MetaTool: 1,200 new and 800 earlier requests, 199 tools (HowieHwong/MetaTool at 35e81bb)",
         licence="MIT",
-        splits="No request is both learnt from and tested on. The agent hears accepted or rejected, never the truth.",
-        seeds="A seed is the order in which the earlier requests come; a task's figure is the mean over the seeds.",
+        splits="No request is in both splits. The agent is told accepted or rejected, never the right answer.",
+        seeds="A seed is an order of the earlier requests; a task's figure is its mean over the seeds.",
         proves=(
-            "It proves that recording, reflecting, approving and retrieving together make an agent choose better on "
-            "real requests it has not seen; it cannot prove how much a language model gains, since this agent is a "
-            "fixed rule that takes one step a task."
+            "This shows whether recording, reflecting, approving and retrieving together make an agent choose better "
+            "on real requests it has not seen. It does not show how much a language model gains: this agent is a "
+            "fixed rule that takes one step per task."
         ),
-        reflector="toolchoice, version 1: a deterministic rule of this suite, no language model",
+        reflector="toolchoice, version 1: a deterministic rule that is part of this suite; no language model",
     )
 
     def units(self, options: Options) -> list[str]:
@@ -65,7 +64,7 @@ class ToolChoice(Suite):
         arms = find_arms(names, k=options.k)
         if any(arm.store == "candidate" for arm in arms):
             raise EvaluationError(
-                "toolchoice approves all it learns, so it has no candidates: the arm candidate is for the suite yours."
+                "The arm candidate is for the suite yours: toolchoice approves every lesson, so it has no candidates."
             )
         return arms
 
@@ -73,17 +72,16 @@ class ToolChoice(Suite):
         data = load()
         tests = sample(data.tests, options.limit)
         experience = sample(data.experience, options.experience)
-        ears = _get_ears()
+        vectors = _get_vectors()
         progress(f"{unit}, reading", 0, 1)
-        ears.listen_ahead([*data.tools.values(), *(request.text for request in (*tests, *experience))])
-        agent = ToolAgent(ears, data.tools)
-        embed_ahead([*(request.text for request in tests), *foresee(agent, experience, list(data.tools))])
-        run = _Run(
+        vectors.prefetch([*data.tools.values(), *(request.text for request in (*tests, *experience))])
+        agent = ToolAgent(vectors, data.tools)
+        prefetch_vectors([*(request.text for request in tests), *predict_lesson_texts(agent, experience)])
+        run = _SeedRun(
             unit=unit,
             options=options,
             progress=progress,
             agent=agent,
-            tools=list(data.tools),
             experience=shuffle(experience, seed=unit),
             tests=tests,
         )
@@ -95,17 +93,17 @@ class ToolChoice(Suite):
 
 
 @cache
-def _get_ears() -> Ears:
-    return Ears()
+def _get_vectors() -> AgentVectors:
+    return AgentVectors()
 
 
 @cache
 def _get_threads() -> ThreadPoolExecutor:
-    """Threads with a connection each, for as long as the process lives."""
+    """Return threads with a connection each, kept for the life of the process."""
     return ThreadPoolExecutor(THREADS)
 
 
-class _Run:
+class _SeedRun:
     """One seed, from an empty store to the last arm."""
 
     def __init__(
@@ -115,13 +113,12 @@ class _Run:
         options: Options,
         progress: Progress,
         agent: ToolAgent,
-        tools: list[str],
         experience: tuple[Request, ...],
         tests: tuple[Request, ...],
     ) -> None:
         self.unit, self.options, self.progress = unit, options, progress
-        self.agent, self.tools, self.experience, self.tests = agent, tools, experience, tests
-        self.learned = Learned()
+        self.agent, self.experience, self.tests = agent, experience, tests
+        self.record = LearningRecord()
         self.block_ms: list[float] = []
         self.arm_figures: dict[str, ArmFigures] = {}
         self.project = self._make_project("clean")
@@ -140,93 +137,92 @@ class _Run:
                 for name, figures in self.arm_figures.items()
             },
             "curve": curve,
-            "learned": self.learned.counts(),
+            "learned": self.record.as_json(),
             "timing": {
-                "record_ms": percentiles(self.learned.record_ms),
-                "reflect_ms": percentiles(self.learned.reflect_ms),
-                "approve_ms": percentiles(self.learned.approve_ms),
-                "embed_ms": percentiles(time_embedding([request.text for request in self.tests[:EMBEDDED]])),
+                "record_ms": percentiles(self.record.record_ms),
+                "reflect_ms": percentiles(self.record.reflect_ms),
+                "approve_ms": percentiles(self.record.approve_ms),
+                "embed_ms": percentiles(time_embedding([request.text for request in self.tests])),
                 "block_ms": percentiles(self.block_ms),
                 "retrieve_ms": {name: percentiles(each.retrieve_ms) for name, each in self.arm_figures.items()},
             },
         }
 
     def _learn_along_curve(self) -> dict[str, list[float]]:
-        """Learn from the earlier tasks and test in between; return the successes by number of earlier tasks."""
+        """Learn from the earlier tasks, testing in between; return the successes by number of earlier tasks."""
         main = find_arm(f"hybrid:{self.options.k}", k=self.options.k)
         curve: dict[str, list[float]] = {}
         done = 0
         for stop in (*(point for point in CURVE if point < len(self.experience)), len(self.experience)):
             for start in range(done, stop, 50):
-                learn(self.project, self.agent, self.experience[start : min(start + 50, stop)], self.learned)
+                learn(self.project, self.agent, self.experience[start : min(start + 50, stop)], self.record)
                 self.progress(f"{self.unit}, learning", min(start + 50, stop), len(self.experience))
             done = stop
-            approve_all(self.project, self.learned)
-            if stop == 0:  # nothing is approved: every answer is empty
-                nothing = find_arm("none", k=self.options.k)
-                curve["0"] = self._measure(nothing, self.project, f"{self.unit}, before").success
+            approve_all(self.project, self.record)
+            if stop == 0:  # nothing is approved yet, so every answer is empty
+                none = find_arm("none", k=self.options.k)
+                curve["0"] = self._measure(none, self.project, f"{self.unit}, before").success
             elif stop < len(self.experience):
                 curve[str(stop)] = self._measure(main, self.project, f"{self.unit}, after {stop} tasks").success
         return curve
 
     def _prepare(self, store: str, arms: list[Arm]) -> Project:
-        """Return the project that holds a store, having filled it."""
+        """Fill a store and return its project."""
         match store:
             case "shuffled":
                 project = self._make_project(store)
-                deal_out(project, self.project, seed=self.unit)
+                approve_shuffled(project, self.project, seed=self.unit)
                 return project
             case "noreward" | "flipped":
                 project = self._make_project(store)
                 judge = err_sometimes if store == "noreward" else flip_all
-                learn(project, self.agent, self.experience, Learned(), judge=judge)
-                approve_all(project, Learned())
+                learn(project, self.agent, self.experience, LearningRecord(), judge=judge)
+                approve_all(project, LearningRecord())
                 return project
             case "iterative":
                 project = self._make_project(store)
-                learn(project, self.agent, self.experience, Learned(), guided_k=self.options.k)
+                learn(project, self.agent, self.experience, LearningRecord(), guided_k=self.options.k)
                 return project
             case "poison-unapproved":
-                self.wrong = propose_wrong(self.project, self.tools, seed=self.unit)
+                self.wrong = propose_wrong(self.project, self.agent.tools, seed=self.unit)
             case "poison-approved":
                 if not any(arm.store == "poison-unapproved" for arm in arms):
-                    self.wrong = propose_wrong(self.project, self.tools, seed=self.unit)
+                    self.wrong = propose_wrong(self.project, self.agent.tools, seed=self.unit)
                 replace_with(self.project, self.wrong)
         return self.project
 
     def _measure(self, arm: Arm, project: Project, title: str) -> ArmFigures:
         figures = ArmFigures()
         if arm.ignores_task:
-            answer, figures.retrieve_ms = self._ask(arm, project, self.tests[0])
-            answers = [answer] * len(self.tests)
-            self._note(figures, self.tests, answers)
+            answer, spent_ms = self._ask(arm, project, self.tests[0])
+            figures.retrieve_ms.append(spent_ms)
+            self._add(figures, self.tests, [answer] * len(self.tests))
             self.progress(title, len(self.tests), len(self.tests))
             return figures
-        for start in range(0, len(self.tests), AT_ONCE):
-            part = self.tests[start : start + AT_ONCE]
+        for start in range(0, len(self.tests), BATCH_SIZE):
+            part = self.tests[start : start + BATCH_SIZE]
             asked = list(_get_threads().map(lambda request: self._ask(arm, project, request), part))
-            self._note(figures, part, [answer for answer, _ in asked])
-            figures.retrieve_ms += [spent for _, milliseconds in asked for spent in milliseconds]
+            self._add(figures, part, [answer for answer, _ in asked])
+            figures.retrieve_ms += [spent_ms for _, spent_ms in asked]
             self.progress(title, start + len(part), len(self.tests))
         return figures
 
-    def _ask(self, arm: Arm, project: Project, request: Request) -> tuple[RetrievalAnswer, list[float]]:
+    def _ask(self, arm: Arm, project: Project, request: Request) -> tuple[RetrievalAnswer, float]:
         started = time.perf_counter()
-        answer = ask(
-            arm,
-            project,
+        question = ArmQuestion(
             task=request.text,
             seed=self.unit,
             budget_tokens=self.options.budget_tokens,
             pool=len(self.experience),
             answer_tag=get_tag(request.tool) if arm.cheats else "",
         )
-        spent = (time.perf_counter() - started) * 1000
+        answer = ask(arm, project, question)
+        spent_ms = milliseconds_since(started)
         if answer.context:
             self.block_ms.append(time_block(answer.items, budget_tokens=self.options.budget_tokens))
-        return answer, [spent]
+        return answer, spent_ms
 
-    def _note(self, figures: ArmFigures, requests: tuple[Request, ...], answers: list[RetrievalAnswer]) -> None:
+    def _add(self, figures: ArmFigures, requests: tuple[Request, ...], answers: list[RetrievalAnswer]) -> None:
         for request, answer in zip(requests, answers, strict=True):
             chosen = self.agent.choose(request.text, context=answer.context)
             figures.success.append(float(chosen[0] == request.tool))

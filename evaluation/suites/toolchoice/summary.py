@@ -1,21 +1,18 @@
-"""From the seeds' raw figures to what is reported. No database."""
+"""Turn the raw figures of the seeds into the report. Needs no database."""
 
 from typing import Any
 
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.reports.figures import compare_arm, estimate_json, power_note, price_gain, rounded
-from evaluation.reports.statistics import bootstrap_mean, paired_difference
-from evaluation.suites.base import About, Options, UnitResult
-
-SAME = "identical"
+from evaluation.reports.figures import compare_arm, describe_blocks, estimate_curve, power_note, price_gain, rounded
+from evaluation.suites.base import APPROVED_UNREAD, About, Options, UnitResult
 
 
 def summarise_units(
     about: About, units: dict[str, UnitResult], arms: list[Arm], tasks: list[str], options: Options
 ) -> dict[str, Any]:
-    """Put the seeds together: the task is the unit, its seeds are averaged first."""
+    """Combine the seeds. The task is the unit of the statistics; its seeds are averaged first."""
     per_task = {arm.name: _mean_over(units, lambda unit, name=arm.name: unit["arms"][name]["success"]) for arm in arms}
     rows = []
     for arm in arms:
@@ -26,13 +23,8 @@ def summarise_units(
         )
         rows.append(
             row
-            | {
-                "tokens_mean": rounded(np.mean(tokens)),
-                "tokens_per_gained_success": price_gain(float(np.mean(tokens)), row["uplift"]["mean"]),
-                "tokens_p95": rounded(np.percentile(tokens, 95)),
-                "lessons_mean": rounded(np.mean(lessons)),
-                "abstained": rounded(np.mean([n == 0 for n in lessons])),
-            }
+            | describe_blocks(tokens, lessons)
+            | {"tokens_per_gained_success": price_gain(float(np.mean(tokens)), row["uplift"]["mean"])}
         )
     main = f"hybrid:{options.k}"
     return {
@@ -63,18 +55,11 @@ def _curve(
     points = {int(stop): _mean_over(units, lambda unit, at=stop: unit["curve"][at]) for stop in first["curve"]}
     if main in per_task:
         points[first["learned"]["runs"]] = per_task[main]
-    return [
-        {
-            "x": stop,
-            "success": estimate_json(bootstrap_mean(values, seed=options.seed)),
-            "uplift": estimate_json(paired_difference(values, per_task["none"], seed=options.seed)),
-        }
-        for stop, values in sorted(points.items())
-    ]
+    return estimate_curve(points, per_task["none"], seed=options.seed)
 
 
 def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str) -> list[dict[str, Any]]:
-    """Say what must hold where the product works, whatever the figures."""
+    """Return the checks that must pass if the product works, whatever the figures."""
     by_name = {row["arm"]: row for row in rows}
     checks = []
     if "poison-unapproved" in by_name and main in by_name:
@@ -83,38 +68,36 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
             {
                 "name": "unapproved lessons change nothing",
                 "passed": same,
-                "says": "With wrong lessons proposed and not approved, every answer is "
-                f"{SAME if same else 'NOT ' + SAME} to {main}'s.",
+                "says": "With wrong lessons proposed but not approved, every answer is "
+                f"{'' if same else 'NOT '}identical to that of {main}.",
             }
         )
     if "poison-approved" in by_name:
         low = by_name["poison-approved"]["uplift"]
         checks.append(
             {
-                "name": "harm is seen",
+                "name": "harm is detected",
                 "passed": low["high"] < 0,
-                "says": f"Approved wrong lessons change the success by {low['mean']:+.3f}.",
+                "says": f"Approved wrong lessons change the success rate by {low['mean']:+.3f}.",
             }
         )
     random = next((row for name, row in by_name.items() if name.startswith("random")), None)
     if random and main in by_name:
         checks.append(
             {
-                "name": "chance does not help",
+                "name": "random lessons do not help",
                 "passed": random["uplift"]["high"] < by_name[main]["uplift"]["low"],
-                "says": f"Lessons drawn at random change the success by {random['uplift']['mean']:+.3f}, retrieved "
-                f"ones by {by_name[main]['uplift']['mean']:+.3f}.",
+                "says": f"Random lessons change the success rate by {random['uplift']['mean']:+.3f}, "
+                f"retrieved ones by {by_name[main]['uplift']['mean']:+.3f}.",
             }
         )
     return checks
 
 
 def _notes(arms: list[Arm]) -> list[str]:
-    notes = ["Lessons are approved by the policy “evaluation”, unread, inside the sandbox."]
+    notes = [APPROVED_UNREAD]
     if any(arm.name == "noreward" for arm in arms):
-        notes.append("noreward: 30 % of what the agent hears is wrong, and always for the same tries.")
+        notes.append("noreward: 30 % of the feedback the agent gets is wrong, always for the same tries.")
     if any(arm.name == "all" for arm in arms):
-        notes.append(
-            "all: one fixed order of the lessons, as many as the token budget holds; a larger budget holds more."
-        )
+        notes.append("all: lessons in one fixed order, as many as fit the token budget; a larger budget holds more.")
     return notes

@@ -1,4 +1,4 @@
-"""What the suite `yours` reads of live data: one project's runs and lessons, in one snapshot that writes nothing."""
+"""Read a project's runs and lessons from the live database, in one read-only snapshot, for the suite `yours`."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ _LESSON = ("trigger", "guideline", "avoid", "not_when", "rationale", "polarity",
 
 
 def find_project(slug: str) -> Project:
-    """Return the project to evaluate: the one named, or the only one there is.
+    """Return the named project, or the only one.
 
     Raises:
-        EvaluationError: there is none of that name, or several and none is named.
+        EvaluationError: no project has that name, or none is named and there is not exactly one.
     """
     projects = list(Project.objects.filter(slug=slug) if slug else Project.objects.all()[:2])
     if len(projects) == 1:

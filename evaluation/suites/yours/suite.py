@@ -1,4 +1,4 @@
-"""Your own runs, by time: what was learnt before, held against what came after. Or your own tasks and agent."""
+"""Your own runs: lessons from the older ones, asked for with the newer ones. Or your own tasks and agent."""
 
 import time
 from collections import Counter
@@ -8,48 +8,46 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.arms import EVALUATION, Arm, ask, find_arms
+from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arms
 from evaluation.environments.base import Environment, load_environment
 from evaluation.errors import EvaluationError
 from evaluation.reports.figures import estimate_json, power_note, rounded
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, UnitResult
+from evaluation.suites.loop.store import approve_all, record_and_reflect
 from evaluation.suites.loop.suite import ClosedLoop
-from evaluation.suites.timing import percentiles
+from evaluation.suites.timing import milliseconds_since, percentiles
 from evaluation.suites.yours.collection import collect_project
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
-from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from reflection.llm.registry import find_config
-from reflection.reflectors.models import Reflection
-from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 
-LEARNT_SHARE = 0.7  # of the runs, the oldest; the others are tested on
-FEWEST_RUNS = 10
+LEARNT_SHARE = 0.7  # share of the runs, oldest first, to learn from; the rest are tested on
+MIN_RUNS = 10
 RECORDED_ARMS = ("none", "random:{k}", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "approved", "candidate")
 UNIT = "recorded"
 
 
 class Yours(ClosedLoop):
-    """Without --environment one unit of recorded runs; with it a closed loop, one unit a seed."""
+    """Without --environment, one unit of recorded runs; with it, a closed loop with one unit per seed."""
 
     about = About(
         name="yours",
-        title="Your own runs: would what was learnt before have been there for what came after?",
+        title="Your own runs: would earlier lessons have been available for later tasks?",
         data="The project's recorded runs, or the tasks of --environment",
-        licence="yours",
-        splits="By time: the older 70 % of the runs are learnt from, the newer 30 % asked about. Never the other way.",
-        seeds="The seed draws random lessons and the resamples of the intervals.",
+        licence="your own",
+        splits="By time: lessons come from the older 70 % of the runs, tasks from the newer 30 %.",
+        seeds="The seed selects random lessons and the bootstrap samples of the intervals.",
         proves=(
-            "It proves how often lessons would have been at hand, and for which tasks; a recorded run cannot react to "
-            "a lesson, so it claims no uplift. With --environment your agent does react, and the uplift is measured."
+            "This shows how often lessons would have been available, and for which tasks. A recorded run cannot react "
+            "to a lesson, so no uplift is claimed. With --environment your agent does react, and uplift is measured."
         ),
-        reflector="rules (recorded runs), the configured one (--environment)",
+        reflector="rules for recorded runs; the configured reflector with --environment",
     )
     default_arms = ("none", "random:{k}", "hybrid:{k}", "all")
 
@@ -69,7 +67,9 @@ class Yours(ClosedLoop):
         names = options.arms or tuple(name.format(k=options.k) for name in RECORDED_ARMS)
         arms = find_arms((name for name in names if name != "approved"), k=options.k)
         if any(arm.cheats or arm.store not in ("clean", "candidate") for arm in arms):
-            raise EvaluationError("Recorded runs have the arms " + ", ".join(RECORDED_ARMS).format(k=options.k) + ".")
+            raise EvaluationError(
+                "The arms for recorded runs are " + ", ".join(RECORDED_ARMS).format(k=options.k) + "."
+            )
         return arms
 
     def open(self, options: Options) -> Environment:
@@ -91,7 +91,7 @@ class Yours(ClosedLoop):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Store:
-    """A project in the sandbox and, for each of its lessons, the families it was learnt from."""
+    """A project in the sandbox and, for each of its lessons, the task families it was learnt from."""
 
     project: Project
     families: dict[str, set[str]]
@@ -99,15 +99,15 @@ class _Store:
 
 
 class _Recorded:
-    """The recorded runs of one project, learnt from and asked about."""
+    """Learns from the older recorded runs of a project and asks for lessons for the newer ones."""
 
     def __init__(self, options: Options, progress: Progress) -> None:
         self.options, self.progress = options, progress
         material = options.material
         runs = material["runs"]
-        if len(runs) < FEWEST_RUNS:
+        if len(runs) < MIN_RUNS:
             raise EvaluationError(
-                f"The project {material['project']} has {len(runs)} runs; this needs {FEWEST_RUNS} at least. "
+                f"The project {material['project']} has {len(runs)} runs; this suite needs at least {MIN_RUNS}. "
                 "Record more first."
             )
         split = round(len(runs) * LEARNT_SHARE)
@@ -126,8 +126,8 @@ class _Recorded:
         asked = [(arm.name, arm, candidate if arm.store == "candidate" else learnt) for arm in arms]
         if any(arm.name == "candidate" for arm in arms):
             asked.append(("approved", find_arms([f"hybrid:{self.options.k}"], k=self.options.k)[1], approved))
-        for name, arm, place in asked:
-            figures[name], timing[name] = self._measure(name, arm, place)
+        for name, arm, store in asked:
+            figures[name], timing[name] = self._measure(name, arm, store)
         return {
             "tasks": [run["id"] for run in self.after],
             "before": len(self.before),
@@ -145,18 +145,12 @@ class _Recorded:
         counts = Counter[str]()
         for number, run in enumerate(self.before, 1):
             data = {name: value for name, value in run.items() if name not in ("id", "given", "is_control")}
-            trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
-            reflection = Reflection.objects.get(trajectory=trajectory)
-            attempt = run_reflection(
-                reflection.pk, owner="evaluation", make_reflector=lambda *, ask: RulesReflector(max_lessons=1)
-            )
+            _, attempt = record_and_reflect(project, data, make_reflector=lambda *, ask: RulesReflector(max_lessons=1))
             counts["proposed"] += attempt.proposed
             counts["repeated"] += attempt.supported
             counts["without_lesson"] += attempt.proposed + attempt.supported == 0
             self.progress("learning from the older runs", number, len(self.before))
-        for heuristic in Heuristic.objects.filter(project=project, status="proposed").order_by("id"):
-            approve_heuristic(heuristic, by=EVALUATION, reason="Approved unread, in an evaluation's sandbox.")
-        count_terms(project.pk)
+        approve_all(project)
         rows = Heuristic.objects.filter(project=project).values_list("id", "evidence__trajectory__task_id")
         families: dict[str, set[str]] = {}
         for heuristic_id, family in rows:
@@ -164,12 +158,12 @@ class _Recorded:
         return _Store(project=project, families=families, lessons=len(families)), dict(counts)
 
     def _import(self, name: str, lessons: Sequence[dict[str, Any]], known: set[str], *, newest: bool) -> _Store:
-        """Approve, in a project of its own, lessons that were learnt from older runs only, or from none."""
+        """Approve the lessons that no newer run contributed to, in a new project."""
         project = Project.objects.create(slug=f"yours-{name}", name=name)
         families: dict[str, set[str]] = {}
         for lesson in lessons:
             if not known.issuperset(lesson["runs"]):
-                continue  # it knows what comes after
+                continue  # it was learnt from a run to be tested on
             text = lesson["newest"] if newest or lesson["served"] is None else lesson["served"]
             heuristic = propose_heuristic(
                 project, text=HeuristicText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION
@@ -180,34 +174,33 @@ class _Recorded:
         count_terms(project.pk)
         return _Store(project=project, families=families, lessons=len(families))
 
-    def _measure(self, name: str, arm: Arm, place: _Store) -> tuple[dict[str, Any], dict[str, float]]:
+    def _measure(self, name: str, arm: Arm, store: _Store) -> tuple[dict[str, Any], dict[str, float]]:
         rows: dict[str, list[Any]] = {"tokens": [], "lessons": [], "same_family": [], "served": []}
         spent = []
         for number, run in enumerate(self.after, 1):
             started = time.perf_counter()
-            answer = ask(
-                arm,
-                place.project,
+            question = ArmQuestion(
                 task=run["task"],
                 task_id=run["task_id"],
                 seed=f"{self.options.seed}",
                 budget_tokens=self.options.budget_tokens,
-                pool=max(place.lessons, 1),
+                pool=max(store.lessons, 1),
             )
-            spent.append((time.perf_counter() - started) * 1000)
+            answer = ask(arm, store.project, question)
+            spent.append(milliseconds_since(started))
             injected = [item["id"] for item in answer.items if item["injected"]]
             family = run["task_id"]
-            hits = [family in place.families.get(each, ()) for each in injected]
+            hits = [family in store.families.get(each, ()) for each in injected]
             rows["tokens"].append(answer.tokens)
             rows["lessons"].append(len(injected))
             rows["same_family"].append(sum(hits) / len(hits) if family and hits else None)
-            # Not the block: it names the lessons, and the same lesson has another name in another store.
+            # Hashes, not the block: a lesson has another label in another store.
             rows["served"].append([item["content_sha256"] for item in answer.items if item["injected"]])
             self.progress(name, number, len(self.after))
         return rows, percentiles(spent)
 
     def _find_gaps(self, figures: dict[str, Any]) -> list[list[Any]]:
-        """Return the families whose later runs failed most while there was no lesson for them."""
+        """Return the task families with the most later failures for which there was no lesson."""
         lessons = figures.get(f"hybrid:{self.options.k}", {}).get("lessons", [])
         gaps = Counter(
             run["task_id"] or "(no family)"
@@ -237,22 +230,22 @@ def _summarise(about: About, unit: UnitResult, options: Options) -> dict[str, An
     if {"candidate", "approved"} <= unit["arms"].keys():
         candidate, approved = unit["arms"]["candidate"], unit["arms"]["approved"]
         changed = [float(one != other) for one, other in zip(candidate["served"], approved["served"], strict=True)]
-        figures.append(_figure("candidate", "tasks whose block would change", changed, options))
+        figures.append(_figure("candidate", "tasks whose lessons would change", changed, options))
         more = paired_difference(per_task["candidate"], per_task["approved"], seed=options.seed)
         figures.append({"arm": "candidate", "name": "more tasks with a lesson", "paired": True} | estimate_json(more))
         notes.append(
-            f"approved are the {unit['stores']['approved']} lessons in use that were learnt before the split; "
-            f"candidate adds what is proposed, {unit['stores']['candidate']} in all, as if all of it were approved."
+            f"The arm approved has the {unit['stores']['approved']} lessons in use that were learnt before the split. "
+            f"candidate adds the proposed ones, {unit['stores']['candidate']} in total, as if they were approved."
         )
-    told = unit["learned"]
+    counts = unit["learned"]
     notes.append(
-        f"{unit['before']} older runs gave {told.get('proposed', 0)} lessons by the rules; "
-        f"{told.get('repeated', 0)} more were repeats, {told.get('without_lesson', 0)} runs gave none."
+        f"The rules found {counts.get('proposed', 0)} lessons in {unit['before']} older runs; "
+        f"{counts.get('repeated', 0)} more were repeats, {counts.get('without_lesson', 0)} runs gave none."
     )
-    notes += [_observe(unit["outcomes"], options)]
+    notes.append(_observe(unit["outcomes"], options))
     if unit["gaps"]:
         gaps = ", ".join(f"{family} ({count})" for family, count in unit["gaps"])
-        notes.append(f"Failed without any lesson, by family: {gaps}.")
+        notes.append(f"Failed tasks without any lesson, by family: {gaps}.")
     return {
         **about.as_json(),
         "units": [UNIT],
@@ -273,16 +266,14 @@ def _figure(arm: str, name: str, values: Sequence[float], options: Options) -> d
 
 
 def _observe(outcomes: Sequence[Sequence[Any]], options: Options) -> str:
-    """Say how runs with lessons ended beside those of the control group, which is no experiment of ours."""
+    """Compare how runs with lessons and runs of the control group ended, as recorded."""
     known = [each for each in outcomes if each[0] in ("success", "failure")]
     groups = {
         "with lessons": [float(outcome == "success") for outcome, given, _ in known if given == "lessons"],
         "in the control group": [float(outcome == "success") for outcome, _, is_control in known if is_control],
     }
     if any(len(values) < 2 for values in groups.values()):
-        return (
-            "Too few runs say whether they were given lessons (retrieval_id), so nothing is said about their outcomes."
-        )
+        return "Too few runs record whether they were given lessons (retrieval_id) to compare their outcomes."
     parts = []
     for name, values in groups.items():
         estimate = bootstrap_mean(values, seed=options.seed)
