@@ -1,7 +1,7 @@
 """How well a lesson answers a task: one score from the likeness of its own text and of the tasks it was learnt from.
 
 The searches, in the database and in memory, only find candidates and say how like the task their texts are. All of them
-are scored here. docs/retrieval.md says how the constants were found.
+are scored here. docs/appendix/retrieval.md says how the constants were found.
 """
 
 from collections.abc import Sequence
