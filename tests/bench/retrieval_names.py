@@ -17,7 +17,6 @@ import json
 import os
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -168,8 +167,7 @@ def measure(client: Client, ids: dict[str, str], tasks: list[dict[str, str]], mo
 def set_worth(worth: float) -> None:
     """Let names count for so much in scores, or not be looked for at all."""
     candidates._known_candidates.clear()
-    candidates.NAMES = worth  # type: ignore[misc]
-    candidates.find_named = naming.find_named if worth else lambda *asked: {}  # type: ignore[assignment]
+    vars(candidates).update(NAMES=worth, find_named=naming.find_named if worth else lambda *asked: {})
 
 
 def main() -> None:
@@ -205,4 +203,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import BrowserContext, Dialog, Page, Route, expect
 
 from memory.projects.models import ProjectMembership
 from tests.e2e.every_page import list_pages, row_pages
@@ -35,7 +35,12 @@ def watched(chromium: BrowserContext) -> Any:
     page = chromium.new_page()
     page.add_init_script(WATCH)
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     yield page
     page.close()
     assert dialogs == []
