@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], *, seconds: float = 30.0, every_seconds: float = 0.02) -> T:
+def wait_until(condition: Callable[[], T | None], *, seconds: float = 30.0, every_seconds: float = 0.02) -> T:
     """Return the first true value of `condition`; fail when there is none in time."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -10,12 +10,12 @@ from tests.factories import make_api_key, make_project
 
 
 @pytest.fixture(autouse=True)
-def _forget_verified_keys():
+def _forget_verified_keys() -> None:
     verified_keys.clear()
 
 
 @pytest.fixture
-def project(db) -> Project:
+def project(db: None) -> Project:
     return make_project()
 
 
@@ -32,7 +32,7 @@ def api_client(api_key: NewApiKey) -> APIClient:
 
 
 @pytest.fixture
-def other_client(db) -> APIClient:
+def other_client(db: None) -> APIClient:
     """A client of another project, with every scope there."""
     return make_client(make_api_key().token)
 

@@ -1,5 +1,9 @@
 """One run as a client records it."""
 
+from typing import Any
+
+from rest_framework.test import APIClient
+
 URL = "/api/v1/trajectories"
 RUN = {
     "task": "Cancel reservation EHGLP3",
@@ -39,5 +43,5 @@ RUN = {
 }
 
 
-def post(client, **changes):
+def post(client: APIClient, **changes: Any) -> Any:
     return client.post(URL, RUN | changes)

@@ -14,7 +14,7 @@ from tests.api.problems import read_problem
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.tiny")]
 
-KEY = {"HTTP_IDEMPOTENCY_KEY": "run-1"}
+KEY: dict[str, Any] = {"HTTP_IDEMPOTENCY_KEY": "run-1"}
 
 
 @pytest.fixture

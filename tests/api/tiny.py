@@ -25,7 +25,7 @@ class TinyList(ApiView):
         rows = Trajectory.objects.for_project(self.project)
         if "task" in request.query_params:
             rows = rows.filter(task=request.query_params["task"])
-        return self.get_paginated_response([row.task for row in self.paginate_queryset(rows)])
+        return self.get_paginated_response([row.task for row in self.paginate_queryset(rows) or ()])
 
     def post(self, request: Request) -> Response:
         task = str(self.body.get("task", "a task"))
@@ -40,7 +40,7 @@ class TinyList(ApiView):
         response["Location"] = f"/tiny/{row.pk}"
         response["ETag"] = '"abc"'
         response["Set-Cookie"] = "never=replayed"
-        response.resource_id = row.pk
+        response.resource_id = row.pk  # type: ignore[attr-defined]
         return response
 
 
@@ -60,7 +60,8 @@ class TinyDetail(ApiView):
     def get_object_or_404(self, rows: Any, pk: uuid.UUID) -> Trajectory:
         from django.shortcuts import get_object_or_404
 
-        return get_object_or_404(rows, pk=pk)
+        row: Trajectory = get_object_or_404(rows, pk=pk)
+        return row
 
 
 class TinyOutcome(ApiView):

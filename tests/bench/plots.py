@@ -66,10 +66,10 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
                 'stroke-dasharray="4 3"/>'
             )
     for place, name in enumerate(groups):
-        x = LEFT + place * group_width + group_width / 2
+        centre = LEFT + place * group_width + group_width / 2
         for row, line in enumerate(name.split(", ")):
-            y = TOP + HEIGHT + 18 + 14 * row
-            parts.append(f'<text x="{x}" y="{y}" text-anchor="middle" fill="#222222">{escape(line)}</text>')
+            baseline = TOP + HEIGHT + 18 + 14 * row
+            parts.append(f'<text x="{centre}" y="{baseline}" text-anchor="middle" fill="#222222">{escape(line)}</text>')
     parts.append(f'<text x="{LEFT}" y="{height - 8}" font-size="10" fill="#666666">{escape(title)}</text></svg>')
     path.write_text("\n".join(parts) + "\n")
 

@@ -270,7 +270,7 @@ class Measurement:
         walk, heuristics = self.walks["reflection"], apps.get_model("memory.Heuristic").objects
         celery_app.loader.import_default_modules()
         send = celery_app.send_task
-        celery_app.send_task = lambda name, *, args, **rest: self._rings.append((name, tuple(args)))
+        celery_app.send_task = lambda name, *, args, **rest: self._rings.append((name, tuple(args)))  # type: ignore[method-assign, assignment]
         try:
             for run in self.runs:
                 self.api.post("trajectories", run | {"reflect": True})
@@ -280,7 +280,7 @@ class Measurement:
                 if heuristics.count() > before:
                     walk.typical = found  # in the end that of the last run with a lesson
         finally:
-            celery_app.send_task = send
+            celery_app.send_task = send  # type: ignore[method-assign]
 
     def walk_decisions(self) -> None:
         for model in ("memory.Heuristic", "memory.MistakeCard"):
@@ -292,7 +292,7 @@ class Measurement:
                     self.desk.decide(self.desk.open(row), "approve")
                 continue
             rejected, edited, retired = waiting[:3]
-            edit = {"guideline": "Read the fare class before anything is changed."}
+            edit: dict[str, Any] = {"guideline": "Read the fare class before anything is changed."}
             self._decide(rejected, "reject", reason_code="Wrong")
             self._decide(edited, "edit", **edit)
             self._decide(retired, "approve")

@@ -11,7 +11,6 @@ answers say where it was not, how many lessons it chose, and what a call took. N
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -140,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,7 +12,6 @@ p50 and p99. Latency counts from the moment a request was due.
 import argparse
 import json
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -279,4 +278,4 @@ def _nothing() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

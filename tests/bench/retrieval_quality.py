@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -302,4 +301,4 @@ def measure(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

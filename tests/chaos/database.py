@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -30,7 +31,7 @@ class OwnDatabase:
     home: Path
     url: str
 
-    def connect(self, **options: str) -> psycopg.Connection:
+    def connect(self, **options: Any) -> psycopg.Connection:
         return psycopg.connect(self.url, autocommit=True, connect_timeout=5, **options)
 
     def tasks(self) -> list[str]:

@@ -18,6 +18,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def run(*, times: int, megabytes: int) -> dict[str, Any]:
             with posting(load):
                 for number in range(times):
                     recorded = len(history.acknowledged)
-                    wait_until(lambda recorded=recorded: len(history.acknowledged) > recorded + 10, seconds=60)
+                    wait_until(partial(history.has_more_than, recorded + 10), seconds=60)
                     before, end = load.not_recorded, time.monotonic() + FULL_SECONDS
                     ballast = fill(disk)
                     if number % 2:

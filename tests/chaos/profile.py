@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 FULL = os.environ.get("CHAOS_PROFILE") == "full"
 SEED = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(2**32))
 STARTED = time.monotonic()
+Number = TypeVar("Number", int, float)
 
 
-def pick(quick: int, full: int) -> int:
+def pick(quick: Number, full: Number) -> Number:
     """Return how often to do something in this profile."""
     return full if FULL else quick
 
@@ -79,6 +80,9 @@ class History:
     def acknowledge(self, key: str) -> None:
         self.acknowledged.add(key)
         self._write("acknowledge", key)
+
+    def has_more_than(self, acknowledged: int) -> bool:
+        return len(self.acknowledged) > acknowledged
 
     def judge(self, present: Iterable[str]) -> Verdict:
         """Compare with the names of the effects that are there, each as often as it is there."""

@@ -23,7 +23,7 @@ from tests.stack import database_url
 from tests.waiting import wait_until
 
 BY = Actor(label="user:ana")
-TEXT = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
+TEXT: dict[str, Any] = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
 
 
 def fill(project: Project) -> None:

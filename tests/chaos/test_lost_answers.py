@@ -12,7 +12,7 @@ from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-LOST = pick(50, 500)
+LOST = pick(20, 500)
 REPLAYS = 2
 
 

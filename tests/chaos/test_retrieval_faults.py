@@ -148,7 +148,7 @@ def test_model_switched_while_agents_ask(client: APIClient, project: Project, se
 
     def keep_asking(number: int) -> None:
         mine = APIClient()
-        mine.credentials(**client._credentials)
+        mine.credentials(**client._credentials)  # type: ignore[attr-defined]
         try:
             while not done.is_set():
                 answers.append(ask(mine, f"{TASK} number {number} {len(answers)}"))

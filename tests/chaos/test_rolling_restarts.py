@@ -1,6 +1,7 @@
 """New web servers and workers in the place of old ones while clients post (reliability A17, F12)."""
 
 import signal
+from functools import partial
 
 import psutil
 import pytest
@@ -43,7 +44,7 @@ def test_restarts_under_load_fail_no_request(chaos_web: ChaosWeb) -> None:
     with posting(load):
         for restart in [reload_workers] * RESTARTS + [replace_server] * REPLACED:
             recorded = len(history.acknowledged)
-            wait_until(lambda recorded=recorded: len(history.acknowledged) > recorded + 10, seconds=60)
+            wait_until(partial(history.has_more_than, recorded + 10), seconds=60)
             restart(chaos_web)
             if restart is reload_workers:
                 without_answer = load.statuses["no answer"]

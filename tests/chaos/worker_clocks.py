@@ -58,6 +58,7 @@ def test_workers_an_hour_apart_do_each_reflection_once() -> None:
                 stack.start_worker(name, concurrency=1)
             made.enqueue(2 * EACH)
             lost = wait_until(find_running)
+            assert lost is not None
             kill(working_process(lost), signal.SIGKILL)
             wait_for_all(seconds=30 + 4 * EACH * LEASE_SECONDS)
         finally:
@@ -66,8 +67,8 @@ def test_workers_an_hour_apart_do_each_reflection_once() -> None:
         claims = sum(Reflection.objects.values_list("attempts", flat=True))
         owners = {owner.partition("@")[0] for owner in Reflection.objects.values_list("lease_owner", flat=True)}
         held_seconds = max(
-            (each.finished_at - each.started_at).total_seconds()
-            for each in Reflection.objects.all()  # type: ignore[operator]
+            (each.finished_at - each.started_at).total_seconds()  # type: ignore[operator]
+            for each in Reflection.objects.all()
         )
         report("F13", reflections=2 * EACH, claims=claims, kills=1, longest_seconds=round(held_seconds, 1))
         assert_each_has_one_effect(2 * EACH)

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from playwright.sync_api import BrowserContext, Page
 
 from memory.projects.models import ProjectMembership
@@ -41,11 +43,10 @@ def page(chromium: BrowserContext) -> Iterator[Page]:
 
 
 @pytest.fixture
-def reviewer(transactional_db: None, settings: Any) -> Any:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # half a second less a login
+def reviewer(transactional_db: None) -> Any:
     names = ["review_heuristic", "view_heuristic", "view_trajectory", "view_reflection", "view_retrieval"]
     names += ["requeue_reflection", "view_review", "view_project"]
-    user = make_member("ana", password="correct horse", permissions=names)
+    user = make_member("ana", permissions=names)
     ProjectMembership.objects.create(user=user, role="operator")
     return user
 
@@ -53,9 +54,13 @@ def reviewer(transactional_db: None, settings: Any) -> Any:
 @pytest.fixture
 def desk(page: Page, live_server: Any, reviewer: Any) -> Page:
     """A page on which the reviewer is logged in."""
-    page.goto(f"{live_server.url}/admin/login/")
-    page.fill("#id_username", "ana")
-    page.fill("#id_password", "correct horse")
-    page.click("input[type=submit]")
-    page.wait_for_url(f"{live_server.url}/admin/")
+    log_in(page, live_server, reviewer)
     return page
+
+
+def log_in(page: Page, live_server: Any, user: Any) -> None:
+    """Give the browser a session of this person."""
+    client = Client()
+    client.force_login(user)
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME]
+    page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": live_server.url}])

@@ -16,6 +16,8 @@ from memory.heuristics.models import Review
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from reflection.llm.models import ModelCall
+from reflection.models import ModelCall
+from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (
     make_api_key,
@@ -87,15 +89,10 @@ def plain(chromium: BrowserContext) -> Iterator[Page]:
 
 
 @pytest.fixture
-def reader(plain: Page, live_server: Any, settings: Any) -> Page:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    user = make_member("root", password="correct horse", is_superuser=True)
+def reader(plain: Page, live_server: Any) -> Page:
+    user = make_member("root", is_superuser=True)
     ProjectMembership.objects.create(user=user, role="operator")
-    plain.goto(f"{live_server.url}/admin/login/")
-    plain.fill("#id_username", "root")
-    plain.fill("#id_password", "correct horse")
-    plain.click("input[type=submit]")
-    plain.wait_for_url(f"{live_server.url}/admin/")
+    log_in(plain, live_server, user)
     return plain
 
 

@@ -16,6 +16,7 @@ from tests.factories import make_heuristic, make_member, make_project, make_traj
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 PAYLOAD = "<img src=x onerror=alert(1)><script>alert(2)</script>{{7*7}}\"'><svg/onload=alert(3)>"
+HIDDEN = "do this\u202e and that\u200b"
 
 
 @pytest.fixture
@@ -33,17 +34,6 @@ def press(desk: Page, key: str) -> None:
     desk.keyboard.press(key)
 
 
-def test_queue_leads_to_the_proposal_with_its_evidence(desk: Page, live_server: Any, project: Project) -> None:
-    make_heuristic(trajectory=make_trajectory(project=project), trigger="a refund is asked for")
-
-    desk.goto(f"{live_server.url}/admin/memory/heuristic/?status__exact=proposed")
-    desk.get_by_role("link", name="a refund is asked for").click()
-
-    expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")
-    expect(desk.locator(".cited")).to_have_count(2)
-    expect(desk.locator(".cited").last).to_contain_text("policy refuses to cancel basic economy")
-
-
 def test_approve_serves_the_heuristic_and_opens_the_next(desk: Page, live_server: Any, project: Project) -> None:
     following = make_heuristic(project=project, trigger="the older one")
     heuristic = make_heuristic(project=project, trigger="the newer one")
@@ -58,21 +48,13 @@ def test_approve_serves_the_heuristic_and_opens_the_next(desk: Page, live_server
     assert following.status == "proposed"
 
 
-def test_reject_without_a_reason_asks_for_one(desk: Page, live_server: Any, project: Project) -> None:
+def test_reject_asks_for_a_reason_and_keeps_it(desk: Page, live_server: Any, project: Project) -> None:
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
 
     desk.get_by_role("button", name="Reject").click()
-
     expect(desk.locator(".errorlist")).to_contain_text("Say why in a few words")
-    heuristic.refresh_from_db()
-    assert heuristic.status == "proposed"
-
-
-def test_reject_with_a_reason_keeps_the_reason(desk: Page, live_server: Any, project: Project) -> None:
-    heuristic = make_heuristic(project=project)
-    open_heuristic(desk, live_server, heuristic)
-
+    assert not Review.objects.exists()
     desk.get_by_label("Another reason").fill("too general")
     desk.get_by_role("button", name="Reject").click()
 
@@ -119,14 +101,7 @@ def test_reader_without_the_permission_sees_no_buttons(
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
 
 
-def test_hidden_characters_are_shown(desk: Page, live_server: Any, project: Project) -> None:
-    heuristic = make_heuristic(project=project, guideline="do this\u202e and that\u200b")
-    open_heuristic(desk, live_server, heuristic)
-
-    expect(desk.locator(".lesson")).to_contain_text("do this⟨U+202E⟩ and that⟨U+200B⟩")
-
-
-def test_markup_in_texts_is_text(desk: Page, live_server: Any, project: Project) -> None:
+def test_markup_is_text_and_hidden_characters_are_shown(desk: Page, live_server: Any, project: Project) -> None:
     steps = [
         {
             "index": 1,
@@ -138,33 +113,39 @@ def test_markup_in_texts_is_text(desk: Page, live_server: Any, project: Project)
     ]
     trajectory = make_trajectory(project=project, task=PAYLOAD, steps=steps, summary=PAYLOAD, task_id=PAYLOAD)
     heuristic = make_heuristic(
-        trajectory=trajectory, trigger=PAYLOAD, guideline=PAYLOAD, avoid=PAYLOAD, rationale=PAYLOAD, task_id=PAYLOAD
+        trajectory=trajectory, trigger=PAYLOAD, guideline=HIDDEN, avoid=PAYLOAD, rationale=PAYLOAD, task_id=PAYLOAD
     )
     open_heuristic(desk, live_server, heuristic)
     expect(desk.locator(".lesson dd").first).to_have_text(PAYLOAD)
+    expect(desk.locator(".lesson")).to_contain_text("do this⟨U+202E⟩ and that⟨U+200B⟩")
 
     desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
 
     expect(desk.locator("#step-1")).to_contain_text(f"Thought{PAYLOAD}")
 
 
-@pytest.mark.parametrize("path", ["heuristic/{heuristic}/change/", "trajectory/{trajectory}/change/"])
-def test_narrow_page_does_not_overflow(desk: Page, live_server: Any, project: Project, path: str) -> None:
+def test_narrow_pages_do_not_overflow(desk: Page, live_server: Any, project: Project) -> None:
     trajectory = make_trajectory(project=project, task="x" * 300)
     heuristic = make_heuristic(trajectory=trajectory, trigger="y" * 300)
     desk.set_viewport_size({"width": 390, "height": 844})
 
-    desk.goto(f"{live_server.url}/admin/memory/{path.format(heuristic=heuristic.pk, trajectory=trajectory.pk)}")
-
+    desk.goto(f"{live_server.url}/admin/memory/heuristic/{heuristic.pk}/change/")
+    assert desk.evaluate("document.documentElement.scrollWidth") <= 390
+    desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
     assert desk.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_trajectory_is_readable_and_links_to_what_was_learnt(desk: Page, live_server: Any, project: Project) -> None:
+def test_queue_leads_to_the_evidence_and_the_run_back(desk: Page, live_server: Any, project: Project) -> None:
     trajectory = make_trajectory(project=project)
     make_heuristic(trajectory=trajectory, trigger="a refund is asked for")
 
-    desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
+    desk.goto(f"{live_server.url}/admin/memory/heuristic/?status__exact=proposed")
+    desk.get_by_role("link", name="a refund is asked for").click()
 
+    expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")
+    expect(desk.locator(".cited")).to_have_count(2)
+    expect(desk.locator(".cited").last).to_contain_text("policy refuses to cancel basic economy")
+    desk.goto(f"{live_server.url}/admin/memory/trajectory/{trajectory.pk}/change/")
     expect(desk.locator("#step-2")).to_contain_text("cancel_reservation")
     desk.get_by_role("link", name="a refund is asked for").click()
     expect(desk.locator(".lesson")).to_contain_text("a refund is asked for")

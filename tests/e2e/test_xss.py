@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import BrowserContext, Dialog, Page, Route, expect
 
 from memory.projects.models import ProjectMembership
+from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import make_member
 from tests.security.hostile_rows import PAYLOADS, store_payloads
@@ -35,7 +36,12 @@ def watched(chromium: BrowserContext) -> Any:
     page = chromium.new_page()
     page.add_init_script(WATCH)
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     yield page
     page.close()
     assert dialogs == []
@@ -46,16 +52,11 @@ def findings(page: Page) -> list[str]:
     return [f"ran {each}" for each in ran] + [f"stopped {each}" for each in stopped]
 
 
-def test_no_stored_text_runs_on_any_page(watched: Page, live_server: Any, settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    user = make_member("root", password="correct horse", is_superuser=True)
+def test_no_stored_text_runs_on_any_page(watched: Page, live_server: Any) -> None:
+    user = make_member("root", is_superuser=True)
     ProjectMembership.objects.create(user=user, role="operator")
+    log_in(watched, live_server, user)
     rows = store_payloads()
-    watched.goto(f"{live_server.url}/admin/login/")
-    watched.fill("#id_username", "root")
-    watched.fill("#id_password", "correct horse")
-    watched.click("input[type=submit]")
-    watched.wait_for_url(f"{live_server.url}/admin/")
     paths = list_pages(all_rows=True) + row_pages(heuristics=[rows.waiting, rows.served], trajectory=rows.trajectory)
 
     found = {}

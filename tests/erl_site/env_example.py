@@ -34,7 +34,8 @@ class Read:
 
 def examples() -> list[Example]:
     """Return the variables of .env.example, each with the comment lines directly above it."""
-    found, section, comment = [], "", []
+    found: list[Example] = []
+    section, comment = "", list[str]()
     for line in (ROOT / ".env.example").read_text(encoding="utf-8").splitlines():
         if heading := _HEADING.fullmatch(line):
             section, comment = heading[1], []

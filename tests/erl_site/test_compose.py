@@ -32,7 +32,7 @@ GIVEN = {
 
 def pinned(package: str) -> str:
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    return next(line.partition("==")[2] for line in dependencies if line.startswith(f"{package}=="))
+    return next(str(line).partition("==")[2] for line in dependencies if line.startswith(f"{package}=="))
 
 
 def interpolate(value: str) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -62,7 +63,7 @@ def postmaster(home: Path) -> int:
     return int((home / "data" / "postmaster.pid").read_text().split()[0])
 
 
-def ensure_in_process(home: Path, **options: object) -> subprocess.Popen[str]:
+def ensure_in_process(home: Path, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", ENSURE, str(home)],
         cwd=ROOT,
@@ -70,7 +71,7 @@ def ensure_in_process(home: Path, **options: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         **options,
-    )  # type: ignore[call-overload]
+    )
 
 
 def test_ensure_from_eight_processes_at_once_starts_one_server(home: Path) -> None:

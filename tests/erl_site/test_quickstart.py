@@ -62,8 +62,15 @@ class Quickstart:
     @contextmanager
     def started(self, *options: str) -> Iterator[subprocess.Popen[str]]:
         """Start one and hand it over as soon as it is ready."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        with subprocess.Popen(self.command(*options), cwd=ROOT, env=self.environment, text=True, **pipes) as process:
+        with subprocess.Popen(
+            self.command(*options),
+            cwd=ROOT,
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
             try:
                 assert process.stdout is not None
                 said = ""
@@ -78,7 +85,7 @@ class Quickstart:
     def count_rows(self) -> dict[str, int]:
         url = postgres.ensure(self.home / "postgres", durable=False)
         with psycopg.connect(url) as connection:
-            return {table: connection.execute(f"select count(*) from {table}").fetchone()[0] for table in COUNTED}  # type: ignore[index, call-overload] # noqa: S608
+            return {table: connection.execute(f"select count(*) from {table}").fetchone()[0] for table in COUNTED}  # type: ignore[index] # noqa: S608
 
 
 @pytest.fixture

@@ -99,8 +99,9 @@ def test_server_outlives_its_starter_and_is_found_again(home: Path) -> None:
 
 def test_server_outlives_ctrl_c_of_its_starters_process_group(home: Path) -> None:
     command = [sys.executable, "-c", f"{ENSURE}import time; time.sleep(60)", str(home)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as starter:
+    with subprocess.Popen(
+        command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as starter:
         assert starter.stdout is not None
         starter.stdout.readline()
         os.killpg(starter.pid, signal.SIGINT)

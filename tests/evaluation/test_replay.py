@@ -24,7 +24,7 @@ def arm(summary: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def figure(summary: dict[str, Any], name: str, of: str) -> float:
-    return next(row["mean"] for row in summary["figures"] if row["name"] == name and row["arm"] == of)
+    return next(float(row["mean"]) for row in summary["figures"] if row["name"] == name and row["arm"] == of)
 
 
 def test_alfworld_rises_with_reflection(summary: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ def test_same_seed_gives_the_same_interval() -> None:
 def test_paired_difference_of_constant_gain_has_no_width() -> None:
     estimate = paired_difference([value + 0.1 for value in FIGURES], FIGURES)
 
-    assert (estimate.low, estimate.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert [estimate.low, estimate.high] == pytest.approx([0.1, 0.1])
     assert estimate.excludes_zero
 
 

@@ -45,6 +45,7 @@ def model() -> EmbeddingModel:
 
 
 def embed(heuristic: Heuristic, *vector: float) -> Heuristic:
+    assert heuristic.current_revision is not None
     HeuristicEmbedding.objects.create(
         project=heuristic.project,
         heuristic=heuristic,

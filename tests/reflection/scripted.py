@@ -103,7 +103,7 @@ class ScriptedModel:
 
 
 def make_completion(**overrides: Any) -> Completion:
-    fields = {
+    fields: dict[str, Any] = {
         "text": "{}",
         "finish_reason": "stop",
         "input_tokens": 10,

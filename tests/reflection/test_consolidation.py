@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 BY = Actor(label="user:ana")
 Kind = Suggestion.Kind
 Status = ConsolidationRun.Status
-HELP = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
+HELP: dict[str, Any] = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
 
 
 def consolidate(project: Project, *, again: bool = False) -> ConsolidationRun:

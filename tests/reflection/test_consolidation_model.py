@@ -20,7 +20,7 @@ from tests.reflection.scripted import make_completion
 pytestmark = pytest.mark.django_db
 
 BY = Actor(label="user:ana")
-TEXT = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
+TEXT: dict[str, Any] = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
 NEW = {
     "decision": "new",
     "labels": ["G1"],

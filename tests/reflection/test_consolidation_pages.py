@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 Kind = Suggestion.Kind
 RIGHTS = ("review_heuristic", "view_heuristic", "view_suggestion", "view_consolidationrun")
 LIST = reverse("admin:reflection_suggestion_changelist")
-TEXT = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
+TEXT: dict[str, Any] = {"trigger": "When a flight has to be changed", "polarity": "works", "task_id": "airline"}
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def provider_for(address: str, *, name: str, key: str = KEY) -> Provider:
     )
 
 
-def question(user: str, *, max_output_tokens: int = 60, **options: object) -> CompletionRequest:
+def question(user: str, *, max_output_tokens: int = 60, **options: Any) -> CompletionRequest:
     return CompletionRequest(
         system="You are a helpful assistant.", user=user, max_output_tokens=max_output_tokens, **options
     )

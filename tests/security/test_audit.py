@@ -1,6 +1,7 @@
 """What was decided cannot be changed without a trace, not even by the owner of the database (reliability C9)."""
 
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -227,7 +228,7 @@ def test_command_exits_1_with_the_broken_place() -> None:
 def test_decisions_at_the_same_moment_make_one_chain() -> None:
     project = make_project()
     heuristics = [make_heuristic(project=project, trigger=f"Trigger {number}") for number in range(12)]
-    decide: list[Callable[[], object]] = [lambda one=one: approve_heuristic(one, by=ANA) for one in heuristics]
+    decide: list[Callable[[], object]] = [partial(approve_heuristic, one, by=ANA) for one in heuristics]
 
     errors = run_in_threads(decide, at_once=4)
 

@@ -45,6 +45,7 @@ def test_copy_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return compare(name) | {"public.memory_trajectory": (0, "0")}
 
     monkeypatch.setattr(backup, "_digest_of", lose_a_row)
+    monkeypatch.setattr(backup, "CHECKS", ())  # comparing is enough to find it
     output = StringIO()
 
     with pytest.raises(CommandError) as raised:

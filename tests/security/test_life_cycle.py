@@ -48,7 +48,7 @@ def is_moved(table: str, old: str, new: str, *, before: str = "") -> bool:
             transaction.set_rollback(True)
 
 
-def commit(statement: str, *parameters: object) -> None:
+def commit(statement: str, *parameters: Any) -> None:
     """Run a statement and what the database looks at when it is committed."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement, parameters)

@@ -103,7 +103,7 @@ def find_accepted(address: str) -> list[str]:
     client.raise_request_exception = False
     accepted = []
     for name in BAD_VALUES:
-        response = client.generic("POST", address, HOSTILE[name], content_type="application/json")
+        response = client.post(address, HOSTILE[name], content_type="application/json")
         code = response.json()["error"]["code"] if response.status_code >= 400 else ""
         if (response.status_code, code) != (400, "invalid_json") or Trajectory.objects.exists():
             accepted.append(name)

@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 import time_machine
@@ -37,7 +38,7 @@ OPERATOR = Actor(label="user:ops")
 AGENT = Actor(label="key:agent")
 
 
-def learn(project: Project, key: NewApiKey | None = None, **text: str) -> Heuristic:
+def learn(project: Project, key: NewApiKey | None = None, **text: Any) -> Heuristic:
     """Make a served lesson from a run that `key` recorded."""
     run = make_trajectory(
         project=project, api_key=key.api_key if key else None, client=key.api_key.client if key else ""

@@ -22,8 +22,6 @@ from tests.security.any_rows import SHARED, all_models, fill, project_tables
 
 pytestmark = pytest.mark.django_db
 
-each_table = pytest.mark.parametrize("model", project_tables(), ids=lambda model: model._meta.db_table)
-
 
 class Forgetful(ApiView):
     """Forgets whose runs it may show."""
@@ -65,72 +63,90 @@ def count(model: type[models.Model], project: Project | None, *, role: str = "er
     return int(rows)
 
 
-@pytest.mark.parametrize("model", list(all_models()), ids=lambda model: model._meta.db_table)
-def test_every_table_has_the_policy_or_is_nobodys(model: type[models.Model]) -> None:
+def count_all(project: Project | None, *, role: str = "erl_tenant") -> dict[str, int]:
+    """Return how many rows of each table the role sees with a project set."""
+    return {model._meta.db_table: count(model, project, role=role) for model in project_tables()}
+
+
+def test_every_table_has_the_policy_or_belongs_to_no_project() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = "
-            "'erl_project') FROM pg_class c WHERE c.oid = %s::regclass",
-            [model._meta.db_table],
+            "SELECT relname, relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = "
+            "'erl_project') FROM pg_class c WHERE relname = ANY(%s)",
+            [[model._meta.db_table for model in all_models()]],
         )
-        assert cursor.fetchone() == (model._meta.db_table not in SHARED,)
+        assert dict(cursor.fetchall()) == {
+            model._meta.db_table: model._meta.db_table not in SHARED for model in all_models()
+        }
 
 
-@each_table
-def test_role_sees_the_rows_of_its_project_alone(projects: Any, model: type[models.Model]) -> None:
+def test_role_sees_the_rows_of_its_project_alone(projects: Any) -> None:
+    one_each = dict.fromkeys((model._meta.db_table for model in project_tables()), 1)
+
+    assert min(count_all(None, role="none").values()) >= 2, "there are rows of both"
+    assert [count_all(project) for project in projects] == [one_each, one_each]
+
+
+def test_role_sees_nothing_where_no_project_is_set(projects: Any) -> None:
+    assert set(count_all(None).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    "write", ["UPDATE {table} SET {key} = {key} WHERE {key} = %s", "DELETE FROM {table} WHERE {key} = %s"]
+)
+def test_role_changes_and_deletes_nothing_of_others(projects: Any, write: str) -> None:
     ours, theirs = projects
 
-    assert count(model, None, role="none") >= 2, "there are rows of both"
-    assert count(model, ours) == 1
-    assert count(model, theirs) == 1
+    outcomes = {
+        model._meta.db_table: write_to_theirs(model, write, ours=ours, theirs=theirs) for model in project_tables()
+    }
+
+    assert {table: said for table, said in outcomes.items() if said not in (0, "permission denied")} == {}
 
 
-@each_table
-def test_role_sees_nothing_where_no_project_is_set(projects: Any, model: type[models.Model]) -> None:
-    assert count(model, None) == 0
-
-
-@each_table
-def test_role_changes_and_deletes_nothing_of_others(projects: Any, model: type[models.Model]) -> None:
-    ours, theirs = projects
+def write_to_theirs(model: type[models.Model], write: str, *, ours: Project, theirs: Project) -> Any:
     table, key = model._meta.db_table, "project_id"
     columns = [field.column for field in model._meta.local_concrete_fields]
     if key not in columns:
         key = next(name for name in ("job_ptr_id", "heuristic_id", "id") if name in columns)
     ((their_key,),) = ask(f"SELECT {key} FROM {table}", project=theirs.pk)  # noqa: S608 - our own names
-    row = ask(f"SELECT to_jsonb(t) FROM {table} t", project=theirs.pk)[0][0]  # noqa: S608
+    return try_to(write.format(table=table, key=key), their_key, project=ours.pk)
 
-    for statement in (
-        f"UPDATE {table} SET {key} = {key} WHERE {key} = %s",  # noqa: S608
-        f"DELETE FROM {table} WHERE {key} = %s",  # noqa: S608
-    ):
-        assert try_to(statement, their_key, project=ours.pk) in (0, "permission denied")
-    copied = try_to(
+
+def test_role_adds_nothing_to_others(projects: Any) -> None:
+    ours, theirs = projects
+
+    outcomes = {model._meta.db_table: copy_theirs(model, ours=ours, theirs=theirs) for model in project_tables()}
+
+    refused = ("permission denied", "row-level security", "the hash of its revision")
+    assert {table: said for table, said in outcomes.items() if said not in refused} == {}
+
+
+def copy_theirs(model: type[models.Model], *, ours: Project, theirs: Project) -> Any:
+    table = model._meta.db_table
+    row = ask(f"SELECT to_jsonb(t) FROM {table} t", project=theirs.pk)[0][0]  # noqa: S608
+    return try_to(
         f"INSERT INTO {table} SELECT (jsonb_populate_record(NULL::{table}, %s::jsonb)).*",
         row if isinstance(row, str) else json.dumps(row),
         project=ours.pk,
     )
-    assert copied in ("permission denied", "row-level security", "the hash of its revision")
 
 
 def try_to(statement: str, *parameters: Any, project: UUID) -> Any:
+    """Return the number of rows that a statement changed, or why it was refused."""
     try:
         return ask(statement, *parameters, project=project)
     except Error as error:
-        said = [
-            words
-            for words in ("row-level security", "permission denied", "the hash of its revision")
-            if words in str(error)
-        ]
-        return said[0] if said else str(error)
+        reasons = ("row-level security", "permission denied", "the hash of its revision")
+        return next((reason for reason in reasons if reason in str(error)), str(error))
 
 
-@each_table
-def test_without_the_policy_the_check_finds_a_leak(projects: Any, model: type[models.Model]) -> None:
+def test_without_the_policies_the_check_finds_leaks(projects: Any) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
+        for model in project_tables():
+            cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
 
-    assert count(model, projects[0]) == 2
+    assert set(count_all(projects[0]).values()) == {2}
 
 
 @pytest.mark.parametrize("view", ["heuristic", "text", "source", "evidence", "mistake_card", "outcome"])

@@ -67,7 +67,7 @@ class Watched(RuleBasedStateMachine):
         super().__init__()
         made["runs"] += 1
         self.block = transaction.atomic()
-        self.block._from_testcase = True  # requests may open their durable transactions in it
+        self.block._from_testcase = True  # type: ignore[attr-defined]  # requests may open their durable transactions in it
         self.block.__enter__()
         self.project: Project = make_project()
         self.key = make_api_key(project=self.project)

@@ -107,7 +107,7 @@ class World(Watched):
     @rule(task=st.sampled_from(["Cancel a reservation", "Change a flight", "case"]))
     def ask(self, task: str) -> None:
         hooks, connection.run_on_commit = connection.run_on_commit, []
-        for _, hook, _ in hooks:
+        for _, hook, *_ in hooks:
             if getattr(hook, "func", None) in AFTER_COMMIT:
                 hook()
         answer = retrieve(Question(project=self.project, task=task, by=AGENT))

@@ -2,5 +2,5 @@
 
 from erl_site.settings import *  # noqa: F403
 
-MIDDLEWARE: list[str] = []
+MIDDLEWARE = []
 ROOT_URLCONF = "tests.bench.serving.anchor"

@@ -123,7 +123,8 @@ def _read_vectors(project: Any, kind: str) -> Vectors:
 
 
 def scale_to_unit(vectors: Vectors) -> Vectors:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    scaled: Vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return scaled
 
 
 def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
