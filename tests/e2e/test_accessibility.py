@@ -16,7 +16,6 @@ from memory.heuristics.models import Review
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from reflection.llm.models import ModelCall
-from reflection.models import ModelCall
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (
