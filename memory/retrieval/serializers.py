@@ -1,7 +1,7 @@
-"""What is asked of retrieval and what it answers.
+"""The bodies of retrieval: what a request may ask, and what an answer says.
 
-Retrieval sits in front of every task an agent does, so its edge is compiled (pydantic) where the rest of the API uses
-serializers: reading a question takes microseconds, and answers are plain dictionaries.
+Retrieval runs before every task of an agent, so its input is read by compiled code (pydantic), where the rest of the
+API uses serializers: reading a question takes microseconds. Answers are plain dictionaries.
 """
 
 from collections.abc import Callable, Mapping
@@ -179,7 +179,7 @@ def read_validated(read: Callable[[], _Query], *, place: str) -> _Query:
         raise Refusal(code, f"{first}: {texts[0]}", fields=fields) from None
 
 
-# Lists are tuples here, so that nobody changes a question; of that its sender need not know.
+# Lists are tuples here, so that a question cannot change. Messages say "list", which is what the client sent.
 _IN_OUR_WORDS = (("", "Value error, "), ("valid list", "valid tuple"), ("List", "Tuple"), ("", " after validation"))
 
 
