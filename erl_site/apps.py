@@ -12,6 +12,6 @@ class ErlSiteConfig(AppConfig):
     def ready(self) -> None:
         import erl_site.celery
         import erl_site.checks  # noqa: F401
-        from erl_site.tracing import start_tracing
+        from erl_site.monitoring.tracing import start_tracing
 
         start_tracing()

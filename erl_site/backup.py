@@ -1,6 +1,9 @@
-"""Back up, restore beside, compare: the drill that shows a backup is one (reliability C8)."""
+"""Dump the database, restore the dump and compare: the drill that shows a backup works (reliability C8)."""
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,19 +12,26 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import psycopg
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from psycopg import sql
 
-from erl_site.programs import find_program, manage, run_program, write_url
+from erl_site.embedded.accounts import find_binaries
+from erl_site.embedded.home import EmbeddedServerError
 
 CHECKS = (("check_invariants",), ("verify_audit",))
 _TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1
 """
+
+
+class DrillError(Exception):
+    """The drill cannot run; the text says why."""
 
 
 @dataclass(kw_only=True)
@@ -38,12 +48,12 @@ class Drill:
 
 
 def run_drill(*, keep: Path | None = None) -> Drill:
-    """Dump the database, restore it beside under another name, and compare row by row; remove what was made.
+    """Dump the database, restore it under another name, compare the two row by row, and remove the copy.
 
-    Both databases are asked for what must hold of their rows and for their audit. Erasures are replayed on the copy.
+    Both databases are checked for invariants and their audit trail. Erasures are replayed on the copy.
 
     Args:
-        keep: where to keep the dump; None throws it away.
+        keep: where to keep the dump; None deletes it.
 
     Raises:
         DrillError: PostgreSQL's programs are missing or fail.
@@ -76,7 +86,7 @@ def run_drill(*, keep: Path | None = None) -> Drill:
 
 
 def _manage_here(command: str, *arguments: str) -> str:
-    """Run a command of ours on the database in use; return what it said where it failed."""
+    """Run a management command on the database in use; return its output if it failed."""
     said = StringIO()
     try:
         call_command(command, *arguments, stdout=said)
@@ -86,7 +96,7 @@ def _manage_here(command: str, *arguments: str) -> str:
 
 
 def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
-    """Write a dump and return the digest of every table at the very moment it shows."""
+    """Write a dump and return the digest of every table at the same moment."""
     program = find_program("pg_dump")
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -105,7 +115,7 @@ def _dump(target: Path, drill: Drill) -> dict[str, tuple[int, str]]:
 
 
 def _digest(cursor: Any) -> dict[str, tuple[int, str]]:
-    """Return rows and a sum of the rows' hashes, for every table."""
+    """Return the row count and the sum of the rows' hashes of every table."""
     cursor.execute("SET LOCAL timezone = 'UTC'")
     cursor.execute(_TABLES)
     found = {}
@@ -132,7 +142,7 @@ def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str
 
 @contextmanager
 def _database(name: str) -> Iterator[str]:
-    """Make an empty database beside ours, yield its URL, and drop it."""
+    """Create an empty database on the same server, yield its URL, and drop it."""
     with psycopg.connect(write_url("postgres"), autocommit=True) as server:
         server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
     try:
@@ -140,3 +150,52 @@ def _database(name: str) -> Iterator[str]:
     finally:
         with psycopg.connect(write_url("postgres"), autocommit=True) as server:
             server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def find_program(name: str) -> str:
+    """Return the path of one of PostgreSQL's programs; the embedded ones come first.
+
+    Raises:
+        DrillError: it is not installed.
+    """
+    try:
+        return str(find_binaries() / name)
+    except EmbeddedServerError:
+        found = shutil.which(name)
+        if found is None:
+            raise DrillError(
+                f"{name} is missing. Install PostgreSQL's client programs of the server's version."
+            ) from None
+        return found
+
+
+def run_program(*command: str) -> str:
+    """Run one of PostgreSQL's programs and return its output.
+
+    Raises:
+        DrillError: it failed; the text has its output.
+    """
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}, check=False)
+    if ended.returncode:
+        raise DrillError(f"{Path(command[0]).name} failed: {ended.stderr.strip()[-2000:]}")
+    return ended.stdout
+
+
+def manage(url: str, command: str, *arguments: str) -> str:
+    """Run a management command on another database; return its output if it failed."""
+    program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, *arguments]
+    environment = os.environ | {"DATABASE_URL": url, "ERL_LOG_LEVEL": "ERROR"}
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, check=False)
+    return (ended.stdout + ended.stderr).strip()[-2000:] if ended.returncode else ""
+
+
+def write_url(name: str) -> str:
+    """Return the URL of a database of the server that is in use."""
+    connection.ensure_connection()  # starts the embedded server and fills in its address
+    place = connection.settings_dict
+    user, password = quote(place["USER"], safe=""), quote(place["PASSWORD"] or "", safe="")
+    who = f"{user}:{password}" if password else user
+    host, port = str(place["HOST"] or "localhost"), str(place["PORT"] or 5432)
+    if host.startswith("/"):
+        return f"postgresql://{who}@/{name}?host={quote(host, safe='')}&port={port}"
+    return f"postgresql://{who}@{host}:{port}/{name}"

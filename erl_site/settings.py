@@ -9,7 +9,8 @@ from csp.constants import NONE, SELF
 
 from erl_site.embedded import valkey
 from erl_site.embedded.home import erl_home, secret_key
-from erl_site.log_config import logging_config
+from erl_site.monitoring.logs import logging_config
+from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
 
@@ -21,19 +22,18 @@ env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # the tests read 
 ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
-DEBUG = env.bool("ERL_DEBUG", False)
 SECRET_KEY = env.str("ERL_SECRET_KEY", "") or secret_key(ERL_HOME)
 SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
 ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
-CSRF_FAILURE_VIEW = "erl_site.views.csrf_failure"
+CSRF_FAILURE_VIEW = "erl_site.web.views.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("ERL_CSRF_TRUSTED_ORIGINS", default=[])
 ERL_HTTPS = env.bool("ERL_HTTPS", False)
 
 ERL_PROXY_COUNT = env.int("ERL_PROXY_COUNT", 0)
 
-# Sign-in to the admin (reliability D14): a session ends, guessing gets slow, one-time codes where they are asked for.
+# Sign-in to the admin (reliability D14): sessions end, guessing gets slow, one-time codes where required.
 ERL_ADMIN_OTP = env.bool("ERL_ADMIN_OTP", False)
 ERL_SESSION_HOURS = env.float("ERL_SESSION_HOURS", 8.0)
 ERL_SESSION_IDLE_MINUTES = env.float("ERL_SESSION_IDLE_MINUTES", 120.0)
@@ -85,6 +85,7 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_filters",
     "csp",
     "axes",
@@ -97,11 +98,11 @@ INSTALLED_APPS = [
     "evaluation",
 ]
 MIDDLEWARE = [
-    "erl_site.middleware.RequestIdMiddleware",
-    "erl_site.middleware.OverloadMiddleware",
+    "erl_site.web.middleware.RequestIdMiddleware",
+    "erl_site.web.middleware.OverloadMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "erl_site.middleware.PolicyMiddleware",
+    "erl_site.web.middleware.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -113,7 +114,7 @@ MIDDLEWARE = [
 ]
 ERL_OTEL_ENDPOINT = env.str("ERL_OTEL_ENDPOINT", "")  # where spans go; without it there are none
 if ERL_OTEL_ENDPOINT:
-    MIDDLEWARE.insert(1, "erl_site.tracing.TracingMiddleware")
+    MIDDLEWARE.insert(1, "erl_site.monitoring.tracing.TracingMiddleware")
 ROOT_URLCONF = "erl_site.urls"
 WSGI_APPLICATION = "erl_site.wsgi.application"
 APPEND_SLASH = True
@@ -162,14 +163,14 @@ DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 2)
 ERL_DATABASE_POOLER = env.bool("ERL_DATABASE_POOLER", False)
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = ERL_DATABASE_POOLER
 ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS = env.float("ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS", 0.0)
-# Nobody waits for ever: a statement, a lock, an abandoned transaction, a client that is gone (reliability C4).
+# Nothing waits forever: statements, locks, abandoned transactions, clients that are gone (reliability C4).
 if not ERL_DATABASE_POOLER:
     DATABASES["default"]["OPTIONS"].setdefault(
         "options",
         f"-c statement_timeout={round(ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000)}ms"
         " -c lock_timeout=2s -c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=250ms"
         " -c hnsw.ef_search=60 -c hnsw.iterative_scan=relaxed_order -c hnsw.max_scan_tuples=40000"
-        # What is prepared, and what functions of the database ask, is planned once and not for every answer.
+        # Prepared statements and those in database functions are planned once, not for every request.
         " -c plan_cache_mode=force_generic_plan",
     )
 
@@ -180,7 +181,7 @@ ERL_EMBEDDED_BROKER = not CELERY_BROKER_URL
 if ERL_EMBEDDED_BROKER:
     CELERY_BROKER_URL = valkey.broker_url(ERL_HOME / "valkey")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker for ever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker forever
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True  # cannot loop: the row bounds the attempts
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
@@ -194,7 +195,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    "max_retries": 0,  # who rings the bell does not wait for it; the sweeper rings again
+    "max_retries": 0,  # ringing the bell does not wait; the sweeper rings again
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_IGNORE_RESULT = True
@@ -206,29 +207,22 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 30.0
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 200
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
-    # No delayed messages: a sweep nobody took within its period is dropped, the next one does the same.
+    # No delayed messages: a sweep that no worker took within its period is dropped; the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
-    "tune_retrieval": {"task": "memory.tasks.tune_retrieval", "schedule": 3600.0, "options": {"expires": 1800.0}},
-    # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.
-    "consolidate": {"task": "reflection.tasks.consolidate_nightly", "schedule": 3600.0, "options": {"expires": 1800.0}},
 }
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)
+ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
-ERL_IDEMPOTENCY_MISMATCH_STATUS = env.int("ERL_IDEMPOTENCY_MISMATCH_STATUS", 409)
-ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES = env.int("ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES", 4 * 1024 * 1024)
 ERL_API_MAX_WAIT_SECONDS = env.float("ERL_API_MAX_WAIT_SECONDS", 0.25)  # then a waiting request is turned away
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may go on working
-ERL_IDEMPOTENCY_MAX_KEYS = env.int("ERL_IDEMPOTENCY_MAX_KEYS", 100_000)  # that a client may have stored at a time
 # Requests of one key in a scope: "reflect=600/60" is 600 in 60 seconds; "failed=…" counts refused keys by address.
 ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
-ERL_EMBEDDER_INTEGERS = env.bool("ERL_EMBEDDER_INTEGERS", False)  # minilm in 8 bits: other vectors, sooner
 ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")
@@ -243,19 +237,13 @@ ERL_RERANK_FORMAT = env.str("ERL_RERANK_FORMAT", "cohere")  # cohere (Cohere, Ji
 ERL_RERANK_DEADLINE_SECONDS = env.float("ERL_RERANK_DEADLINE_SECONDS", 1.0)
 ERL_RETRIEVE_TOP_K = env.int("ERL_RETRIEVE_TOP_K", 20)
 ERL_CONTEXT_BUDGET_TOKENS = env.int("ERL_CONTEXT_BUDGET_TOKENS", 4000)
-ERL_RECORD_BUDGET_TOKENS = env.int("ERL_RECORD_BUDGET_TOKENS", 200)  # on top of it, for the record of earlier runs
 ERL_MISTAKE_MERGE_SIMILARITY = env.float("ERL_MISTAKE_MERGE_SIMILARITY", 0.93)  # docs/memory.md has the curve
-ERL_MISTAKE_SIGHTINGS_PER_CLIENT = env.int("ERL_MISTAKE_SIGHTINGS_PER_CLIENT", 20)
 ERL_RETRIEVE_MEMORY_MB = env.int("ERL_RETRIEVE_MEMORY_MB", 64)  # of each web process, for what projects serve
-ERL_RETRIEVE_INDEX_TEXTS = env.int("ERL_RETRIEVE_INDEX_TEXTS", 20_000)  # served texts from which on an index pays
-ERL_QUERY_CACHE_SECONDS = env.int("ERL_QUERY_CACHE_SECONDS", 3600)  # task vectors in the broker's server; 0: none there
 ERL_TENANT_ROLE = env.str("ERL_TENANT_ROLE", "")  # erl_tenant: requests see rows of their project alone
 ERL_SERVING_ROLE = env.str("ERL_SERVING_ROLE", "auto")  # that searches run as: erl_serving, where it is there
 
 # ── Review ────────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_REVIEW_CLAIM_MINUTES = env.int("ERL_REVIEW_CLAIM_MINUTES", 10)  # how long an opened proposal is its reader's
 ERL_PENDING_PROPOSALS_PER_CLIENT = env.int("ERL_PENDING_PROPOSALS_PER_CLIENT", 200)  # 0: no limit
-ERL_REVIEW_RECENT_TASKS = env.int("ERL_REVIEW_RECENT_TASKS", 200)  # tasks a proposal is tried on to order the queue
 
 # ── Reflection ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_REFLECTOR = env.str("ERL_REFLECTOR", "auto")  # auto: llm when a provider is set, else rules
@@ -266,43 +254,27 @@ ERL_LLM_MODEL = env.str("ERL_LLM_MODEL", "")
 ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
 ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
-ERL_LLM_ALLOW_LOOPBACK = env.bool("ERL_LLM_ALLOW_LOOPBACK", False)
-ERL_LLM_ALLOWED_HOSTS = env.list("ERL_LLM_ALLOWED_HOSTS", default=[])
+ERL_HTTP_HOSTS = [host.strip().lower() for host in env.list("ERL_HTTP_HOSTS", default=[])]  # see memory/egress.py
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
 ERL_REFLECTION_LEASE_SECONDS = env.float("ERL_REFLECTION_LEASE_SECONDS", 30.0)
 ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
-ERL_REFLECTION_QUEUE_MAX = env.int("ERL_REFLECTION_QUEUE_MAX", 10_000)  # of a project, before clients are turned away
-ERL_REFLECTION_STALL_SECONDS = env.float("ERL_REFLECTION_STALL_SECONDS", 30.0)  # then an idle worker helps itself
 
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
-ERL_EPISODE_SUCCESS_SCORE = env.float("ERL_EPISODE_SUCCESS_SCORE", 0.85)
-ERL_EPISODE_FAILURE_SCORE = env.float("ERL_EPISODE_FAILURE_SCORE", 0.50)
-ERL_EPISODE_RULES = env.int("ERL_EPISODE_RULES", 5)
 ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
 ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
-ERL_CONSOLIDATION_SIMILARITY = env.float("ERL_CONSOLIDATION_SIMILARITY", 0.80)
-ERL_CONSOLIDATION_MIN_RUNS = env.int("ERL_CONSOLIDATION_MIN_RUNS", 2)
-ERL_CONSOLIDATION_MAX_CALLS = env.int("ERL_CONSOLIDATION_MAX_CALLS", 20)
-ERL_RETIRE_UNUSED_DAYS = env.int("ERL_RETIRE_UNUSED_DAYS", 180)
-ERL_RETIRE_MIN_USES = env.int("ERL_RETIRE_MIN_USES", 20)
-ERL_RETIRE_USED_SHARE = env.float("ERL_RETIRE_USED_SHARE", 0.05)
-ERL_MAINTAIN_FAILURES = env.int("ERL_MAINTAIN_FAILURES", 2)
 
 # ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_EVALUATION_TIME_LIMIT_SECONDS = env.int("ERL_EVALUATION_TIME_LIMIT_SECONDS", 1800)  # of one asked for by the API
 ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
-CELERY_TASK_ROUTES = {"evaluation.tasks.evaluate": {"queue": ERL_EVALUATION_QUEUE}}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["memory.api.permissions.HasScope"],
-    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["memory.api.authentication.HasScope"],
+    "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
     "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "memory.api.exceptions.exception_handler",
     "UNAUTHENTICATED_USER": None,
@@ -330,8 +302,8 @@ SPECTACULAR_SETTINGS = {
         "OutcomeSource": "memory.runs.models.TrajectoryOutcomeSource",
         "RetrievalMode": "memory.retrieval.models.RetrievalMode",
         "Verdict": "memory.effects.models.HeuristicFeedbackVerdict",
-        "ReflectionStatus": "reflection.models.ReflectionStatus",
+        "ReflectionStatus": "reflection.jobs.models.JobStatus",
         "EvaluationStatus": "evaluation.models.EvaluationRunStatus",
-        "ProposalEffect": "reflection.models.ProposalEffect",
+        "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
     },
 }

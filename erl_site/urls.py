@@ -4,8 +4,8 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
-from erl_site import views
 from erl_site.sign_in.views import second_factor
+from erl_site.web import views
 from memory.api import documentation
 
 admin.site.site_title = admin.site.site_header = "ERL"

@@ -6,9 +6,9 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from evaluation.comparing import show
 from evaluation.models import EvaluationRun
-from evaluation.report import present
+from evaluation.reports.comparison import show
+from evaluation.reports.report import present
 from memory.admin.read_only import ReadOnlyAdmin
 
 

@@ -1,14 +1,28 @@
-"""What the memory app refuses, as facts a caller can act on."""
+"""What the memory app refuses: one exception for each fact that a caller can act on."""
+
+from collections.abc import Mapping, Sequence
 
 
-class LessonMemoryError(Exception):
+class MemoryAppError(Exception):
     """Base of every refusal and failure of the memory app."""
 
     code = "invalid_request"
 
 
-class InvalidSteps(LessonMemoryError):
-    """The steps of a trajectory are in no form we can read; the message names the place."""
+class InvalidInput(MemoryAppError):
+    """Something that was sent cannot be read; `fields` says what is wrong where.
+
+    The places are JSON pointers for a body and names for query parameters.
+    """
+
+    def __init__(self, fields: Mapping[str, Sequence[str]], *, code: str = "invalid_request") -> None:
+        self.fields = fields
+        self.code = code
+        super().__init__(" ".join(f"{place}: {text}" for place, texts in fields.items() for text in texts))
+
+
+class InvalidSteps(MemoryAppError):
+    """The steps of a run are not in a form we can read; the message names the place."""
 
     code = "invalid_steps"
 
@@ -21,130 +35,130 @@ class InvalidSteps(LessonMemoryError):
         return "/" + place.removeprefix("steps.").replace("[", "/").replace("]", "").replace(".", "/")
 
 
-class InvalidMemoryFile(LessonMemoryError):
+class InvalidMemoryFile(MemoryAppError):
     """A memory file is not in the form we can read; the message names the place."""
 
     code = "invalid_request"
 
 
-class UnreadableFile(LessonMemoryError):
-    """A file of recorded runs as a whole, or one run of it, is in no form we can read."""
+class UnreadableFile(MemoryAppError):
+    """A file of recorded runs, or one run in it, is not in a form we can read."""
 
     code = "invalid_request"
 
 
-class DuplicateExternalId(LessonMemoryError):
+class DuplicateExternalId(MemoryAppError):
     """A trajectory with this external id exists in the project and says something else."""
 
     code = "external_id_taken"
 
 
-class UnknownRetrieval(LessonMemoryError):
-    """The answer a run says it was given was not given in this project."""
+class UnknownRetrieval(MemoryAppError):
+    """A run names a retrieval that was not answered in this project."""
 
     code = "unknown_retrieval"
 
 
-class NoSuchRun(LessonMemoryError):
-    """Feedback names no run that it is about."""
+class NoSuchRun(MemoryAppError):
+    """Feedback does not name the run it is about."""
 
     code = "feedback_without_run"
 
 
-class NothingChanged(LessonMemoryError):
+class NothingChanged(MemoryAppError):
     """The new wording is the same as the present one."""
 
     code = "nothing_changed"
 
 
-class ChangedMeanwhile(LessonMemoryError):
+class ChangedMeanwhile(MemoryAppError):
     """The text was changed after the caller read it, so the decision does not apply to it."""
 
     code = "changed_meanwhile"
 
 
-class AlreadyDecided(LessonMemoryError):
+class AlreadyDecided(MemoryAppError):
     """The heuristic is not in a state in which this decision can be taken."""
 
     code = "already_decided"
 
 
-class NotServable(LessonMemoryError):
+class NotServable(MemoryAppError):
     """A heuristic that is not served cannot be retired or quarantined."""
 
     code = "not_servable"
 
 
-class CannotMerge(LessonMemoryError):
+class CannotMerge(MemoryAppError):
     """The two heuristics cannot become one: the same, of two projects, or the other is not in use."""
 
     code = "cannot_merge"
 
 
-class TooLateToUndo(LessonMemoryError):
-    """A decision can be taken back by the person who took it, for a few seconds, while nothing followed it."""
+class TooLateToUndo(MemoryAppError):
+    """A person can take back their own decision for a few seconds, until something depends on it."""
 
     code = "conflict"
 
 
-class NotAllowed(LessonMemoryError):
-    """Whoever decides has not, or no longer, the right to decide on this project's lessons."""
+class NotAllowed(MemoryAppError):
+    """The person may not decide on this project's lessons, or may no longer."""
 
     code = "permission_denied"
 
 
-class ProjectArchived(LessonMemoryError):
-    """The project is archived: nothing in it waits for a decision any more."""
+class ProjectArchived(MemoryAppError):
+    """The project is archived: its lessons no longer wait for decisions."""
 
     code = "permission_denied"
 
 
-class ClaimedByOther(LessonMemoryError):
-    """Another reviewer is deciding on this heuristic at the moment."""
+class ClaimedByOther(MemoryAppError):
+    """Another reviewer is deciding on this heuristic right now."""
 
     code = "conflict"
 
 
-class SecondReviewerNeeded(LessonMemoryError):
-    """The project asks for two people, and this one has approved these words already."""
+class SecondReviewerNeeded(MemoryAppError):
+    """The project requires two reviewers, and this one has already approved these words."""
 
     code = "already_decided"
 
 
-class TooManyAtOnce(LessonMemoryError):
-    """More was selected than a person can answer for at once."""
+class TooManyAtOnce(MemoryAppError):
+    """More was selected than one person can review at once."""
 
     code = "invalid_request"
 
 
-class NotReadYet(LessonMemoryError):
-    """Decided together is only what the person had on the screen in these words and what no check flagged."""
+class NotReadYet(MemoryAppError):
+    """Lessons can be decided together only if the person had these words on the screen and no check flagged them."""
 
     code = "invalid_request"
 
 
-class NoRunToReflectOn(LessonMemoryError):
-    """No run is linked to the heuristic, so none can be reflected on again."""
+class NoRunToReflectOn(MemoryAppError):
+    """No run is linked to the heuristic, so there is nothing to reflect on again."""
 
     code = "invalid_request"
 
 
-class QueueFull(LessonMemoryError):
-    """More reflections of the project wait than ERL_REFLECTION_QUEUE_MAX allows its clients."""
+class QueueFull(MemoryAppError):
+    """More reflections of the project are waiting than its clients may have waiting."""
 
     code = "queue_full"
     retry_after_seconds = 30.0
 
 
-class TooManyProposals(LessonMemoryError):
-    """As many lessons of one API client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows."""
+class TooManyProposals(MemoryAppError):
+    """As many lessons of one API client are waiting for review as ERL_PENDING_PROPOSALS_PER_CLIENT allows."""
 
     code = "too_many_proposals"
     retry_after_seconds = 300.0
 
 
-class EmbedderError(LessonMemoryError):
-    """The embedder gave no vector; retrieval goes on with full text."""
+class EmbedderError(MemoryAppError):
+    """The embedder returned no vector; retrieval continues with full text."""
 
     code = "embedder_unavailable"
 

@@ -1,6 +1,6 @@
 """Spans for OpenTelemetry, where it is switched on; nothing at all where it is not.
 
-The product works without the packages: `erl_site.tracing` sets the tracer when ERL_OTEL_ENDPOINT is set.
+The product works without the packages: `erl_site.monitoring.tracing` sets the tracer when ERL_OTEL_ENDPOINT is set.
 """
 
 from collections.abc import Iterator

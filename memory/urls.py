@@ -4,7 +4,6 @@ from django.urls import path
 
 from memory.curation.review_views import (
     ApproveView,
-    FeedbackView,
     MergeView,
     QuarantineView,
     RejectView,
@@ -12,7 +11,7 @@ from memory.curation.review_views import (
     ReviewListView,
 )
 from memory.curation.views import HeuristicListView, HeuristicView
-from memory.effects.views import RetrievalOutcomesView
+from memory.effects.views import FeedbackView, RetrievalOutcomesView
 from memory.episodes.views import MemorySummaryView
 from memory.intake.views import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
 from memory.retrieval.views import ContextView, RetrievalView, RetrieveView

@@ -1,6 +1,7 @@
 """The product as processes: gunicorn and a Celery worker on the tests' database and broker."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,9 +17,9 @@ from urllib.parse import quote, urlencode
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from erl_site.backup import find_program, run_program
 from erl_site.embedded import postgres
-from erl_site.programs import find_program, run_program
-from tests.servers import HOME
+from erl_site.embedded.accounts import choose_account
 
 ROOT = Path(__file__).resolve().parent.parent
 # One client records thousands of runs here, whose lessons nobody reviews.
@@ -36,13 +37,31 @@ def database_url(settings: dict[str, Any]) -> str:
     return f"postgresql://{credentials}@{host}:{port}/{settings['NAME']}"
 
 
+def adopt(home: Path, backup: Path) -> None:
+    """Make a base backup the data of a server under `home`, which has none yet."""
+    home.mkdir(parents=True, exist_ok=True)
+    account = choose_account(home)
+    data = (home / "data").resolve()
+    shutil.copytree(backup, data, dirs_exist_ok=True)
+    for name in ("postgresql.conf", "postgresql.auto.conf", "pg_ident.conf"):
+        (data / name).write_text("")
+    (data / "pg_hba.conf").write_text("local all all trust\nlocal replication all trust\n")
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    data.chmod(0o700)
+    if account.uid != os.geteuid():
+        for path in (data, *data.rglob("*")):
+            os.chown(path, account.uid, -1, follow_symlinks=False)
+
+
 def migrated_home(home: Path) -> Path:
     """Put a PostgreSQL under a home whose database `erl` has its tables, and no rows: a copy of the tests' server."""
+    from tests.servers import HOME  # changes the environment of a benchmark, which has servers of its own
+
     with tempfile.TemporaryDirectory() as folder:
         backup = Path(folder) / "backup"
         where = ["--host", str(postgres.socket_dir(HOME / "postgres")), "--port", str(postgres.PORT), "--username=erl"]
         run_program(find_program("pg_basebackup"), *where, "--checkpoint=fast", "--no-sync", f"--pgdata={backup}")
-        postgres.adopt(home / "postgres", backup)
+        adopt((home / "postgres").resolve(), backup)
     return home
 
 
@@ -80,7 +99,7 @@ class Stack:
     def start_web(self) -> None:
         """Start gunicorn and wait until it answers."""
         place = ["--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "4"]
-        options = ["--config=python:erl_site.gunicorn_config", "--no-control-socket"]
+        options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
         self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
         self._wait("web", self._web_answers)
 

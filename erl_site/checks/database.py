@@ -8,7 +8,7 @@ from django.db import connections
 
 MIN_POSTGRES = 16
 MIN_PGVECTOR = (0, 8, 4)  # older ones may corrupt an HNSW index or fail inserts during vacuum
-EXTENSIONS = ("vector", "pg_trgm", "unaccent", "btree_gin")
+EXTENSIONS = ("vector", "pg_trgm", "btree_gin")
 
 
 @register(Tags.database)

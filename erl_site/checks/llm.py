@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from reflection.llm.base import ProviderError, ProviderNotConfigured
+from memory.egress import find_url_fault
+from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.registry import PROVIDERS, find_config
 
 MIN_INPUT_TOKENS = 3000
@@ -45,10 +45,8 @@ def _check_provider() -> Iterator[CheckMessage]:
                 id="erl.llm.W001",
             )
         return
-    try:
-        config.policy.check_url(httpx.URL(config.base_url))
-    except (ProviderError, httpx.InvalidURL) as error:
-        yield Error(f"The address of the language model cannot be used. {error}", id="erl.llm.E004")
+    if fault := find_url_fault(config.base_url):
+        yield Error(f"The language model cannot be asked at {config.base_url}. {fault}", id="erl.llm.E004")
 
 
 def _check_limits() -> Iterator[CheckMessage]:

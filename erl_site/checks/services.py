@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
+from memory.egress import find_url_fault
 from memory.embeddings.registry import CHOICES
 
 DATABASE_SCHEMES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
@@ -17,7 +18,7 @@ BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel
 @register("services")
 def check_services(**kwargs: Any) -> list[CheckMessage]:
     """Find addresses that cannot work, and embedded servers that are not installed."""
-    return [*_check_database(), *_check_broker(), *_check_embedder()]
+    return [*_check_database(), *_check_broker(), *_check_reranker(), *_check_embedder()]
 
 
 def _check_database() -> Iterator[CheckMessage]:
@@ -54,6 +55,15 @@ def _check_broker() -> Iterator[CheckMessage]:
         )
 
 
+def _check_reranker() -> Iterator[CheckMessage]:
+    if settings.ERL_RERANK_URL and (fault := find_url_fault(settings.ERL_RERANK_URL)):
+        yield Error(
+            f"ERL_RERANK_URL cannot be used. {fault}",
+            hint="Set it to the endpoint's URL, or leave it empty to rank without a cross-encoder.",
+            id="erl.services.E008",
+        )
+
+
 def _check_embedder() -> Iterator[CheckMessage]:
     if settings.ERL_EMBEDDER not in CHOICES:
         yield Error(
@@ -61,17 +71,11 @@ def _check_embedder() -> Iterator[CheckMessage]:
             hint=f"Set it to one of {', '.join(CHOICES)}.",
             id="erl.services.E005",
         )
-    if settings.ERL_EMBEDDER == "minilm" and settings.ERL_EMBEDDER_INTEGERS and find_spec("onnx") is None:
-        yield Error(
-            "ERL_EMBEDDER_INTEGERS is set, but the package onnx is not installed.",
-            hint="Run `uv sync --group integers`, or take the setting back.",
-            id="erl.services.E008",
-        )
     if settings.ERL_EMBEDDER != "http":
         return
-    if urlsplit(settings.ERL_EMBEDDER_BASE_URL).scheme not in ("http", "https"):
+    if fault := find_url_fault(settings.ERL_EMBEDDER_BASE_URL):
         yield Error(
-            "ERL_EMBEDDER is http, but ERL_EMBEDDER_BASE_URL is no web address.",
+            f"ERL_EMBEDDER is http, but ERL_EMBEDDER_BASE_URL cannot be used. {fault}",
             hint="Set it to the service's base URL up to and including /v1.",
             id="erl.services.E006",
         )
@@ -85,7 +89,7 @@ def _check_embedder() -> Iterator[CheckMessage]:
 
 @register(Tags.security, deploy=True)
 def check_deployment(**kwargs: Any) -> list[CheckMessage]:
-    """Find what is right on a laptop and wrong where others rely on it."""
+    """Find settings that suit a laptop but not a production server."""
     found: list[CheckMessage] = []
     if not settings.DATABASE_URL:
         found.append(

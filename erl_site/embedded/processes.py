@@ -51,13 +51,13 @@ def runs(pid: int) -> bool:
 
 
 def group_runs(group: int) -> bool:
-    """Tell whether a process of the group lives; zombies nobody collects do not count."""
+    """Tell whether a process of the group is alive; zombies do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it lives, as somebody else
+        pass  # alive, under another user
     if not HAS_PROC:
         return True
     members = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())

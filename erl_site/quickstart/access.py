@@ -12,8 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from memory.projects.actors import Actor
-from memory.projects.api_keys import create_api_key
-from memory.projects.credentials import parse_token
+from memory.projects.api_keys import create_api_key, parse_token
 from memory.projects.models import ApiKey, Project
 
 PROJECT = "demo"
@@ -113,7 +112,7 @@ def _prepare_admin(known_password: str) -> tuple[str, bool]:
     user = users.filter(username=ADMIN_USER).first()
     if user is not None and user.check_password(known_password):
         return known_password, False
-    # A password somebody changed stays. One that only a lost file knew is replaced, but never in another database.
+    # A password that was changed stays. One that only a lost file knew is replaced, but never in another database.
     if user is not None and (known_password or settings.DATABASE_URL):
         return "", False
     password = secrets.token_urlsafe(12)

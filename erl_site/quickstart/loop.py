@@ -17,7 +17,7 @@ from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 
 SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 POLICY = Actor.policy("quickstart-demo")
@@ -79,7 +79,7 @@ class Loop:
                 self.poll()
             known = len(lines) - new
             words.extend([f"{new} real trajectories recorded"] if new else [])
-            words.extend([f"{known} known already"] if known else [])
+            words.extend([f"{known} already known"] if known else [])
         return external_ids
 
     def _wait_for_reflections(self, external_ids: list[str]) -> None:
@@ -116,7 +116,7 @@ class Loop:
                 words.append(f"{found} proposals wait for you")
                 return
             of_the_family = proposals.filter(evidence__trajectory__task_id=NEW_TASK["task_id"]).distinct().with_text()
-            first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # who reviews would merge two for one condition
+            first: dict[str, tuple[Heuristic, HeuristicRevision]] = {}  # a reviewer would merge two with one condition
             for heuristic in of_the_family.order_by("-support", "-confidence", "created_at", "id"):
                 assert heuristic.current_revision is not None
                 first.setdefault(heuristic.current_revision.trigger, (heuristic, heuristic.current_revision))

@@ -31,7 +31,7 @@ def site_url(port: int) -> str:
 
 
 def check_port(port: int) -> None:
-    """Refuse a port that somebody else listens on, naming a free one."""
+    """Refuse a port that another program listens on, and name a free one."""
     try:
         with _listener(port):
             return
@@ -95,7 +95,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                     "-m",
                     "gunicorn",
                     "erl_site.wsgi",
-                    "--config=python:erl_site.gunicorn_config",
+                    "--config=python:erl_site.web.gunicorn_config",
                     *web,
                     "--no-control-socket",
                     "--graceful-timeout=4",

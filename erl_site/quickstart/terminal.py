@@ -12,7 +12,7 @@ REDRAW_SECONDS = 0.1
 
 
 class Terminal:
-    """Writes state lines, progress and paragraphs. Redraws and colours only where somebody watches."""
+    """Writes state lines, progress and paragraphs. Redraws and colours only at a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -48,7 +48,7 @@ class Terminal:
         self._line(self._mark("✓", "+", "32"), name, " ".join(words), began)
 
     def progress(self, name: str, done: int, total: int) -> None:
-        """Draw how far something long is. Does nothing where nobody watches."""
+        """Draw the progress of something long. Does nothing without a terminal."""
         if done < total and time.monotonic() - self._drawn_at < REDRAW_SECONDS:
             return
         filled = BAR_WIDTH * done // max(total, 1)

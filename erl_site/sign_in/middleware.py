@@ -1,4 +1,4 @@
-"""What holds for every page of the admin: how long a session lasts, and the second factor where it is asked for."""
+"""Rules for every page of the admin: how long a session lasts, and the second factor where it is required."""
 
 import time
 from collections.abc import Callable
@@ -19,9 +19,9 @@ _NOTE_EVERY_SECONDS = 60  # a page costs no write of the session, one a minute d
 
 
 class SignInMiddleware:
-    """Guard /admin/: end sessions that are too old or idle, and let nobody pass without the second factor.
+    """Guard /admin/: end sessions that are too old or idle, and require the second factor where it is on.
 
-    In front of every view and not in the views, so that a page somebody adds later is guarded too.
+    A middleware rather than a view decorator, so that pages added later are guarded too.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -33,7 +33,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """What became of a code. `retry_at` is set where none may be tried before."""
+    """The result of trying a code. `retry_at` is set if the next try has to wait until then."""
 
     device: Device | None
     retry_at: datetime | None = None
@@ -47,7 +47,7 @@ def is_verified(request: HttpRequest) -> bool:
 
 
 def find_device(user: AbstractBaseUser) -> TOTPDevice | None:
-    """Find the authenticator app that somebody has confirmed."""
+    """Return the user's confirmed authenticator app, or None."""
     return TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
@@ -75,7 +75,7 @@ def draw_code(device: TOTPDevice) -> Picture:
 
 
 def confirm_device(request: HttpRequest, device: TOTPDevice, code: str) -> list[str]:
-    """Take the device into use if the code is its; return the backup codes, which are shown only now, or nothing."""
+    """Confirm the device if the code is right; return the backup codes, which are shown only now, or nothing."""
     with transaction.atomic():
         # Locked, so that two requests cannot use one code; the failed try is counted, so nothing is raised here.
         locked = TOTPDevice.objects.select_for_update().get(pk=device.pk)
@@ -116,12 +116,12 @@ def check_code(request: HttpRequest, code: str) -> Checked:
 
 
 def count_backup_codes(user: AbstractBaseUser) -> int:
-    """Return how many backup codes somebody has left."""
+    """Return how many backup codes the user has left."""
     return int(StaticToken.objects.filter(device__user=user).count())
 
 
 def forget_devices(user: AbstractBaseUser) -> int:
-    """Take the second factor from somebody who lost it; the next sign-in sets it up anew."""
+    """Remove the second factor of a user who lost it; the next sign-in sets it up again."""
     count = 0
     for model in (TOTPDevice, StaticDevice):
         _, by_model = model.objects.filter(user=user).delete()

@@ -1,4 +1,4 @@
-"""Slow down whoever guesses passwords: by address, and by name across many addresses (reliability D14)."""
+"""Slow down password guessing, by address and by name across many addresses (reliability D14)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

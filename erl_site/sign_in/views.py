@@ -33,7 +33,7 @@ _WRONG = "This code is not right. Wait for the next one and type it again; check
 @never_cache
 @require_http_methods(["GET", "POST"])
 def second_factor(request: HttpRequest) -> HttpResponse:
-    """Ask for a code, or set the authenticator app up where somebody has none yet."""
+    """Ask for a code, or set up the authenticator app for a user who has none yet."""
     if not (request.user.is_authenticated and request.user.is_active and request.user.is_staff):
         return redirect_to_login(request.get_full_path(), reverse("admin:login"))
     following = _following(request)

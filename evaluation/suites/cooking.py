@@ -14,7 +14,7 @@ from evaluation.environments.textworld_games import CookingGames, find_folder, r
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, Options
 from evaluation.suites.loop.suite import ClosedLoop
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.reflections import ReflectorFactory
@@ -73,7 +73,7 @@ class Cooking(ClosedLoop):
     def count_trials(self, options: Options) -> int:
         return 1
 
-    def furnishings(self, options: Options) -> tuple[LessonText, ...]:
+    def furnishings(self, options: Options) -> tuple[HeuristicText, ...]:
         return read_others()
 
 
@@ -97,13 +97,13 @@ class CookingReflector:
         )
 
 
-def write_lesson(verb: str, tool: str) -> LessonText:
+def write_lesson(verb: str, tool: str) -> HeuristicText:
     """Put a lesson into words that the agent reads back from its prompt."""
-    return LessonText(trigger=f"{TRIGGER}{verb}", guideline=f"{USE}{tool}.", polarity="works", scope="project")
+    return HeuristicText(trigger=f"{TRIGGER}{verb}", guideline=f"{USE}{tool}.", polarity="works", scope="project")
 
 
 @lru_cache(maxsize=1)
-def read_others() -> tuple[LessonText, ...]:
+def read_others() -> tuple[HeuristicText, ...]:
     """Return lessons that language models wrote about other work; their beginning is their condition."""
     rows = [json.loads(line)["lesson"] for line in OTHERS.read_text(encoding="utf-8").splitlines()]
-    return tuple(LessonText(trigger=row[:MOST_CHARACTERS].strip(), guideline=row, scope="project") for row in rows)
+    return tuple(HeuristicText(trigger=row[:MOST_CHARACTERS].strip(), guideline=row, scope="project") for row in rows)

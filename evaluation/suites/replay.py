@@ -8,14 +8,14 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.arms import EVALUATION
-from evaluation.figures import compare_arm, estimate_json, power_note, rounded
-from evaluation.metrics import pass_at_k, pass_hat_k
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import compare_arm, estimate_json, power_note, rounded
+from evaluation.reports.metrics import pass_at_k, pass_hat_k
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.loop.store import Learned, count_reflection
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 

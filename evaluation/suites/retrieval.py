@@ -12,14 +12,14 @@ import numpy as np
 
 from evaluation.arms import EVALUATION, ask, find_arm
 from evaluation.errors import EvaluationError, LabelIndexed
-from evaluation.figures import estimate_json, power_note, rounded
-from evaluation.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import estimate_json, power_note, rounded
+from evaluation.reports.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.timing import percentiles
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.projects.models import Project
 
@@ -206,7 +206,7 @@ def _text(document: dict[str, Any]) -> str:
 
 def _ingest(project: Project, document: dict[str, Any]) -> str:
     text, title = _text(document) or document["_id"], document.get("title", "").strip()
-    lesson = LessonText(trigger=title or text, guideline=text if title else DO_AS_THERE, scope="project")
+    lesson = HeuristicText(trigger=title or text, guideline=text if title else DO_AS_THERE, scope="project")
     heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
     approve_heuristic(heuristic, by=EVALUATION, reason="A document of an evaluation.")
     return str(heuristic.pk)

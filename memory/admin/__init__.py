@@ -1,11 +1,9 @@
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
-from memory.admin.project import ApiKeyAdmin, ProjectAdmin, ProjectMembershipAdmin
-from memory.admin.retrieval import PolarityQuotaAdmin, RetrievalAdmin
-from memory.admin.review_log import ReviewAdmin
-from memory.admin.search_index import SearchIndexAdmin
+from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
+from memory.admin.records import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin, ReviewAdmin
+from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
 from memory.admin.trajectory import TrajectoryAdmin
-from memory.admin.trust import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin
 
 __all__ = [
     "ApiKeyAdmin",

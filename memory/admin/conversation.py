@@ -1,14 +1,12 @@
 """A run as a conversation: what the agent thought, did and said, and what came back."""
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Func, UUIDField
-
 from memory.effects.models import HeuristicFeedback
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.heuristics.models import Evidence, Heuristic
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.models import Retrieval
@@ -17,7 +15,6 @@ from memory.runs.models import Trajectory
 FOLD_CHARS = 1_200  # longer texts are folded
 _PEEK_CHARS = 120
 _SPEECH = frozenset({"respond", "reply", "say", "message", "send_message", "answer", "final_answer", "finish"})
-_Outcome = Trajectory.Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,15 +52,13 @@ class ReadStep:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GivenLesson:
-    """A lesson the run was given, what it did with it, and how all runs ended that were given it."""
+class GivenHeuristic:
+    """A lesson the run was given, what the run did with it, and how all runs ended that were given it."""
 
     heuristic_id: UUID
     heuristic: Heuristic | None
-    trigger: str
     verdict: str
-    successes: int
-    failures: int
+    outcome: OutcomeCount
 
 
 def read_steps(trajectory: Trajectory, *, cited: list[Evidence], query: str) -> list[ReadStep]:
@@ -78,40 +73,20 @@ def read_steps(trajectory: Trajectory, *, cited: list[Evidence], query: str) -> 
     return [_read_step(raw, quotes, query) for raw in trajectory.steps]
 
 
-def find_given_lessons(trajectory: Trajectory) -> list[GivenLesson]:
-    """Return the lessons that were put into the run's prompt, in their order. Three queries, or none."""
+def find_given_heuristics(trajectory: Trajectory) -> list[GivenHeuristic]:
+    """Return the lessons that stood in the block of the run's answer, in their order. Three queries, or none."""
     retrieval: Retrieval | None = trajectory.retrieval
-    if retrieval is None or not retrieval.heuristic_ids:
+    if retrieval is None or not retrieval.injected_ids:
         return []
-    ids = list(retrieval.heuristic_ids)
+    ids = list(retrieval.injected_ids)
     rows = Heuristic.objects.filter(project=trajectory.project_id).select_related("current_revision").in_bulk(ids)
     said = HeuristicFeedback.objects.filter(heuristic__in=ids, trajectory=trajectory)
     verdicts = {feedback.heuristic_id: feedback.get_verdict_display() for feedback in said}
-    ended = count_outcomes(trajectory.project_id, ids)
+    outcomes = count_by_heuristic([trajectory.project_id], heuristic_ids=ids)
     return [
-        GivenLesson(
-            heuristic_id=id,
-            heuristic=rows.get(id),
-            trigger=str(rows[id]) if id in rows else "a lesson that was erased",
-            verdict=verdicts.get(id, ""),
-            successes=ended[id, _Outcome.SUCCESS.value],
-            failures=ended[id, _Outcome.FAILURE.value],
-        )
+        GivenHeuristic(heuristic_id=id, heuristic=rows.get(id), verdict=verdicts.get(id, ""), outcome=outcomes[id])
         for id in ids
     ]
-
-
-def count_outcomes(project_id: UUID, heuristic_ids: list[UUID]) -> Counter[tuple[UUID, str]]:
-    """Count how the runs ended that were given these lessons, by lesson and outcome, in one query."""
-    each = Func(F("retrieval__heuristic_ids"), function="unnest", output_field=UUIDField(), set_returning=True)
-    rows = (
-        Trajectory.objects.filter(project=project_id, retrieval__heuristic_ids__overlap=heuristic_ids)
-        .annotate(given=each)
-        .values_list("given", "outcome")
-        .annotate(runs=Count("id"))
-        .order_by()
-    )
-    return Counter({(given, outcome): runs for given, outcome, runs in rows})
 
 
 def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) -> ReadStep:

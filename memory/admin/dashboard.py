@@ -13,7 +13,7 @@ from django.utils.timesince import timesince
 
 from memory.admin.charts import Chart, draw_weeks, first_week, midnight
 from memory.admin.panels import Figure, collect_figures
-from memory.admin.search_index import judge_searches
+from memory.admin.retrieval import judge_searches
 from memory.curation.review_statistics import APPROVALS, Median, decisions
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import narrow_to_projects
@@ -27,7 +27,7 @@ _ENDED = {
     "good": Count("id", filter=Q(outcome=_Outcome.SUCCESS)),
     "bad": Count("id", filter=Q(outcome=_Outcome.FAILURE)),
 }
-_GUIDED = Q(retrieval__isnull=False)
+_GIVEN_LESSONS = Q(retrieval__injected_ids__len__gt=0)
 
 
 def dashboard_context(user: AbstractBaseUser | AnonymousUser) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _count_queue(user: Any, now: datetime) -> Iterable[Figure]:
     waiting = str(queue["waiting"])
     yield Figure(label="waiting for review", value=waiting, link=_list("heuristic", status__exact="proposed"))
     yield Figure(
-        label="oldest wait",
+        label="longest wait",
         value=timesince(oldest, now, depth=1) if oldest else "none",
         link=_list("heuristic", status__exact="proposed", order="oldest"),
         alarming=bool(oldest and now - oldest > _LONG_WAIT),
@@ -82,9 +82,9 @@ def _count_decisions(user: Any, week: datetime) -> Iterable[Figure]:
     )
     total, seconds, wait = counted["all"], counted["seconds"], counted["wait"]
     link = _list("review", created_at__gte=week)
-    yield Figure(label="decided in 7 days", value=str(total), link=link)
+    yield Figure(label="decisions, 7 days", value=str(total), link=link)
     yield Figure(
-        label="of them approved",
+        label="approved",
         value=f"{100 * counted['approved'] / total:.0f} %" if total else "–",
         link=_list("review", decision__in=",".join(APPROVALS), created_at__gte=week),
     )
@@ -92,7 +92,7 @@ def _count_decisions(user: Any, week: datetime) -> Iterable[Figure]:
         label="time to decide",
         value=f"{seconds:.0f} s" if seconds is not None else "–",
         link=reverse("admin:memory_review_statistics", query={"days": 7}),
-        note=f"{timesince(week, week + wait, depth=1)} after the proposal" if wait else "",
+        note=f"{timesince(week, week + wait, depth=1)} from proposal to decision" if wait else "",
     )
 
 
@@ -122,18 +122,18 @@ def _count_runs(user: Any, week: datetime) -> Iterable[Figure]:
         label="runs recorded, 7 days", value=str(counted["all"]), link=_list("trajectory", created_at__gte=week)
     )
     yield Figure(
-        label="of them succeeded",
+        label="succeeded",
         value=f"{100 * counted['good'] / known:.0f} %" if known else "–",
         link=_list("trajectory", created_at__gte=week, outcome__exact="success"),
-        note=f"{counted['good']} of {known} with a known end" if known else "",
+        note=f"{counted['good']} of {known} with a known outcome" if known else "",
     )
 
 
 def _count_answers(user: Any, week: datetime) -> Iterable[Figure]:
-    size = Func(F("heuristic_ids"), function="cardinality", output_field=IntegerField())
+    size = Func(F("injected_ids"), function="cardinality", output_field=IntegerField())
     answers = narrow_to_projects(Retrieval.objects.filter(created_at__gte=week), user)
-    counted = answers.exclude(heuristic_ids=[]).aggregate(answers=Count("id"), lessons=Sum(size))
-    guided = narrow_to_projects(Trajectory.objects.filter(created_at__gte=week), user).filter(_GUIDED)
+    counted = answers.exclude(injected_ids=[]).aggregate(answers=Count("id"), lessons=Sum(size))
+    guided = narrow_to_projects(Trajectory.objects.filter(created_at__gte=week), user).filter(_GIVEN_LESSONS)
     ended = guided.aggregate(**_ENDED)
     known = ended["good"] + ended["bad"]
     yield Figure(
@@ -143,28 +143,28 @@ def _count_answers(user: Any, week: datetime) -> Iterable[Figure]:
         note=f"in {counted['answers']} answer{'s' if counted['answers'] != 1 else ''}",
     )
     yield Figure(
-        label="of the runs with lessons succeeded",
+        label="success rate with lessons",
         value=f"{100 * ended['good'] / known:.0f} %" if known else "–",
-        link=_list("trajectory", created_at__gte=week, retrieval__isnull="False"),
-        note=f"{ended['good']} of {known} with a known end" if known else "",
+        link=_list("trajectory", created_at__gte=week, given="yes"),
+        note=f"{ended['good']} of {known} with a known outcome" if known else "",
     )
 
 
 def _chart_runs(user: Any, now: datetime) -> Chart:
     runs = narrow_to_projects(Trajectory.objects.all(), user)
-    labels = ("Runs recorded a week", "succeeded", "failed or unknown")
+    labels = ("Runs per week", "succeeded", "failed or unknown")
     return _chart(labels, runs, Q(outcome=_Outcome.SUCCESS), now, "trajectory")
 
 
 def _chart_answers(user: Any, now: datetime) -> Chart:
     answers = narrow_to_projects(Retrieval.objects.all(), user)
-    return _chart(("Answers given a week", "with lessons", "without"), answers, ~Q(heuristic_ids=[]), now, "retrieval")
+    return _chart(("Answers per week", "with lessons", "without"), answers, ~Q(injected_ids=[]), now, "retrieval")
 
 
 def _chart_guided(user: Any, now: datetime) -> Chart:
-    runs = narrow_to_projects(Trajectory.objects.filter(_GUIDED), user)
-    labels = ("Runs with lessons a week", "succeeded", "failed or unknown")
-    return _chart(labels, runs, Q(outcome=_Outcome.SUCCESS), now, "trajectory", retrieval__isnull="False")
+    runs = narrow_to_projects(Trajectory.objects.filter(_GIVEN_LESSONS), user)
+    labels = ("Runs given lessons per week", "succeeded", "failed or unknown")
+    return _chart(labels, runs, Q(outcome=_Outcome.SUCCESS), now, "trajectory", given="yes")
 
 
 def _chart(labels: tuple[str, str, str], rows: Any, first: Q, now: datetime, name: str, **filters: str) -> Chart:

@@ -7,10 +7,10 @@ from typing import Any
 from django import forms
 from django.core import signing
 
-from memory.admin.word_diff import DiffPart, diff_lessons
-from memory.curation.claims import release_heuristic, take_over_heuristic
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.decisions import (
     approve_heuristic,
+    ask_again,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
@@ -18,21 +18,21 @@ from memory.curation.decisions import (
 )
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import restore_revision
-from memory.curation.reflect_again import ask_again
-from memory.errors import CannotMerge, LessonMemoryError
+from memory.curation.reviewers import release_heuristic, take_over_heuristic
+from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 
 # In the order of the keys 1 to 7.
 REASONS = [
     ("Too general to act on", "Too general"),
-    ("Holds for this one case only", "One case only"),
+    ("Applies to this one case only", "One case only"),
     ("Wrong", "Wrong"),
-    ("The cited steps do not prove it", "Not proven"),
-    ("Agents do it anyway", "Obvious"),
+    ("Not proven by the cited steps", "Not proven"),
+    ("Agents do this anyway", "Obvious"),
     ("Harmful or against policy", "Harmful"),
-    ("Not clear what to do", "Unclear"),
+    ("Unclear what to do", "Unclear"),
 ]
 
 _DECISIONS = (
@@ -53,9 +53,9 @@ STAYING = frozenset({"restore", "again", "claim"})  # after these the page shows
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
 FIRST_APPROVAL = (
-    "Your approval is recorded as the first of two. Agents get these words once another reviewer approves them too."
+    "Your approval is recorded as the first of two. Agents get this lesson once a second reviewer approves it."
 )
-_MAX_SECONDS = 3600  # whoever comes back after an hour did not read for an hour
+_MAX_SECONDS = 3600  # a page left open for longer was not being read
 
 
 class DecisionForm(forms.Form):
@@ -69,7 +69,7 @@ class DecisionForm(forms.Form):
     number = forms.IntegerField(required=False, widget=forms.HiddenInput)
     reason_code = forms.ChoiceField(required=False, choices=REASONS, widget=forms.RadioSelect)
     reason = forms.CharField(
-        required=False, max_length=2000, label="Reason in your words", widget=forms.Textarea(attrs={"rows": 1})
+        required=False, max_length=2000, label="Another reason", widget=forms.Textarea(attrs={"rows": 1})
     )
     trigger = forms.CharField(required=False, max_length=300, label="When", widget=forms.Textarea(attrs={"rows": 3}))
     guideline = forms.CharField(
@@ -118,7 +118,7 @@ class DecisionForm(forms.Form):
         data = super().clean() or {}
         data["reason"] = ": ".join(part for part in (data.get("reason_code"), data.get("reason")) if part)
         if data.get("decision") in _NEEDS_REASON and not data["reason"]:
-            self.add_error("reason", "Say why in a few words or choose a reason; it stays with the decision.")
+            self.add_error("reason", "Choose a reason or write one; it is kept with the decision.")
         if data.get("decision") in ("edit", "preview"):
             for name in ("trigger", "guideline"):
                 if name not in self.errors and not data.get(name):
@@ -129,7 +129,7 @@ class DecisionForm(forms.Form):
         """Compare the edited wording with the present one, for the page to show before it is saved."""
         revision = self.heuristic.current_revision
         assert revision is not None
-        self.difference = diff_lessons(revision.as_text(), self._edited(revision))
+        self.difference = diff_heuristics(revision.as_text(), self._edited(revision))
 
     def carry_out(self, *, by: Actor) -> str:
         """Call the service the decision stands for; return a sentence about what happened."""
@@ -139,7 +139,7 @@ class DecisionForm(forms.Form):
         match data["decision"]:
             case "approve":
                 done = approve_heuristic(self.heuristic, **seen, **about)
-                return FIRST_APPROVAL if _waits(done) else "Approved. Agents get this heuristic from now on."
+                return FIRST_APPROVAL if _waits(done) else "Approved. Agents get this lesson from now on."
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
@@ -147,27 +147,27 @@ class DecisionForm(forms.Form):
                 return FIRST_APPROVAL if _waits(done) else "Edited and approved. Agents get your wording from now on."
             case "reject":
                 reject_heuristic(self.heuristic, **seen, **about)
-                return "Rejected. The heuristic stays in the records with your reason."
+                return "Rejected. The lesson stays on record with your reason."
             case "retire":
                 retire_heuristic(self.heuristic, **about)
-                return "Retired. Agents no longer get this heuristic."
+                return "Retired. Agents no longer get this lesson."
             case "quarantine":
                 quarantine_heuristic(self.heuristic, **about)
-                return "Quarantined. Agents do not get this heuristic."
+                return "Quarantined. Agents do not get this lesson."
             case "restore":
                 revision = self.heuristic.revisions.filter(number=data["number"]).first()
                 if revision is None:
-                    raise LessonMemoryError(f"There is no revision {data['number']}. Reload the page and choose again.")
+                    raise MemoryAppError(f"There is no revision {data['number']}. Reload the page and choose again.")
                 restore_revision(self.heuristic, revision=revision, by=by)
-                return f"The words of revision {revision.number} are proposed again. Decide on them like on any other."
+                return f"Revision {revision.number} is proposed again and waits for a decision like any other."
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":
                 claim = take_over_heuristic(self.heuristic, by=by)
-                return f"It is yours until {claim.expires_at:%H:%M} UTC."
+                return f"Reserved for you until {claim.expires_at:%H:%M} UTC."
             case "release":
                 release_heuristic(self.heuristic, by=by)
-                return "Released. Others can take it."
+                return "Released. Other reviewers can take it now."
             case _:
                 return self._merge(about)
 
@@ -177,7 +177,7 @@ class DecisionForm(forms.Form):
         if into is None:
             raise CannotMerge("The other heuristic does not exist any more. Reload the page and choose another.")
         takes_over = data["decision"] == "merge"
-        about["reason"] = about["reason"] or ("Merged, with these words" if takes_over else "Duplicate")
+        about["reason"] = about["reason"] or ("Merged, using this wording" if takes_over else "Duplicate")
         kept = merge_heuristics(
             self.heuristic,
             into=into,
@@ -189,10 +189,10 @@ class DecisionForm(forms.Form):
         if takes_over and _waits(kept) and into.status != Heuristic.Status.PROPOSED:
             return f"Merged. {FIRST_APPROVAL}"
         if takes_over:
-            return "Merged. The other heuristic says it in these words now and has the evidence of both."
-        return "Marked as a duplicate. The other heuristic has the evidence of both."
+            return "Merged. The other lesson now has this wording and the evidence of both."
+        return "Marked as a duplicate. The other lesson now has the evidence of both."
 
-    def _edited(self, revision: HeuristicRevision) -> LessonText:
+    def _edited(self, revision: HeuristicRevision) -> HeuristicText:
         # Browsers send line ends as CR LF.
         texts = {name: self.cleaned_data[name].replace("\r\n", "\n") for name in _TEXTS}
         return replace(revision.as_text(), **texts)

@@ -1,27 +1,49 @@
-"""What the review desk shows for one heuristic."""
+"""What the review desk shows for one heuristic: its text, evidence, similar lessons, effect and history."""
 
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import F, Max, Q
 from django.utils import timezone
+from pgvector.django import MaxInnerProduct
 
 from memory.admin.decision_form import DecisionForm
-from memory.admin.neighbours import find_neighbours
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
-from memory.admin.timeline import collect_events, count_use
-from memory.admin.word_diff import DiffPart, diff_lessons
-from memory.curation.claims import open_heuristic
+from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
+from memory.curation.reviewers import open_heuristic
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
+from memory.effects.usefulness import describe_usefulness
 from memory.heuristics.extensions import can_reflect_again
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
+from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.models import Trajectory
 
 _RUNS = 5  # runs shown; the rest are counted
 _NEIGHBOURS = 1  # steps kept, folded, on either side of a cited one
+_REVIEWS = 100
+_SIMILAR = 3
+_MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
+_OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
+_WORD = re.compile(r"\w{3,}")
+_MIN_WORDS, _SAME_WORDS = 3, 0.7
+_IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
+_TITLES: dict[str, str] = {
+    Review.Decision.APPROVE: "Approved",
+    Review.Decision.FIRST_APPROVAL: "First of two approvals",
+    Review.Decision.EDIT: "Edited",
+    Review.Decision.REJECT: "Rejected",
+    Review.Decision.RETIRE: "Retired",
+    Review.Decision.QUARANTINE: "Quarantined",
+    Review.Decision.MERGE: "Merged",
+    Review.Decision.UNDO: "Decision undone",
+    Review.Decision.REFLECT_AGAIN: "Another reflection requested",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +65,31 @@ class CitedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """An existing lesson, how like it is in meaning, and what the words on the desk would change in it."""
+
+    revision: HeuristicRevision
+    percent: int
+    diff: list[DiffPart]
+    contradiction: str  # a sentence; empty where nothing speaks for one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One thing that happened to a heuristic."""
+
+    at: datetime
+    kind: str
+    title: str
+    by: str = ""
+    reason: str = ""
+    seconds: float | None = None
+    revision: HeuristicRevision | None = None
+    diff: tuple[DiffPart, ...] = ()
+    into: Heuristic | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stale:
     """The wording a decision was about, and what the present one changed in it."""
 
@@ -55,13 +102,13 @@ def desk_context(
 ) -> dict[str, Any]:
     """Collect all that the desk's template needs, in a fixed number of queries.
 
-    Opening a proposal claims it for who may decide on it, unless somebody else has it.
+    Opening a proposal claims it for a reviewer, unless another reviewer holds the claim.
     """
     revision = heuristic.current_revision
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
-    use, first_served_at = count_use(heuristic)
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk, OutcomeCount())
     line = _agent_line(revision)
     user = queue.user
     archived_at = heuristic.project.archived_at
@@ -81,8 +128,8 @@ def desk_context(
         "fitting": find_fitting_tasks(heuristic),
         "neighbours": find_neighbours(revision),
         "panels": draw_desk_panels(heuristic),
-        "use": use,
-        "events": collect_events(heuristic, first_served_at),
+        "effect": f"{outcome.describe()} {describe_usefulness(heuristic)}",
+        "events": collect_events(heuristic, outcome.first_at),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "stale": stale,
         "may_review": reviews_here,
@@ -97,7 +144,7 @@ def desk_context(
         "queue_query": queue.query,
         "is_served": revision.served or served is not None,
         "place": queue.find_place(heuristic),
-        "title": "Review" if waiting else "Heuristic",
+        "title": "Review" if waiting else "Lesson",
     }
 
 
@@ -107,7 +154,7 @@ def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None
     present = heuristic.current_revision
     if read is None or present is None:
         return None
-    return Stale(read=read, diff=diff_lessons(read.as_text(), present.as_text()))
+    return Stale(read=read, diff=diff_heuristics(read.as_text(), present.as_text()))
 
 
 def _first_approvals(revision: HeuristicRevision) -> list[Review]:
@@ -147,4 +194,91 @@ def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
             if step["index"] in shown
         ),
         quotes=tuple(item.quote for item in citations if item.first_step is None and item.quote),
+    )
+
+
+def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> list[Event]:
+    """Return what happened to a heuristic, newest first. Two queries."""
+    revisions = list(HeuristicRevision.objects.filter(heuristic=heuristic).order_by("number"))
+    events = []
+    for before, revision in zip([None, *revisions], revisions, strict=False):
+        diff = diff_heuristics(before.as_text(), revision.as_text()) if before else []
+        events.append(
+            Event(
+                at=revision.created_at,
+                kind="written",
+                title="Proposed" if before is None else f"Revision {revision.number} written",
+                by=revision.created_by,
+                revision=revision,
+                diff=tuple(diff),
+            )
+        )
+    events.extend(
+        Event(
+            at=review.created_at,
+            kind=review.decision,
+            title=_TITLES[review.decision],
+            by=review.reviewer,
+            reason=review.reason,
+            seconds=review.seconds_on_screen,
+            into=heuristic.superseded_by if review.decision == Review.Decision.MERGE else None,
+        )
+        for review in Review.objects.filter(heuristic=heuristic)[:_REVIEWS]
+    )
+    if first_given_at is not None:
+        events.append(Event(at=first_given_at, kind="served", title="First given to an agent"))
+    return sorted(events, key=lambda event: event.at, reverse=True)
+
+
+def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
+    """Return the lessons in use that are closest in meaning, closest first; none without an embedder. Two queries."""
+    own: Any = (
+        HeuristicEmbedding.objects.filter(revision=revision, kind=HeuristicEmbedding.Kind.LESSON, vector__isnull=False)
+        .order_by("-embedding_model__active")
+        .first()
+    )
+    if own is None:
+        return []
+    return [
+        Neighbour(
+            revision=found.revision,
+            percent=round(-100 * found.distance),
+            diff=diff_heuristics(found.revision.as_text(), revision.as_text()),
+            contradiction=find_contradiction(found.revision, revision),
+        )
+        for found in _closest(own)
+    ]
+
+
+def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
+    """Say in a sentence why two close lessons may contradict each other; "" where nothing speaks for it."""
+    if _share_of_words(one.guideline, other.avoid) or _share_of_words(other.guideline, one.avoid):
+        return "One says to do what the other says to avoid, in nearly the same words."
+    if {one.polarity, other.polarity} == _OPPOSED:
+        return "One says what works, the other what to avoid."
+    return ""
+
+
+def _share_of_words(text: str, other: str) -> bool:
+    """Tell whether most words of the shorter of two texts stand in the longer; too short ones are not compared."""
+    words, others = (set(_WORD.findall(each.lower())) for each in (text, other))
+    shorter = min(len(words), len(others))
+    return shorter >= _MIN_WORDS and len(words & others) >= _SAME_WORDS * shorter
+
+
+def _closest(own: HeuristicEmbedding) -> list[Any]:
+    # Unit vectors: the inner product is the cosine. The operator gives its negative.
+    return list(
+        HeuristicEmbedding.objects.filter(
+            Q(heuristic__current_revision=F("revision")),
+            project=own.project_id,
+            embedding_model=own.embedding_model_id,
+            kind=HeuristicEmbedding.Kind.LESSON,
+            heuristic__status__in=_IN_USE,
+        )
+        .exclude(heuristic=own.heuristic_id)
+        .annotate(distance=MaxInnerProduct("vector", own.vector))
+        .filter(distance__lte=-_MIN_SIMILARITY)
+        .select_related("revision__heuristic")
+        .order_by("distance")[:_SIMILAR]
     )

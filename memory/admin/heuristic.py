@@ -21,22 +21,23 @@ from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
-from memory.admin.undo import forget_decision, remember_decision, undo_context
-from memory.curation.bulk_decisions import MAX_AT_ONCE, review_in_bulk
-from memory.curation.claims import release_heuristic
-from memory.curation.undo import undo_review
-from memory.errors import ChangedMeanwhile, LessonMemoryError
+from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
+from memory.curation.reviewers import release_heuristic
+from memory.curation.undo import UNDO_SECONDS, is_undoable, undo_review
+from memory.errors import ChangedMeanwhile, MemoryAppError
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_hidden
+
+_LAST_DECISION = "decided"  # in the session: the review that the undo bar offers to undo
 
 
 class ReviewActionForm(ActionForm):
     """The choice of what to do with the selected, and why."""
 
     reason = forms.ChoiceField(
-        required=False, label="Why (to reject):", choices=[("", "–"), *((text, short) for text, short in REASONS)]
+        required=False, label="Reason (to reject):", choices=[("", "–"), *((text, short) for text, short in REASONS)]
     )
 
 
@@ -65,22 +66,22 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             return ordering_of(request.GET.get("order", ""))
         return ("-created_at", "-id")
 
-    @admin.display(description="when …", ordering="current_revision__trigger")
+    @admin.display(description="when", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
         return show_hidden(Truncator(trigger).chars(160))
 
-    @admin.display(description="why it stands here", ordering="-review_priority")
+    @admin.display(description="priority", ordering="-review_priority")
     def why_here(self, heuristic: Heuristic) -> str:
         return explain_priority(heuristic) if heuristic.status == Heuristic.Status.PROPOSED else ""
 
-    @admin.display(description="about it")
+    @admin.display(description="details")
     def about(self, heuristic: Heuristic) -> str:
         revision, claim = heuristic.current_revision, getattr(heuristic, "claim", None)
-        parts = [revision.get_polarity_display(), revision.task_id or "no family"] if revision else []
+        parts = [revision.get_polarity_display(), revision.task_id or "no task family"] if revision else []
         if claim is not None and claim.expires_at > timezone.now():
-            parts.append(f"{claim.user.get_username()} is on it until {claim.expires_at:%H:%M}")
-        return show_hidden(", ".join([*parts, f"waits {timesince(heuristic.created_at, depth=1)}"]))
+            parts.append(f"{claim.user.get_username()} has claimed it until {claim.expires_at:%H:%M}")
+        return show_hidden(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:
@@ -103,26 +104,26 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         shown = undo_context(request) | self.saved_filters_context(request)
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
-    @admin.action(description=f"Approve (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Approve (opened, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def approve_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         self._review_selected(request, queryset, approve=True, reason="")
 
-    @admin.action(description=f"Reject (read, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Reject (opened, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
     def reject_selected(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> None:
         reason = request.POST.get("reason", "")
         if reason not in dict(REASONS):
-            messages.error(request, "Choose the reason beside the action; it stays with the decisions.")
+            messages.error(request, "Choose a reason next to the action; it is kept with the decisions.")
             return
         self._review_selected(request, queryset, approve=False, reason=reason)
 
     def _review_selected(
         self, request: HttpRequest, queryset: QuerySet[Heuristic], *, approve: bool, reason: str
     ) -> None:
-        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin lets nobody else in
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
         selected = list(queryset[: MAX_AT_ONCE + 1])
         try:
             results = review_in_bulk(selected, approve=approve, by=by, reason=reason)
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return
         for result in results:
@@ -133,7 +134,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         done = [result.heuristic for result in results if not result.refusal]
         if done and approve:
             first = sum(heuristic.status == Heuristic.Status.PROPOSED for heuristic in done)
-            then = f" {first} of them wait for a second reviewer." if first else ""
+            then = f" {first} still need a second reviewer." if first else ""
             messages.success(request, f"{len(done)} approved.{then}")
         elif done:
             messages.success(request, f"{len(done)} rejected.")
@@ -145,7 +146,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             raise PermissionDenied
         heuristic = self.get_object(request, object_id)
         if heuristic is None:
-            gone = "This heuristic or its project was deleted, or you are not a member of its project any more."
+            gone = "This lesson or its project was deleted, or you are no longer a member of the project."
             messages.error(request, f"{gone} Nothing was changed.")
             return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
         queue = Queue(user=request.user, query=request.GET.get("_changelist_filters", ""))
@@ -174,19 +175,19 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         review = get_object_or_404(reviews, pk=review_id)
         try:
             heuristic = undo_review(review, by=Actor.person(request.user))
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         else:
             again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
-            messages.success(request, f"Undone. It {again} again; the records keep both.")
-        forget_decision(request)
+            messages.success(request, f"Undone. It {again} again; both decisions stay on record.")
+        request.session.pop(_LAST_DECISION, None)
         return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))
 
     def _require_review_permission(self, request: HttpRequest) -> None:
         if not self.has_review_permission(request):
             raise PermissionDenied(
-                "You need the permission “review heuristics” to decide on this page, and you do not have it, or not "
-                "any more. Nothing was changed. Ask an administrator to put you into the group Reviewer."
+                "You need the permission “review heuristics” to decide on this page. Nothing was changed. Ask "
+                "an administrator to add you to the group Reviewer."
             )
 
     def _decide(
@@ -214,7 +215,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
                 return stale
             messages.error(request, str(refusal))
             return HttpResponseRedirect(request.get_full_path())
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return HttpResponseRedirect(request.get_full_path())
         messages.success(request, done)
@@ -232,6 +233,27 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[following], query=query))
         messages.info(
             request,
-            "Nothing else waits for you with these filters." if queue.query else "Nothing else waits for your review.",
+            "No other proposals match these filters."
+            if queue.query
+            else "No other proposals are waiting for your review.",
         )
         return HttpResponseRedirect(reverse("admin:memory_heuristic_changelist"))
+
+
+def remember_decision(request: HttpRequest, heuristic: Heuristic) -> None:
+    """Remember a person's last decision, so that the next page offers to undo it."""
+    latest = Review.objects.filter(heuristic=heuristic, reviewer_user=request.user.pk).first()
+    request.session[_LAST_DECISION] = str(latest.pk) if latest else ""
+
+
+def undo_context(request: HttpRequest) -> dict[str, Any]:
+    """Return what the undo bar needs; nothing if the person's last decision can no longer be undone."""
+    try:
+        pk = UUID(request.session.get(_LAST_DECISION, ""))
+    except ValueError:
+        return {}
+    review = Review.objects.filter(pk=pk).select_related("heuristic__current_revision", "revision").first()
+    if review is None or not is_undoable(review):
+        return {}
+    age = (timezone.now() - review.created_at).total_seconds()
+    return {"undoable": review, "undo_seconds": max(1, round(UNDO_SECONDS - age))}

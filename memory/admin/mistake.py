@@ -1,6 +1,6 @@
-"""Mistake cards: what agents report again and again, waiting for a decision."""
+"""The list of mistake cards, the page of each, and the decisions taken there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -15,30 +15,30 @@ from django.utils.text import Truncator
 from memory.admin.mistake_desk import card_context
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
-from memory.curation.bulk_decisions import MAX_AT_ONCE
-from memory.errors import LessonMemoryError
+from memory.curation.decisions import MAX_AT_ONCE
+from memory.errors import MemoryAppError
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeMerge
-from memory.mistakes.sightings import reopen_card
+from memory.mistakes.wordings import reopen_card
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
 
 _DONE = {
-    "approve": "Approved: agents are given it from now on.",
-    "reject": "Rejected. Its runs go on being counted.",
-    "retire": "Retired: agents are not given it any more.",
-    "confirm_count": "The count decides its place from now on.",
+    "approve": "Approved. Agents get it from now on.",
+    "reject": "Rejected. Its runs are still counted.",
+    "retire": "Retired. Agents no longer get it.",
+    "confirm_count": "The present count decides its place from now on.",
     "reopen": "It waits for a decision again.",
     "merge": "Merged. Its runs count with the other card's; the merge can be undone there.",
-    "undo_merge": "Taken apart: both cards count for themselves and are not merged again by likeness.",
+    "undo_merge": "Merge undone. Each card counts its own runs, and the two are not merged automatically again.",
 }
 
 
 class MergedFilter(admin.SimpleListFilter):
-    """Cards that count for themselves, unless the merged ones are asked for."""
+    """Hides merged cards by default."""
 
     title = "merged"
     parameter_name = "merged"
@@ -48,16 +48,16 @@ class MergedFilter(admin.SimpleListFilter):
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         for number, choice in enumerate(super().choices(changelist)):
-            yield choice if number else {**choice, "display": "Counting for themselves"}
+            yield choice if number else {**choice, "display": "Not merged"}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> QuerySet[MistakeCard]:
-        if self.value() == "yes":
-            return queryset.filter(merged_into__isnull=False)
-        return queryset if self.value() == "all" else queryset.filter(merged_into__isnull=True)
+        if self.value() == "all":
+            return queryset
+        return queryset.filter(merged_into__isnull=self.value() != "yes")
 
 
 class GrownFilter(admin.SimpleListFilter):
-    """Cards agents are given whose count grew since a reviewer confirmed it."""
+    """Offers the cards in service whose count has grown since a reviewer confirmed it."""
 
     title = "count"
     parameter_name = "grown"
@@ -75,7 +75,7 @@ class GrownFilter(admin.SimpleListFilter):
 class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     change_form_template = "admin/memory/mistakecard/desk.html"
     change_list_template = "admin/memory/mistakecard/change_list.html"
-    list_display = ["decision_line", "mistake_type", "seen", "status", "about", "seen_last"]
+    list_display = ["decision_line", "mistake_type", "seen_count", "status", "about", "seen_last"]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]
     list_select_related = ["current_revision", "project"]
     search_fields = ["mistake_type", "task_id", "current_revision__bad_decision", "current_revision__lesson"]
@@ -91,13 +91,9 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
 
     @admin.display(description="where", ordering="task_id")
     def about(self, card: MistakeCard) -> str:
-        return show_hidden(f"{card.task_id or 'no family'}, {card.project.slug}")
+        return show_hidden(f"{card.task_id or 'no task family'}, {card.project.slug}")
 
-    @admin.display(description="seen", ordering="seen_count")
-    def seen(self, card: MistakeCard) -> int:
-        return card.seen_count
-
-    @admin.display(description="last", ordering="last_seen_at")
+    @admin.display(description="last seen", ordering="last_seen_at")
     def seen_last(self, card: MistakeCard) -> str:
         return f"{card.last_seen_at:%Y-%m-%d}" if card.last_seen_at else ""
 
@@ -121,12 +117,12 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         page = {**self.admin_site.each_context(request), **context, "opts": self.opts, "title": "Scores"}
         return TemplateResponse(request, "admin/memory/mistakecard/scores.html", page)
 
+    # Approving takes the card's own page, where its words are read.
     @admin.action(description=f"Reject (up to {MAX_AT_ONCE})", permissions=["review"])
     def reject_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
-        # Approving takes the card's own page, where its words are read.
         self._decide_selected(request, queryset, "reject")
 
-    @admin.action(description=f"Place them by their present counts (up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Rank by the present counts (up to {MAX_AT_ONCE})", permissions=["review"])
     def confirm_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
         self._decide_selected(request, queryset, "confirm_count")
 
@@ -142,56 +138,55 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         if request.method == "POST":
             if not may_review:
                 raise PermissionDenied("You need the permission “review mistake cards” to decide on this page.")
-            self._decide(request, card)
+            decision = request.POST.get("decision", "")
+            if refusal := self._decide(request, card, decision, request.POST):
+                messages.error(request, refusal)
+            else:
+                messages.success(request, _DONE[decision])
             return HttpResponseRedirect(request.path)
         context = card_context(card, may_review=may_review)
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
-    def _decide(self, request: HttpRequest, card: MistakeCard) -> None:
-        decision = request.POST.get("decision", "")
-        if decision not in _DONE:
-            messages.error(request, "Choose one of the buttons.")
-            return
-        try:
-            carry_out(card, decision, data=request.POST, by=Actor.person(request.user))  # type: ignore[arg-type]
-        except LessonMemoryError as refusal:
-            messages.error(request, str(refusal))
-        else:
-            messages.success(request, _DONE[decision])
-
     def _decide_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard], decision: str) -> None:
-        done = 0
         selected = list(queryset.select_related("current_revision")[: MAX_AT_ONCE + 1])
         if len(selected) > MAX_AT_ONCE:
             messages.error(
                 request, f"At most {MAX_AT_ONCE} can be decided at once, and you selected more. Nothing was changed."
             )
             return
+        done = 0
         for card in selected:
-            if not self.has_review_permission(request, card):
-                messages.error(request, f"{show_hidden(str(card))}: you do not review in its project.")
-                continue
             data = {"content_sha256": card.current_revision.content_sha256} if card.current_revision else {}
-            try:
-                carry_out(card, decision, data=data, by=Actor.person(request.user))  # type: ignore[arg-type]
-                done += 1
-            except LessonMemoryError as refusal:
+            if not self.has_review_permission(request, card):
+                refusal = "You are not a reviewer of its project."
+            else:
+                refusal = self._decide(request, card, decision, data)
+            if refusal:
                 messages.error(request, f"{show_hidden(str(card))}: {refusal}")
+            done += not refusal
         if done:
             messages.success(request, f"{done} decided. {_DONE[decision]}")
 
+    def _decide(self, request: HttpRequest, card: MistakeCard, decision: str, data: Mapping[str, Any]) -> str:
+        """Carry out a decision; return why it was refused, or "" if it was not."""
+        try:
+            carry_out(card, decision, data=data, by=Actor.person(request.user))  # type: ignore[arg-type]
+        except MemoryAppError as refusal:
+            return str(refusal)
+        return ""
 
-def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None:
+
+def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: Actor) -> None:
     """Carry out one decision of a form.
 
     Raises:
-        LessonMemoryError: it cannot be taken now, or names another card that is not there.
+        MemoryAppError: it cannot be taken now, or the form names another card or merge that does not exist.
     """
     reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256") or None
     if decision in ("approve", "reject") and sha256 is None:
-        raise LessonMemoryError(
-            "Nothing was decided, because the words you read were not named. Open the card's page, read it and decide "
-            "with its buttons (other programs send its content_sha256)."
+        raise MemoryAppError(
+            "Nothing was decided, because the form does not say which words you read. Open the card's page, read it "
+            "and decide with its buttons (other programs send its content_sha256)."
         )
     match decision:
         case "approve":
@@ -208,14 +203,16 @@ def carry_out(card: MistakeCard, decision: str, *, data: Any, by: Actor) -> None
             into_id = _read_id(data.get("into"))
             into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None
             if into is None:
-                raise LessonMemoryError("The other card is gone. Look at the list and choose again.")
+                raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")
             merge_cards(card, into=into, by=by, reason=reason)
         case "undo_merge":
             merge_id = _read_id(data.get("merge"))
             merge = MistakeMerge.objects.filter(project=card.project_id, pk=merge_id).first() if merge_id else None
             if merge is None or card.pk not in (merge.card_id, merge.into_id):
-                raise LessonMemoryError("This merge is gone. Look at the card again.")
+                raise MemoryAppError("This merge no longer exists. Reload the page.")
             undo_merge(merge, by=by, reason=reason)
+        case _:
+            raise MemoryAppError("Choose one of the buttons.")
 
 
 def _read_id(value: str | None) -> UUID | None:

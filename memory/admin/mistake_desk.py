@@ -1,33 +1,21 @@
-"""What the page of a mistake card shows: its words, its runs, what is like it and what was decided."""
+"""What the page of a mistake card shows: its words, its runs, similar cards and the decisions on it."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
 from memory.admin.word_diff import diff_words
-from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.similarity import find_similar_cards
 from memory.retrieval.context import count_tokens
 from memory.retrieval.track_record import Mistake, write_mistake
 
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
-LIKE_FROM = 0.6  # cosine below which another card is not worth a look
-
-_NEIGHBOURS = """
-SELECT e.card_id, -(e.vector <#> own.vector) AS similarity
-FROM memory_mistakeembedding own
-JOIN memory_mistakeembedding e ON e.project_id = own.project_id AND e.embedding_model_id = own.embedding_model_id
-    AND e.card_id <> own.card_id
-JOIN memory_mistakecard c ON c.id = e.card_id AND c.merged_into_id IS NULL AND c.status IN ('proposed', 'approved')
-WHERE own.card_id = %s AND own.embedding_model_id = %s AND -(e.vector <#> own.vector) >= %s
-ORDER BY similarity DESC, e.card_id LIMIT %s
-"""
+NEIGHBOURS_FROM = 0.6  # the lowest cosine of a card worth comparing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
-    """Another card that may say the same, and how alike the two are in percent."""
+    """Another card that may say the same, with the similarity of the two in percent."""
 
     card: MistakeCard
     percent: int
@@ -35,13 +23,14 @@ class Neighbour:
 
 
 def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
-    """Collect all that the template needs, in a fixed number of queries."""
+    """Collect what the template needs, in a fixed number of queries."""
     revision = card.current_revision
     assert revision is not None
     served = card.revisions.filter(served=True).first()
     line = write_card_line(card, revision)
     waiting = card.status == MistakeCard.Status.PROPOSED and card.merged_into_id is None
     older = served if served is not None and served.pk != revision.pk else None
+    received = list(MistakeMerge.objects.filter(into=card).select_related("card__current_revision"))
     return {
         "card": card,
         "revision": revision,
@@ -53,10 +42,8 @@ def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
         "may_review": may_review,
         "sightings": list(card.sightings.select_related("trajectory")[:SHOWN_RUNS]),
         "merge": MistakeMerge.objects.filter(card=card, undone_at__isnull=True).select_related("into").first(),
-        "received": list(
-            MistakeMerge.objects.filter(into=card, undone_at__isnull=True).select_related("card__current_revision")
-        ),
-        "undone": list(MistakeMerge.objects.filter(into=card, undone_at__isnull=False).select_related("card")),
+        "received": [merge for merge in received if merge.undone_at is None],
+        "undone": [merge for merge in received if merge.undone_at is not None],
         "neighbours": _find_neighbours(card, revision) if waiting or served is not None else [],
         "reviews": list(card.reviews.select_related("revision")),
         "title": "Mistake card",
@@ -64,28 +51,26 @@ def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
 
 
 def write_card_line(card: MistakeCard, revision: MistakeCardRevision) -> str:
-    """Return the card as it stands in an agent's prompt."""
+    """Return the card as an agent reads it in the prompt."""
     words = {name: getattr(revision, name) for name in ("mistake_type", "bad_decision", "correct_decision", "lesson")}
     return write_mistake(Mistake(id=str(card.pk), seen_count=card.seen_count, **words))[0]
 
 
 def _find_neighbours(card: MistakeCard, revision: MistakeCardRevision) -> list[Neighbour]:
-    with connection.cursor() as cursor:
-        cursor.execute(_NEIGHBOURS, [card.pk, get_active_model().pk, LIKE_FROM, SHOWN_NEIGHBOURS])
-        likeness = dict(cursor.fetchall())
-    found = MistakeCard.objects.with_text().filter(pk__in=likeness)
-    near = [
+    similar = find_similar_cards(card.pk, floor=NEIGHBOURS_FROM, limit=SHOWN_NEIGHBOURS)
+    cards = MistakeCard.objects.with_text().in_bulk([card_id for card_id, _ in similar])
+    return [
         Neighbour(
-            card=each,
-            percent=round(100 * likeness[each.pk]),
-            diff=diff_words(_spell_out(revision), _spell_out(each.current_revision)),
+            card=cards[card_id],
+            percent=round(100 * similarity),
+            diff=diff_words(_spell_out(revision), _spell_out(cards[card_id].current_revision)),
         )
-        for each in found
-        if each.current_revision is not None
+        for card_id, similarity in similar
+        if card_id in cards
     ]
-    return sorted(near, key=lambda neighbour: -neighbour.percent)
 
 
-def _spell_out(revision: MistakeCardRevision) -> str:
+def _spell_out(revision: MistakeCardRevision | None) -> str:
+    assert revision is not None  # every card is made with one
     lines = [f"Mistake: {revision.bad_decision}", f"Instead: {revision.correct_decision}", f"Lesson: {revision.lesson}"]
     return "\n".join(line for line in lines if not line.endswith(": "))

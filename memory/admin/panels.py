@@ -28,15 +28,15 @@ class Figure:
 
 @dataclass(kw_only=True, slots=True)
 class _Registry:
-    desk: list[Callable[[Heuristic], Panel]] = field(default_factory=list)
+    desk: list[Callable[[Heuristic], Panel | None]] = field(default_factory=list)
     figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
 
 
 _registry = _Registry()
 
 
-def add_desk_panel(make: Callable[[Heuristic], Panel]) -> None:
-    """Show one more panel for every heuristic. It may cost a fixed number of queries."""
+def add_desk_panel(make: Callable[[Heuristic], Panel | None]) -> None:
+    """Show a panel for each heuristic that `make` returns one for. It may cost a fixed number of queries."""
     _registry.desk.append(make)
 
 
@@ -47,7 +47,7 @@ def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
 
 def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
     """Return what the other apps show for a heuristic."""
-    return [make(heuristic) for make in _registry.desk]
+    return [panel for make in _registry.desk if (panel := make(heuristic)) is not None]
 
 
 def collect_figures(user: Any) -> list[Figure]:

@@ -1,19 +1,22 @@
-"""Projects and API keys."""
+"""Projects, their members, API keys and polarity quotas."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
+from django.utils import timezone
 
-from memory.admin.read_only import ReadOnlyAdmin
-from memory.counting import say_count
+from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.database_clock import database_now
-from memory.projects.access import has_role, visible_projects
+from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.retrieval.models import PolarityQuota
 from memory.trust.quarantine import quarantine_source
 
 
@@ -81,11 +84,11 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             revoke_api_key(key)
             messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
 
-    @admin.action(description="Quarantine what the selected keys taught in 24 hours", permissions=["quarantine"])
+    @admin.action(description="Quarantine lessons from the selected keys, last 24 hours", permissions=["quarantine"])
     def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self._quarantine(request, queryset, since=database_now() - timedelta(hours=24))
 
-    @admin.action(description="Quarantine everything the selected keys ever taught", permissions=["quarantine"])
+    @admin.action(description="Quarantine all lessons from the selected keys", permissions=["quarantine"])
     def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
 
@@ -98,9 +101,9 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
             messages.success(
                 request,
-                f"Quarantined {say_count(len(done.heuristic_ids), 'lesson')} of the key {key}; "
-                f"{say_count(len(done.carried), 'answer')} had carried them. "
-                "The order under quarantine orders lists the lessons.",
+                f"Quarantined {len(done.heuristic_ids):,} lesson{pluralize(len(done.heuristic_ids))} of the key {key}; "
+                f"{len(done.carried):,} answer{pluralize(len(done.carried))} contained them. "
+                "See the quarantine order for the list.",
             )
 
     def has_quarantine_permission(self, request: HttpRequest) -> bool:
@@ -108,3 +111,63 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.change_apikey")
+
+
+def _share_field(lessons: str) -> forms.FloatField:
+    return forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label=f"Maximum share: {lessons}",
+        help_text=f"From 0 to 1: how much of an answer may be lessons about {lessons}. Leave empty for no limit.",
+    )
+
+
+class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
+    """A task family is a short name, so it gets a one-line field."""
+
+    max_works_share = _share_field("what works")
+    max_avoid_share = _share_field("what to avoid")
+
+    class Meta:
+        model = PolarityQuota
+        fields = ("project", "task_id", "max_works_share", "max_avoid_share")
+        widgets = {"task_id": forms.TextInput(attrs={"class": "vTextField"})}
+
+
+@admin.register(PolarityQuota)
+class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
+    form = PolarityQuotaForm
+    fieldsets = [
+        (
+            None,
+            {
+                "description": "manage.py evaluate measures which mix a kind of task needs, and manage.py learn_quotas "
+                "stores its findings here.",
+                "fields": ["project", "task_id", "max_works_share", "max_avoid_share", "set_by", "set_at"],
+            },
+        )
+    ]
+    list_display = ["project", "__str__", "max_works_share", "max_avoid_share", "set_by", "set_at"]
+    list_filter = ["project"]
+    list_select_related = ["project"]
+    search_fields = ["task_id"]
+    readonly_fields = ["set_by", "set_at"]
+
+    def has_change_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
+        return super().has_change_permission(request, obj) and _is_operator(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and _is_operator(request, obj)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        kwargs["queryset"] = projects_with_role(request.user, ProjectMembership.Role.OPERATOR)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
+        obj.set_by, obj.set_at = f"person:{request.user}", timezone.now()
+        super().save_model(request, obj, form, change)
+
+
+def _is_operator(request: HttpRequest, quota: PolarityQuota | None) -> bool:
+    return quota is None or has_role(request.user, quota.project_id, ProjectMembership.Role.OPERATOR)

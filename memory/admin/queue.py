@@ -11,9 +11,9 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
-from memory.counting import say_count
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
@@ -48,11 +48,11 @@ class QueueFilter(admin.SimpleListFilter):
 
 
 class ClaimFilter(QueueFilter):
-    title = "who is on it"
+    title = "reviewer"
     parameter_name = "claim"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        return [("mine", "Mine"), ("unassigned", "Nobody"), ("others", "Others")]
+        return [("mine", "Claimed by me"), ("unassigned", "Unclaimed"), ("others", "Claimed by others")]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -69,7 +69,7 @@ class ApprovalsFilter(QueueFilter):
     parameter_name = "approvals"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        return [("second", "Waits for a second one"), ("first", "Has none")]
+        return [("second", "Needs a second approval"), ("first", "Not approved yet")]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -85,7 +85,7 @@ class RiskFilter(QueueFilter):
         rows = narrow_to_projects(Heuristic.objects.proposed(), request.user).exclude(risk_flags=[])
         codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
         named = sorted({code for each in codes for code in each})
-        return [("any", "Found something"), ("none", "Found nothing"), *((code, code) for code in named)]
+        return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in named)]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -109,12 +109,12 @@ class FamilyFilter(QueueFilter):
 
 
 class SupportFilter(QueueFilter):
-    title = "seen in"
+    title = "evidence"
     parameter_name = "support"
     _RANGES = {"0": Q(support=0), "1": Q(support=1), "2": Q(support__range=(2, 4)), "5": Q(support__gte=5)}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        return [("0", "no run"), ("1", "1 run"), ("2", "2 to 4 runs"), ("5", "5 runs or more")]
+        return [("0", "No run"), ("1", "1 run"), ("2", "2 to 4 runs"), ("5", "5 runs or more")]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -122,11 +122,11 @@ class SupportFilter(QueueFilter):
 
 
 class AgeFilter(QueueFilter):
-    title = "waiting for"
+    title = "waiting time"
     parameter_name = "age"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        return [("day", "less than a day"), ("week", "a day to a week"), ("older", "more than a week")]
+        return [("day", "Less than a day"), ("week", "One to seven days"), ("older", "More than a week")]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -151,7 +151,7 @@ class OrderFilter(QueueFilter):
 
     def choices(self, changelist: Any) -> Any:
         first, *rest = super().choices(changelist)
-        return [{**first, "display": "Largest effect first"}, *rest]
+        return [{**first, "display": "Highest priority first"}, *rest]
 
     @classmethod
     def narrow(cls, queryset: QuerySet[Heuristic], value: str, user: Any) -> QuerySet[Heuristic]:
@@ -187,7 +187,7 @@ class Queue:
         exact = {name: given[name] for name in _EXACT if given.get(name)}
         try:
             return rows.filter(**exact)
-        except (ValueError, ValidationError):  # an address somebody typed
+        except (ValueError, ValidationError):  # a mistyped address
             return rows
 
     @property
@@ -216,7 +216,7 @@ class Queue:
         return behind or free.first()
 
     def _free(self, rows: QuerySet[Heuristic]) -> QuerySet[Heuristic]:
-        """Leave out what others are on, and what waits for the approval of somebody else than this person."""
+        """Leave out what other reviewers have claimed, and what this person has approved as the first of two."""
         claimed = ReviewClaim.objects.filter(heuristic=OuterRef("pk"), expires_at__gt=timezone.now())
         return rows.filter(
             ~Exists(claimed.exclude(user=self.user.pk)), ~Exists(_first_approvals().filter(reviewer_user=self.user.pk))
@@ -232,21 +232,21 @@ def explain_priority(heuristic: Heuristic) -> str:
     """Say in a few words why a proposal stands where it stands."""
     basis = heuristic.review_basis
     if heuristic.prioritised_at is None or not basis:
-        return "not looked at yet"
+        return "not worked out yet"
     parts = [
-        f"fits {basis['matches']} of the last {say_count(basis['tasks'], 'task')}"
+        f"fits {basis['matches']} of the last {basis['tasks']:,} task{pluralize(basis['tasks'])}"
         if basis["tasks"]
-        else "no task to try it on",
+        else "no recent tasks to compare",
         f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",
     ]
     if heuristic.confidence is not None:
-        parts.append(f"reflector {heuristic.confidence:.0%} sure")
+        parts.append(f"reflector confidence {heuristic.confidence:.0%}")
     if basis["flags"]:
         parts.append(f"checks: {', '.join(basis['flags'])}")
     if basis["broad"]:
-        parts.append("for the whole project")
+        parts.append("applies to the whole project")
     if basis["replaces"]:
-        parts.append("replaces words in use")
+        parts.append("replaces a wording in use")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""A base for what a machine wrote and nobody edits, shown to the members of its project."""
+"""Read-only admin pages for records, shown to the members of their project."""
 
 from typing import Any, TypeVar
 

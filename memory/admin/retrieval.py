@@ -1,4 +1,4 @@
-"""Answers given to agents, each shown again as it was, and what came of them."""
+"""Answers given to agents, each shown as it was, their outcomes, and how well searches find lessons."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,35 +6,37 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.text import Truncator
+from django.utils.timesince import timesince
 
-from memory.admin.read_only import MemberRows, ReadOnlyAdmin
+from memory.admin.panels import Figure
+from memory.admin.read_only import ReadOnlyAdmin
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.projects.access import has_role, projects_with_role, visible_projects
-from memory.projects.models import ProjectMembership
+from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
+from memory.projects.access import narrow_to_projects, visible_projects
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.answers import MATCHED_TASK_CHARACTERS
 from memory.retrieval.context import get_label
-from memory.retrieval.models import PolarityQuota, Retrieval
+from memory.retrieval.models import Retrieval, SearchIndex
 from memory.retrieval.replay import find_wordings, name_subtask, replay_block
 from memory.runs.models import Trajectory
 
+_RECALL_LABEL = "search recall"
 PERIODS_DAYS = (7, 30, 90, 365)
 _SCORE_NAMES = {
     "score": "score",
     "meaning": "meaning",
     "words": "words",
-    "source_task": "likest task",
+    "source_task": "most similar task",
     "names": "names",
     "similarity": "similarity",
     "informativeness": "informativeness",
@@ -44,7 +46,7 @@ _SCORE_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GivenLesson:
+class AnswerItem:
     """A lesson of an answer, with why it is there and what agents said of it."""
 
     place: int
@@ -85,7 +87,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
 
     @admin.display(description="lessons")
     def lessons(self, retrieval: Retrieval) -> int:
-        return sum(bool(item.get("injected")) for item in retrieval.items)
+        return len(retrieval.injected_ids)
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.outcomes_view)
@@ -113,80 +115,67 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
         projects = list(visible_projects(request.user).values_list("pk", flat=True))
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
-        names = _name_heuristics(row.heuristic_id for row in counted.by_lesson if row.heuristic_id)
+        names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {
             **self.admin_site.each_context(request),
-            "title": "What became of answers",
+            "title": "Outcomes of answers",
             "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
             "by_mode": [(row, _percent(row)) for row in counted.by_mode],
             "by_family": [(row, _percent(row)) for row in counted.by_family],
-            "by_lesson": [
-                (row, names.get(row.heuristic_id, ""), _percent(row)) for row in counted.by_lesson if row.heuristic_id
+            "by_heuristic": [
+                (row, names.get(row.heuristic_id, ""), _percent(row))
+                for row in counted.by_heuristic
+                if row.heuristic_id
             ],
         }
         return TemplateResponse(request, "admin/memory/retrieval/outcomes.html", context)
 
 
-def _share_field(lessons: str) -> forms.FloatField:
-    return forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=1,
-        label=f"Most of {lessons}",
-        help_text=f"Share of an answer, 0 to 1, that may be lessons of {lessons}. Empty is no limit.",
+@admin.register(SearchIndex)
+class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
+    list_display = ["project", "found", "found_for_the_worst", "recall_tasks", "measured_at", "texts", "breadth"]
+    list_filter = ["project"]
+    list_select_related = ["project"]
+
+    @admin.display(description="mean recall", ordering="recall_mean")
+    def found(self, index: SearchIndex) -> str:
+        return _share(index.recall_mean)
+
+    @admin.display(description="worst recall", ordering="recall_least")
+    def found_for_the_worst(self, index: SearchIndex) -> str:
+        return _share(index.recall_least)
+
+    def has_view_permission(self, request: HttpRequest, obj: SearchIndex | None = None) -> bool:
+        """Whoever may read answers may read how well they were searched for."""
+        return request.user.has_perm("memory.view_retrieval")
+
+
+def judge_searches(user: Any) -> Iterable[Figure]:
+    """Say what the searches of a person's projects find: of the project that is worst off. One query."""
+    indexes = list(narrow_to_projects(SearchIndex.objects.select_related("project"), user))
+    link = reverse("admin:memory_searchindex_changelist")
+    measured = [index for index in indexes if index.recall_mean is not None and index.recall_least is not None]
+    if not measured:
+        note = "not measured yet" if indexes else "exact search: every lesson is compared"
+        yield Figure(label=_RECALL_LABEL, value="–" if indexes else "100 %", link=link, note=note)
+        return
+    worst = min(measured, key=lambda index: (index.recall_mean or 0.0, index.recall_least or 0.0))
+    mean, least = worst.recall_mean or 0.0, worst.recall_least or 0.0
+    age = timesince(worst.measured_at or timezone.now(), depth=1)
+    where = f"{worst.project}, " if len(indexes) > 1 else ""
+    yield Figure(
+        label=_RECALL_LABEL,
+        value=_share(mean),
+        link=link,
+        note=f"{where}{_share(least)} in the worst of {worst.recall_tasks} tasks, measured {age} ago",
+        alarming=mean < WANTED_RECALL or least < LEAST_RECALL,
     )
 
 
-class PolarityQuotaForm(forms.ModelForm[PolarityQuota]):
-    """Shares are numbers from 0 to 1; a task family is a name, not a text."""
-
-    max_works_share = _share_field("what works")
-    max_avoid_share = _share_field("what to avoid")
-
-    class Meta:
-        model = PolarityQuota
-        fields = ("project", "task_id", "max_works_share", "max_avoid_share")
-        widgets = {"task_id": forms.TextInput(attrs={"class": "vTextField"})}
-
-
-@admin.register(PolarityQuota)
-class PolarityQuotaAdmin(MemberRows[PolarityQuota]):
-    form = PolarityQuotaForm
-    fieldsets = [
-        (
-            None,
-            {
-                "description": "What mix a kind of task needs is measured, not guessed: manage.py evaluate tries "
-                "both halves alone and mixed, and manage.py learn_quotas sets here what it found.",
-                "fields": ["project", "task_id", "max_works_share", "max_avoid_share", "set_by", "set_at"],
-            },
-        )
-    ]
-    list_display = ["project", "__str__", "max_works_share", "max_avoid_share", "set_by", "set_at"]
-    list_filter = ["project"]
-    list_select_related = ["project"]
-    search_fields = ["task_id"]
-    readonly_fields = ["set_by", "set_at"]
-
-    def has_change_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
-        return super().has_change_permission(request, obj) and _is_operator(request, obj)
-
-    def has_delete_permission(self, request: HttpRequest, obj: PolarityQuota | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and _is_operator(request, obj)
-
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        kwargs["queryset"] = projects_with_role(request.user, ProjectMembership.Role.OPERATOR)
-        return super().formfield_for_foreignkey(db_field, request, **kwargs)
-
-    def save_model(self, request: HttpRequest, obj: PolarityQuota, form: Any, change: bool) -> None:
-        obj.set_by, obj.set_at = f"person:{request.user}", timezone.now()
-        super().save_model(request, obj, form, change)
-
-
-def _is_operator(request: HttpRequest, quota: PolarityQuota | None) -> bool:
-    return quota is None or has_role(request.user, quota.project_id, ProjectMembership.Role.OPERATOR)
+def _share(share: float | None) -> str:
+    return f"{100 * share:.1f} %" if share is not None else "–"
 
 
 def _replay(retrieval: Retrieval) -> dict[str, Any]:
@@ -196,7 +185,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
     for feedback in retrieval.said:  # type: ignore[attr-defined]  # prefetched
         said.setdefault(str(feedback.heuristic_id), []).append(feedback)
     lessons = [
-        GivenLesson(
+        AnswerItem(
             place=place,
             id=item["heuristic"],
             label=get_label(item["heuristic"]),

@@ -13,8 +13,8 @@ MAX_SAVED = 30
 # What the list offers to everybody.
 SHARED = [
     ("Waiting", "status__exact=proposed"),
-    ("Nobody on it", "status__exact=proposed&claim=unassigned"),
-    ("Mine", "status__exact=proposed&claim=mine"),
+    ("Unclaimed", "status__exact=proposed&claim=unassigned"),
+    ("Claimed by me", "status__exact=proposed&claim=mine"),
 ]
 _NOT_FILTERS = ("p", "e", "all")  # the page, and what the admin adds to an address it did not understand
 
@@ -49,20 +49,20 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
         """Keep the list's filters under a name; a name that is taken gets the new ones."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        # The database keeps no U+0000, and nobody types one.
+        # PostgreSQL cannot store U+0000.
         name, query = (request.POST.get(each, "").replace("\x00", "") for each in ("name", "query"))
         name, query = name.strip()[:60], query[:1000]
         if not name:
-            messages.error(request, "Give the filter a name to save it.")
+            messages.error(request, "Enter a name for the filter.")
         elif SavedFilter.objects.filter(user=request.user.pk).exclude(name=name).count() >= MAX_SAVED:
-            messages.error(request, f"You have {MAX_SAVED} saved filters. Forget one to save another.")
+            messages.error(request, f"You have {MAX_SAVED} saved filters. Delete one to save another.")
         else:
             try:
                 with transaction.atomic():
                     SavedFilter.objects.update_or_create(user_id=request.user.pk, name=name, defaults={"query": query})
             except IntegrityError:  # saved twice at the same moment
                 pass
-            messages.success(request, f"Saved as “{name}”. It is at the top of this list for you.")
+            messages.success(request, f"Saved as “{name}”. You will find it above the list.")
         return self._back(query)
 
     def forget_filter(self, request: HttpRequest, filter_id: int) -> HttpResponse:

@@ -7,15 +7,15 @@ from uuid import UUID
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
-from memory.admin.conversation import find_given_lessons, read_steps
+from memory.admin.conversation import find_given_heuristics, read_steps
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.api.reuse import represent
+from memory.api.base import represent
 from memory.heuristics.models import Evidence
 from memory.intake.serializers import TrajectorySerializer
 from memory.redaction.visible_text import show_hidden
@@ -26,11 +26,25 @@ LIST = "memory_trajectory_changelist"
 _LONG_FIELDS = ("steps", "summary", "mistakes", "successes", "mistake_cards", "metadata", "redactions")
 
 
+class GivenFilter(admin.SimpleListFilter):
+    """Runs by whether the answer they name gave them any lesson."""
+
+    title = "lessons"
+    parameter_name = "given"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "Given lessons"), ("no", "Not given any")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Trajectory]) -> QuerySet[Trajectory]:
+        given = Q(retrieval__injected_ids__len__gt=0)
+        return {"yes": queryset.filter(given), "no": queryset.exclude(given)}.get(self.value() or "", queryset)
+
+
 @admin.register(Trajectory)
 class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     change_form_template = "admin/memory/trajectory/read.html"
     list_display = ["task_line", "outcome", "score_shown", "task_id", "agent", "project", "created_at"]
-    list_filter = ["outcome", "outcome_source", "project", "created_at"]
+    list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task", "task_id", "external_id", "agent"]
     date_hierarchy = "created_at"
@@ -99,7 +113,7 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
         return {
             "trajectory": trajectory,
             "learnt": learnt,
-            "given": find_given_lessons(trajectory),
+            "given": find_given_heuristics(trajectory),
             "lesson": of_lesson[0].heuristic if of_lesson else None,
             "steps": steps,
             "first_cited": next((step.index for step in steps if step.cited), None),

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 
 _EXACT_WORDS = 2_000
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
@@ -35,12 +35,12 @@ def diff_words(old: str, new: str) -> list[DiffPart]:
     return parts
 
 
-def diff_lessons(old: LessonText, new: LessonText) -> list[DiffPart]:
+def diff_heuristics(old: HeuristicText, new: HeuristicText) -> list[DiffPart]:
     """Compare all that two lessons tell an agent."""
     return diff_words(_spell_out(old), _spell_out(new))
 
 
-def _spell_out(text: LessonText) -> str:
+def _spell_out(text: HeuristicText) -> str:
     trigger = text.trigger.removeprefix("When ").removeprefix("when ")
     lines = [f"When: {trigger}", f"Do: {text.guideline}"]
     lines += [f"Avoid: {text.avoid}"] if text.avoid else []

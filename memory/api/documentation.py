@@ -9,7 +9,6 @@ from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 
-from memory.api.docs_page import build_sections
 from memory.api.errors import ErrorCode, problem
 
 
@@ -40,16 +39,7 @@ def docs(request: HttpRequest) -> HttpResponse:
     """Show the API to people."""
     if refused := _refuse(request, known=set()):
         return refused
-    document = build_document()
-    return render(
-        request,
-        "api/docs.html",
-        {
-            "info": document["info"],
-            "sections": build_sections(document),
-            "server": request.build_absolute_uri("/").rstrip("/"),
-        },
-    )
+    return render(request, "api/docs.html")
 
 
 def _refuse(request: HttpRequest, *, known: set[str]) -> HttpResponse | None:

@@ -1,18 +1,34 @@
-"""The reviewers' decisions. Each is one function, checks the state it decides on, and leaves a Review."""
+"""The reviewers' decisions. Each is one function that checks the present state and leaves a Review."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
+from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
-from memory.curation.deciders import check_decider, find_owners
-from memory.curation.proposals import get_current_revision, lock_heuristic, revise_heuristic
-from memory.errors import AlreadyDecided, NotServable, SecondReviewerNeeded
+from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import check_decider, find_owners, release_heuristic
+from memory.curation.service import (
+    ReviewNote,
+    get_current_revision,
+    lock_item,
+    record_review,
+    refuse_revision,
+    serve_revision,
+    set_status,
+    withdraw_revision,
+)
+from memory.errors import AlreadyDecided, MemoryAppError, NotReadYet, SecondReviewerNeeded, TooManyAtOnce
 from memory.failpoints import failpoint
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.extensions import ask_for_reflection
+from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.projects.actors import Actor
+
+MAX_AT_ONCE = 20
 
 _Decision = Review.Decision
 _Status = Heuristic.Status
@@ -20,41 +36,32 @@ _Status = Heuristic.Status
 
 @transaction.atomic
 def approve_heuristic(
-    heuristic: Heuristic,
-    *,
-    by: Actor,
-    content_sha256: str | None = None,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
+    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
 ) -> Heuristic:
     """Serve the newest wording from now on, in place of any earlier one.
 
-    Where the project asks for two reviewers the first approval is recorded and the heuristic stays proposed; the
-    approval of the same words by another person serves it. The database holds that rule too.
+    Where the project requires two reviewers, the first approval is recorded and the heuristic stays proposed; the
+    approval of the same wording by another person serves it. The database holds that rule too.
 
     Args:
-        content_sha256: the hash of the text the reviewer read; None stands for "whatever is newest".
+        content_sha256: the hash of the wording the reviewer read; None stands for the newest.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision.
-        ChangedMeanwhile: the text is not the one that was read.
-        SecondReviewerNeeded: the same person approved these words before, and two people are asked for.
+        ChangedMeanwhile: the newest wording is not the one that was read.
+        SecondReviewerNeeded: the same person approved this wording before, and two people are required.
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision, see `check_decider`.
     """
     heuristic = _lock_proposed(heuristic)
     project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if project.four_eyes and not _is_second_approval(revision, by):
-        record_review(heuristic, revision, _Decision.FIRST_APPROVAL, by, reason, seconds_on_screen, request_id)
+        record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
-    heuristic.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
-    HeuristicRevision.objects.filter(pk=revision.pk).update(
-        approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
-    )
+    serve_revision(heuristic, revision, by=by)
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     set_status(heuristic, _Status.APPROVED)
-    record_review(heuristic, revision, _Decision.APPROVE, by, reason, seconds_on_screen, request_id)
+    record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
     failpoint("review.before_commit")
     return heuristic
 
@@ -63,12 +70,10 @@ def approve_heuristic(
 def edit_and_approve_heuristic(
     heuristic: Heuristic,
     *,
-    text: LessonText,
+    text: HeuristicText,
     by: Actor,
     content_sha256: str | None = None,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Write another wording and serve it, as one decision of one person.
 
@@ -77,26 +82,13 @@ def edit_and_approve_heuristic(
     """
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
     revision = get_current_revision(revised, content_sha256=None)
-    record_review(revised, revision, _Decision.EDIT, by, reason, seconds_on_screen, request_id)
-    return approve_heuristic(
-        revised,
-        by=by,
-        content_sha256=revision.content_sha256,
-        reason=reason,
-        seconds_on_screen=seconds_on_screen,
-        request_id=request_id,
-    )
+    record_review(revision, _Decision.EDIT, item=revised, by=by, **note)
+    return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, **note)
 
 
 @transaction.atomic
 def reject_heuristic(
-    heuristic: Heuristic,
-    *,
-    by: Actor,
-    content_sha256: str | None = None,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
+    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
 ) -> Heuristic:
     """Refuse the newest wording. An earlier approved wording stays served and becomes the current one again.
 
@@ -106,79 +98,124 @@ def reject_heuristic(
     heuristic = _lock_proposed(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
-    served = heuristic.revisions.filter(served=True).first()
-    if served is not None:
-        heuristic.current_revision = served
-    set_status(heuristic, _Status.APPROVED if served else _Status.REJECTED)
-    record_review(heuristic, revision, _Decision.REJECT, by, reason, seconds_on_screen, request_id)
+    set_status(heuristic, refuse_revision(heuristic))
+    record_review(revision, _Decision.REJECT, item=heuristic, by=by, **note)
     return heuristic
 
 
 @transaction.atomic
-def retire_heuristic(
-    heuristic: Heuristic,
-    *,
-    by: Actor,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
-) -> Heuristic:
-    """Stop serving a heuristic because it has had its day.
+def retire_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> Heuristic:
+    """Stop serving a heuristic that is no longer needed.
 
     Raises:
         NotServable: it is not being served.
     """
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
-    return _withdraw(heuristic, _Status.RETIRED, _Decision.RETIRE, by, reason, seconds_on_screen, request_id)
+    revision = _withdraw(heuristic, _Status.RETIRED)
+    record_review(revision, _Decision.RETIRE, item=heuristic, by=by, **note)
+    return heuristic
 
 
 @transaction.atomic
-def quarantine_heuristic(
-    heuristic: Heuristic,
-    *,
-    by: Actor,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
-) -> Heuristic:
+def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> Heuristic:
     """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
 
     Raises:
-        AlreadyDecided: it is neither served nor proposed.
+        NotServable: it is neither served nor proposed.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
     if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
         revision = get_current_revision(heuristic, content_sha256=None)
         set_status(heuristic, _Status.QUARANTINED)
-        record_review(heuristic, revision, _Decision.QUARANTINE, by, reason, seconds_on_screen, request_id)
-        return heuristic
-    return _withdraw(heuristic, _Status.QUARANTINED, _Decision.QUARANTINE, by, reason, seconds_on_screen, request_id)
-
-
-def _withdraw(
-    heuristic: Heuristic,
-    status: str,
-    decision: str,
-    by: Actor,
-    reason: str,
-    seconds_on_screen: float | None,
-    request_id: str,
-) -> Heuristic:
-    heuristic = lock_heuristic(heuristic)
-    served = heuristic.revisions.filter(served=True).first()
-    if served is None:
-        raise NotServable(f"This heuristic is {heuristic.status} and is not being served, so nothing was changed.")
-    HeuristicRevision.objects.filter(pk=served.pk).update(served=False)
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
-    heuristic.current_revision = served
-    set_status(heuristic, status)
-    record_review(heuristic, served, decision, by, reason, seconds_on_screen, request_id)
+    else:
+        revision = _withdraw(heuristic, _Status.QUARANTINED)
+    record_review(revision, _Decision.QUARANTINE, item=heuristic, by=by, **note)
     return heuristic
 
 
+@transaction.atomic
+def ask_again(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> str:
+    """Ask for another reflection on the heuristic's newest run; the heuristic itself stays as it is.
+
+    Returns:
+        a sentence about what happens now.
+
+    Raises:
+        MemoryAppError: it has no run, or nothing reflects.
+        NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
+    """
+    heuristic = lock_item(heuristic)
+    check_decider(heuristic, by=by)
+    answer = ask_for_reflection(heuristic, by=by)
+    revision = get_current_revision(heuristic, content_sha256=None)
+    record_review(revision, _Decision.REFLECT_AGAIN, item=heuristic, by=by, **note)
+    return answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BulkResult:
+    """The result for one of the selected: the heuristic as it is now, or why nothing was changed."""
+
+    heuristic: Heuristic
+    refusal: str = ""
+
+
+def review_in_bulk(
+    heuristics: Sequence[Heuristic], *, approve: bool, by: Actor, **note: Unpack[ReviewNote]
+) -> list[BulkResult]:
+    """Approve or reject each on its own, only what this person has read and the checks have not flagged (D5).
+
+    One that is refused does not hold back the others.
+
+    Raises:
+        TooManyAtOnce: more than 20; nothing is decided then.
+    """
+    if len(heuristics) > MAX_AT_ONCE:
+        raise TooManyAtOnce(
+            f"You selected {len(heuristics)}; at most {MAX_AT_ONCE} can be decided at once. Nothing was changed."
+        )
+    openings = DeskOpening.objects.filter(user=by.user_id, heuristic__in=heuristics)
+    read = set(openings.values_list("heuristic_id", "content_sha256"))
+    decide = approve_heuristic if approve else reject_heuristic
+    results = []
+    for heuristic in heuristics:
+        try:
+            with transaction.atomic():
+                sha256 = _check_read(heuristic, read)
+                done = decide(heuristic, by=by, content_sha256=sha256, **note)
+                release_heuristic(heuristic, by=by)
+        except MemoryAppError as refusal:
+            results.append(BulkResult(heuristic=heuristic, refusal=str(refusal)))
+        else:
+            results.append(BulkResult(heuristic=done))
+    return results
+
+
+def _check_read(heuristic: Heuristic, read: set[tuple[UUID, str]]) -> str:
+    revision = heuristic.current_revision
+    assert revision is not None
+    if heuristic.prioritised_at is None:
+        raise NotReadYet("The checks have not finished. Wait a few seconds and reload the queue.")
+    if heuristic.risk_flags:
+        raise NotReadYet(
+            f"The checks flagged it ({', '.join(heuristic.risk_flags)}). Decide on it on its own page, not in bulk."
+        )
+    if (heuristic.pk, revision.content_sha256) not in read:
+        raise NotReadYet("You have not opened its present wording. Open it, read it, then select it again.")
+    return revision.content_sha256
+
+
+def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:
+    served: HeuristicRevision = withdraw_revision(heuristic)
+    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    set_status(heuristic, status)
+    return served
+
+
 def _lock_proposed(heuristic: Heuristic) -> Heuristic:
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     if heuristic.status != _Status.PROPOSED:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
@@ -190,7 +227,7 @@ def _lock_proposed(heuristic: Heuristic) -> Heuristic:
 
 
 def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
-    """Tell whether somebody else approved these words before."""
+    """Tell whether another person has approved this wording before."""
     mine = find_owners(by)
     firsts = Review.objects.filter(
         revision=revision, decision=_Decision.FIRST_APPROVAL, content_sha256=revision.content_sha256
@@ -200,46 +237,14 @@ def _is_second_approval(revision: HeuristicRevision, by: Actor) -> bool:
         return True
     if owned:
         raise SecondReviewerNeeded(
-            "You approved these words already. This project asks for two reviewers: agents get the lesson once "
+            "You have already approved this wording. This project requires two reviewers: agents get the lesson once "
             "another person approves it too."
         )
     return False
 
 
 def _find_owner(review: Review) -> int | None:
-    """Return whose eyes an approval was: the account's, or that of the account that owns the key."""
+    """Return the account an approval counts for: the person's, or that of the owner of the key."""
     if review.reviewer_user_id is not None:
         return review.reviewer_user_id
     return review.reviewer_key.created_by_id if review.reviewer_key else None
-
-
-def set_status(heuristic: Heuristic, status: str) -> None:
-    """Move a locked heuristic to another place in its life."""
-    heuristic.status = status
-    heuristic.updated_at = timezone.now()
-    heuristic.save(update_fields=["status", "current_revision", "updated_at"])
-
-
-def record_review(
-    heuristic: Heuristic,
-    revision: HeuristicRevision,
-    decision: str,
-    by: Actor,
-    reason: str,
-    seconds_on_screen: float | None,
-    request_id: str,
-) -> None:
-    """Append one decision on one exact text."""
-    Review.objects.create(
-        project_id=heuristic.project_id,
-        heuristic=heuristic,
-        revision=revision,
-        decision=decision,
-        content_sha256=revision.content_sha256,
-        reason=reason,
-        reviewer=by.label,
-        reviewer_user_id=by.user_id,
-        reviewer_key_id=by.api_key_id,
-        seconds_on_screen=seconds_on_screen,
-        request_id=request_id,
-    )

@@ -1,11 +1,14 @@
-"""Make one of two heuristics that say the same."""
+"""Merge two heuristics that say the same."""
+
+from typing import Unpack
 
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_claim, check_decider
-from memory.curation.decisions import approve_heuristic, record_review, set_status
-from memory.curation.proposals import count_support, get_current_revision, revise_heuristic
+from memory.curation.decisions import approve_heuristic
+from memory.curation.proposals import count_support, revise_heuristic
+from memory.curation.reviewers import check_claim, check_decider
+from memory.curation.service import ReviewNote, get_current_revision, record_review, set_status
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
@@ -23,15 +26,13 @@ def merge_heuristics(
     by: Actor,
     content_sha256: str | None = None,
     into_sha256: str | None = None,
-    reason: str = "",
-    seconds_on_screen: float | None = None,
-    request_id: str = "",
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Let one heuristic be superseded by another, which gets its evidence too; return the one that stays.
 
     Args:
-        take_wording: the one that stays takes over this one's words; where it is approved, they are served at once,
-            or, where the project asks for two reviewers, once another person approves them.
+        take_wording: the one that stays takes over this one's wording; if it is approved, the wording is served at
+            once or, where the project requires two reviewers, once another person approves it.
         content_sha256, into_sha256: the hashes of the two texts the reviewer read; None stands for the newest.
 
     Raises:
@@ -42,7 +43,7 @@ def merge_heuristics(
     """
     if heuristic.pk == into.pk or heuristic.project_id != into.project_id:
         raise CannotMerge("Choose another heuristic of the same project to merge this one into.")
-    # In the order of their ids, so that two merges of one pair do not wait for each other for ever.
+    # In the order of their ids, so that two merges of one pair do not deadlock.
     rows = Heuristic.objects.select_for_update().filter(pk__in=[heuristic.pk, into.pk]).order_by("pk")
     locked = {row.pk: row for row in rows}
     heuristic, into = locked[heuristic.pk], locked[into.pk]
@@ -51,7 +52,7 @@ def merge_heuristics(
             raise AlreadyDecided(f"The heuristic {each} is {each.status}, so the two cannot be merged.")
     check_decider(heuristic, by=by)
     if by.user_id is not None:
-        check_claim(into, user_id=by.user_id)  # its reader would find other words than those on the screen
+        check_claim(into, user_id=by.user_id)  # its reviewer would otherwise see the wording change
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     get_current_revision(into, content_sha256=into_sha256)
 
@@ -59,10 +60,10 @@ def merge_heuristics(
     heuristic.save(update_fields=["superseded_by"])
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     set_status(heuristic, _Status.SUPERSEDED)
-    record_review(heuristic, revision, Review.Decision.MERGE, by, reason, seconds_on_screen, request_id)
+    record_review(revision, Review.Decision.MERGE, item=heuristic, by=by, **note)
     _copy_evidence(heuristic, into)
     if take_wording:
-        into = _take_wording(into, revision, by=by, request_id=request_id)
+        into = _take_wording(into, revision, by=by, request_id=note.get("request_id", ""))
     return count_support(into)
 
 
@@ -90,5 +91,5 @@ def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, re
         return into
     if not was_approved:
         return revised
-    reason = f"Took over the words of heuristic {revision.heuristic_id}."
+    reason = f"Took over the wording of heuristic {revision.heuristic_id}."
     return approve_heuristic(revised, by=by, reason=reason, request_id=request_id)

@@ -31,7 +31,7 @@ BATCH = 100
 VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12
 
-# How like each recent task the likest text of a lesson's newest wording is: meaning and words, as in retrieval.
+# How similar each recent task is to the best-matching text of a lesson's newest wording, by meaning and words.
 _LIKENESS = """
 SELECT v.heuristic_id, t.trajectory_id, t.recorded_at,
        max(t.meaning_weight * coalesce(-(v.vector <#> t.vector), 0)
@@ -48,7 +48,9 @@ SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*),
     coalesce(sum(likeness) FILTER (WHERE likeness >= %(floor)s), 0) FROM ({_LIKENESS}) s GROUP BY heuristic_id
 """  # noqa: S608 - constants of this module
 _SHOW = f"""
-SELECT r.id, left(r.task, 300), r.outcome, r.created_at, r.retrieval_id IS NOT NULL, s.likeness, count(*) OVER ()
+SELECT r.id, left(r.task, 300), r.outcome, r.created_at,
+    EXISTS (SELECT FROM memory_retrieval a WHERE a.id = r.retrieval_id AND a.injected_ids <> '{{}}'),
+    s.likeness, count(*) OVER ()
 FROM ({_LIKENESS}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
 WHERE s.likeness >= %(floor)s
 ORDER BY s.recorded_at DESC, r.id DESC LIMIT %(limit)s
@@ -94,7 +96,7 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     )
     rows = list(
         Heuristic.objects.filter(pk__in=ids)
-        .select_for_update(of=("self",), skip_locked=True)  # whoever is decided on now has its turn again
+        .select_for_update(of=("self",), skip_locked=True)  # rows being decided on now get their turn later
         .with_text()
         .annotate(replaces=Exists(served_earlier))
         .only("support", "confidence", "current_revision__scope")
@@ -105,7 +107,7 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     for row in rows:
         fit = counts.get(row.pk, _Fit())
         codes = sorted(flags.get(row.pk, ()))
-        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)  # type: ignore[attr-defined]  # annotated above
+        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)
         row.review_priority = row.review_basis["priority"]
         row.risk_flags = codes
         row.prioritised_at = now

@@ -5,15 +5,16 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Count
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
-from memory.curation.deciders import check_decider
-from memory.curation.proposal_limit import take_room
-from memory.errors import ChangedMeanwhile, NothingChanged
+from memory.curation.reviewers import check_decider
+from memory.curation.service import get_current_revision, lock_item
+from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -25,7 +26,7 @@ from memory.runs.models import Trajectory
 def propose_heuristic(
     project: Project,
     *,
-    text: LessonText,
+    text: HeuristicText,
     by: Actor,
     reflector: str = "",
     reflector_version: str = "",
@@ -55,7 +56,7 @@ def propose_heuristic(
 
 @transaction.atomic
 def revise_heuristic(
-    heuristic: Heuristic, *, text: LessonText, by: Actor, content_sha256: str | None = None
+    heuristic: Heuristic, *, text: HeuristicText, by: Actor, content_sha256: str | None = None
 ) -> Heuristic:
     """Propose another wording. What is served now stays served until the new wording is decided.
 
@@ -67,7 +68,7 @@ def revise_heuristic(
         NothingChanged: the new wording is the old one.
         TooManyProposals: an API client brings a decided lesson back, and as many of its lessons wait as may.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
     if _clean(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
@@ -77,9 +78,9 @@ def revise_heuristic(
 
 
 @transaction.atomic
-def repropose_heuristic(heuristic: Heuristic, *, text: LessonText, by: Actor) -> Heuristic:
+def repropose_heuristic(heuristic: Heuristic, *, text: HeuristicText, by: Actor) -> Heuristic:
     """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by)
     return heuristic
@@ -93,7 +94,7 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
         NothingChanged: the heuristic is in use and says just that.
         NotAllowed, ProjectArchived, ClaimedByOther: as for a decision.
     """
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by)
     if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         return revise_heuristic(heuristic, text=revision.as_text(), by=by)
@@ -103,7 +104,7 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
 @transaction.atomic
 def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
     """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs."""
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     Evidence.objects.bulk_create(
         [
             Evidence(
@@ -130,38 +131,42 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     return heuristic
 
 
-def lock_heuristic(heuristic: Heuristic) -> Heuristic:
-    """Read the row again and hold it until the transaction ends."""
-    return Heuristic.objects.select_for_update().get(pk=heuristic.pk)
-
-
-def get_current_revision(heuristic: Heuristic, *, content_sha256: str | None) -> HeuristicRevision:
-    """Return the newest wording, if it is the one that was seen.
-
-    Raises:
-        ChangedMeanwhile: it is not.
-    """
-    current = heuristic.current_revision
-    assert current is not None  # every heuristic is made with one
-    if content_sha256 is not None and content_sha256 != current.content_sha256:
-        raise ChangedMeanwhile(
-            "The text changed after you read it. Read the present text and decide again; its content_sha256 is "
-            f"{current.content_sha256}."
-        )
-    return current
+def has_room(project_id: UUID, client: str) -> bool:
+    """Tell whether a client may bring another lesson before the reviewers. What no client brought always has room."""
+    limit = settings.ERL_PENDING_PROPOSALS_PER_CLIENT
+    if not limit or not client:
+        return True
+    of_client = Q(client=client) | Q(current_revision__created_by=f"key:{client}")
+    waiting = Heuristic.objects.proposed().filter(of_client, project_id=project_id).order_by("pk")
+    return not waiting.values_list("pk")[limit - 1 : limit]
 
 
 def _take_room(project_id: UUID, by: Actor) -> None:
-    if by.api_key_id is not None:
-        take_room(project_id, by.label.removeprefix("key:"))
+    """Let an API client propose once more, one at a time until the transaction ends, while there is room.
+
+    Raises:
+        TooManyProposals: the client has as many lessons waiting as it may have.
+    """
+    if by.api_key_id is None:
+        return
+    client = by.label.removeprefix("key:")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
+        )
+    if not has_room(project_id, client):
+        raise TooManyProposals(
+            f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client wait for a reviewer already, so "
+            "nothing was stored. Send it again when some of them are decided."
+        )
 
 
-def _clean(text: LessonText) -> LessonText:
+def _clean(text: HeuristicText) -> HeuristicText:
     values: dict[str, Any] = redact(asdict(text) | {"tags": list(text.tags)}).value
-    return LessonText(**values | {"tags": tuple(values["tags"])})
+    return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
-def _add_revision(heuristic: Heuristic, *, number: int, text: LessonText, by: Actor) -> None:
+def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor) -> None:
     values = asdict(_clean(text))
     values["tags"] = list(values["tags"])
     revision = HeuristicRevision.objects.create(

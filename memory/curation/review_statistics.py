@@ -1,4 +1,4 @@
-"""How the reviewers decide: how fast, how much alike, and what they had to take back later."""
+"""How reviewers decide: how fast, how often they agree, and what was withdrawn later."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Median(Aggregate):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReviewerRow:
-    """One reviewer's decisions. `agreed` of `compared` are decisions on words that somebody else decided on too."""
+    """One reviewer's decisions. `compared` are those on a wording that another decided on too."""
 
     reviewer: str
     decisions: int
@@ -93,7 +93,7 @@ def decisions(reviews: QuerySet[Review]) -> QuerySet[Review]:
 
 
 def regretted(reviews: QuerySet[Review]) -> QuerySet[Review]:
-    """Leave the approvals of what was retired or quarantined later."""
+    """Leave the approvals of what was later retired or quarantined."""
     withdrawals = Review.objects.filter(decision__in=WITHDRAWALS)
     later = decisions(withdrawals).filter(heuristic=OuterRef("heuristic"), created_at__gt=OuterRef("created_at"))
     return decisions(reviews).filter(Exists(later), decision=_Decision.APPROVE)

@@ -1,4 +1,4 @@
-"""Take back a decision that was a slip of the finger."""
+"""Undo a decision made by mistake, within seconds."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -6,41 +6,42 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_decider
-from memory.curation.decisions import record_review, set_status
-from memory.curation.proposals import get_current_revision, lock_heuristic, repropose_heuristic
+from memory.curation.proposals import repropose_heuristic
+from memory.curation.reviewers import check_decider
+from memory.curation.service import get_current_revision, lock_item, record_review, set_status
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
 
 UNDO_SECONDS = 10  # as shown to the reviewer
-_GRACE_SECONDS = 5  # for the way there and back
+_GRACE_SECONDS = 5  # for the request to arrive
 
 _Decision = Review.Decision
 _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
-# What is kept beside a decision, or before it, and leaves the wording undecided.
+# Records that leave the wording undecided.
 _UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN)
 _UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
 
 
 def is_undoable(review: Review) -> bool:
-    """Tell whether a decision is young enough and of a kind that can be taken back."""
+    """Tell whether a decision is recent enough, and of a kind that can be undone."""
     age = timezone.now() - review.created_at
     return review.decision in _UNDOABLE and age <= timedelta(seconds=UNDO_SECONDS)
 
 
 @transaction.atomic
 def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic:
-    """Put the heuristic back into the queue. The decision stays in the records, and so does that it was undone.
+    """Put the heuristic back into the queue. Both the decision and its undoing stay on record.
 
-    What was served before the decision is served again. A text that was approved, also by the first of two, comes back
-    as a revision of its own, an edited one with the words it had before the edit: approvals are never reused.
+    What was served before the decision is served again. A wording that was approved, even as the first of two
+    approvals, comes back as a new revision, an edited one with the wording from before the edit: approvals are never
+    reused.
 
     Raises:
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
         TooLateToUndo: it is too old, another person's, or not the latest decision.
     """
-    heuristic = lock_heuristic(review.heuristic)
+    heuristic = lock_item(review.heuristic)
     check_decider(heuristic, by=by)
     latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
     if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):
@@ -50,7 +51,7 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
     if review.reviewer != by.label:
         raise TooLateToUndo("Only the person who decided can undo the decision.")
     if latest is None or latest.pk != review.pk or review.decision not in _UNDOABLE:
-        raise TooLateToUndo("Something else was decided since then. Look at the heuristic's history and decide again.")
+        raise TooLateToUndo("Another decision was made since then. Look at the lesson's history and decide again.")
 
     decided = review.revision
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
@@ -61,12 +62,13 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
     else:
         _put_back(heuristic, decided)
     revision = get_current_revision(heuristic, content_sha256=None)
-    record_review(heuristic, revision, _Decision.UNDO, by, f"Undid: {review.decision}.", None, request_id)
+    reason = f"Undid: {review.decision}."
+    record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason, request_id=request_id)
     return heuristic
 
 
 def _put_back(heuristic: Heuristic, decided: HeuristicRevision) -> None:
-    """Make current what was current before a refusal or a withdrawal: a wording nobody has decided on, if any."""
+    """Restore what was current before a rejection or a withdrawal: an undecided wording, if there is one."""
     newest = heuristic.revisions.order_by("-number")[0]
     decided_on = Review.objects.filter(revision=newest).exclude(decision__in=_UNDECIDED)
     undecided = newest if not decided_on.exists() else decided

@@ -1,7 +1,7 @@
 """Let lessons be found by the tasks they have helped with, as evidence grows: followed, and the run succeeded.
 
-Only a run whose answer named the lesson counts, a lesson keeps few of them, and of one client fewer still: whoever
-reports on runs cannot have a lesson found by any task they like (reliability D4). The rows made here have neither
+Only a run whose answer injected the lesson counts, a lesson keeps few of them, and fewer still of one client, so that a
+client's reports cannot make a lesson turn up for any task it likes (reliability D4). The rows made here have neither
 vector nor words; the sweep, which completes what is not fully searchable, makes them.
 """
 
@@ -65,7 +65,7 @@ def note_help(help_of: Mapping[UUID, Help]) -> int:
     }
     runs = Trajectory.objects.filter(pk__in=named, retrieval__isnull=False).order_by("created_at", "pk")
     new: dict[UUID, dict[UUID, str]] = {}
-    for run, client, task, given in runs.values_list("pk", "client", "task", "retrieval__heuristic_ids"):
+    for run, client, task, given in runs.values_list("pk", "client", "task", "retrieval__injected_ids"):
         for heuristic_id in given:
             if heuristic_id not in help_of or run not in help_of[heuristic_id].helped:
                 continue

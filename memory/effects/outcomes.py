@@ -1,14 +1,20 @@
-"""What became of answers: how the runs ended that were given them, by mode, by task family and by lesson."""
+"""What became of answers: how the runs ended that were given them, by mode, by task family and by heuristic.
 
-from collections.abc import Sequence
+A heuristic was given to a run if it stood in the context block of the answer that the run names, among the lessons or
+in the record before them: `Retrieval.injected_ids`. What an answer only listed was not given.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.template.defaultfilters import pluralize
+from django.utils.timesince import timesince
 
-# Each run counts once, with its own family where it names one. The lessons of an answer are those in its block.
+# Each run counts once, with its own family where it names one.
 _COUNTS = """
 count(DISTINCT r.id) AS answers, count(run.id) AS runs,
 count(run.id) FILTER (WHERE run.outcome = 'success') AS successes,
@@ -27,32 +33,34 @@ _BY_FAMILY = f"""
 SELECT coalesce(nullif(run.task_id, ''), r.task_id) AS family, r.mode, {_COUNTS} {_ANSWERS}
 GROUP BY 1, r.mode ORDER BY count(DISTINCT r.id) DESC, 1, r.mode LIMIT %(limit)s
 """
-_BY_LESSON = f"""
-SELECT item.id, {_COUNTS}
+_BY_HEURISTIC = f"""
+SELECT given.heuristic_id, min(r.created_at), max(r.created_at), {_COUNTS}
 FROM memory_retrieval r
-CROSS JOIN LATERAL (
-    SELECT (value->>'heuristic')::uuid AS id FROM jsonb_array_elements(r.items) WHERE (value->>'injected')::boolean
-) item
+CROSS JOIN LATERAL unnest(r.injected_ids) AS given(heuristic_id)
 LEFT JOIN LATERAL (
     SELECT t.id, t.outcome, t.score FROM memory_trajectory t WHERE t.retrieval_id = r.id
 ) run ON true
-WHERE r.project_id = ANY(%(projects)s::uuid[]) AND r.created_at >= %(since)s
-GROUP BY item.id ORDER BY count(DISTINCT r.id) DESC, item.id LIMIT %(limit)s
+WHERE r.project_id = ANY(%(projects)s::uuid[]) AND %(where)s
+GROUP BY given.heuristic_id ORDER BY count(DISTINCT r.id) DESC, given.heuristic_id LIMIT %(limit)s
 """  # noqa: S608
+_SINCE = "r.created_at >= %(since)s"
+_NAMED = "r.injected_ids && %(ids)s::uuid[] AND given.heuristic_id = ANY(%(ids)s::uuid[])"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutcomeCount:
     """How many answers were given, how many runs came of them, and how those ended. `family` is empty where unknown."""
 
-    answers: int
-    runs: int
-    successes: int
-    failures: int
-    mean_score: float | None
+    answers: int = 0
+    runs: int = 0
+    successes: int = 0
+    failures: int = 0
+    mean_score: float | None = None
     mode: str = ""
     family: str = ""
     heuristic_id: UUID | None = None
+    first_at: datetime | None = None
+    last_at: datetime | None = None
 
     @property
     def success_rate(self) -> float | None:
@@ -60,25 +68,55 @@ class OutcomeCount:
         known = self.successes + self.failures
         return self.successes / known if known else None
 
+    def describe(self) -> str:
+        """Say what the count shows of one heuristic, in two sentences."""
+        if self.last_at is None:
+            return "No agent has been given it yet."
+        answers = f"{self.answers:,} answer{pluralize(self.answers)}"
+        given = f"Given in {answers}, most recently {timesince(self.last_at, depth=1)} ago."
+        if not self.successes and not self.failures:
+            return f"{given} No run with a known outcome has been given it yet."
+        return f"{given} Of the runs given it, {self.successes} succeeded and {self.failures} failed."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcomes:
     by_mode: list[OutcomeCount]
     by_family: list[OutcomeCount]
-    by_lesson: list[OutcomeCount]
+    by_heuristic: list[OutcomeCount]
 
 
 def count_outcomes(project_ids: Sequence[UUID], *, since: datetime, limit: int = 50) -> Outcomes:
     """Count what became of the answers since a time, of some projects together. Three queries.
 
     Args:
-        limit: most families and lessons, those that were answered with most often first.
+        limit: most families and heuristics, those with the most answers first.
     """
     parameters = {"projects": list(project_ids), "since": since, "limit": limit}
     by_mode = [_read(row[1:], mode=row[0]) for row in _ask(_BY_MODE, parameters)]
     by_family = [_read(row[2:], family=row[0], mode=row[1]) for row in _ask(_BY_FAMILY, parameters)]
-    by_lesson = [_read(row[1:], heuristic_id=row[0]) for row in _ask(_BY_LESSON, parameters)]
-    return Outcomes(by_mode=by_mode, by_family=by_family, by_lesson=by_lesson)
+    by_heuristic = list(count_by_heuristic(project_ids, since=since, limit=limit).values())
+    return Outcomes(by_mode=by_mode, by_family=by_family, by_heuristic=by_heuristic)
+
+
+def count_by_heuristic(
+    project_ids: Sequence[UUID],
+    *,
+    heuristic_ids: Iterable[UUID] | None = None,
+    since: datetime | None = None,
+    limit: int | None = None,
+) -> dict[UUID, OutcomeCount]:
+    """Count the answers that gave each heuristic and how their runs ended, most answers first. One query.
+
+    Heuristics that were never given are left out.
+    """
+    conditions = [*([_SINCE] if since else []), *([_NAMED] if heuristic_ids is not None else [])]
+    statement = _BY_HEURISTIC.replace("%(where)s", " AND ".join(conditions) or "true")
+    parameters = {"projects": list(project_ids), "since": since, "ids": list(heuristic_ids or ()), "limit": limit}
+    return {
+        heuristic_id: _read(counts, heuristic_id=heuristic_id, first_at=first_at, last_at=last_at)
+        for heuristic_id, first_at, last_at, *counts in _ask(statement, parameters)
+    }
 
 
 def _ask(statement: str, parameters: dict[str, Any]) -> Sequence[tuple[Any, ...]]:
@@ -88,7 +126,7 @@ def _ask(statement: str, parameters: dict[str, Any]) -> Sequence[tuple[Any, ...]
         return rows
 
 
-def _read(row: tuple[Any, ...], **names: Any) -> OutcomeCount:
+def _read(row: Sequence[Any], **names: Any) -> OutcomeCount:
     answers, runs, successes, failures, mean_score = row
     return OutcomeCount(
         answers=answers, runs=runs, successes=successes, failures=failures, mean_score=mean_score, **names

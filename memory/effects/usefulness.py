@@ -1,9 +1,9 @@
-"""Count how useful a lesson has been from the runs that were given it, so that anybody can count it again.
+"""Count how useful a lesson has been from the runs that were given it, so that anyone can recount it.
 
 The number is 0–1 and 0.5 where nothing is known (reference: ERL c.1, after MemRL and MemOS): over the runs that
 followed the lesson, in the order in which the runs were recorded, Q ← Q + 0.1 · trust · (reward − Q) from 0.5; then it
-is drawn towards 0.5 by five pseudo-counts. It is counted anew from rows every time, so it does not matter in which
-order verdicts and outcomes arrive. One run counts once, and of one client only the newest runs count (reliability D4).
+is drawn towards 0.5 by five pseudo-counts. It is recounted from rows every time, so it does not matter in which order
+verdicts and outcomes arrive. One run counts once, and of one client only the newest runs count (reliability D4).
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
+from django.template.defaultfilters import pluralize
 
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
@@ -31,6 +32,8 @@ RUNS_OF_A_CLIENT = 20
 TRUST = {"environment": 1.0, "test": 1.0, "human": 1.0, "judge": 0.7, "agent": 0.5}
 
 _Verdict = UsageVerdict.Verdict
+# A run that names its answer was given what the answer injected; of a run that names none, its word is taken.
+_GIVEN = Q(trajectory__retrieval__isnull=True) | Q(trajectory__retrieval__injected_ids__contains=[F("heuristic_id")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,13 +98,27 @@ def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
     return round(usefulness, 6), basis
 
 
+def describe_usefulness(heuristic: Heuristic) -> str:
+    """Say how useful a heuristic has been and what that was counted from."""
+    basis = heuristic.usefulness_basis
+    if not basis.get("runs"):
+        return "Its usefulness is not known yet: no run has reported what it did with the lesson."
+    return (
+        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {basis['runs']:,} "
+        f"run{pluralize(basis['runs'])} of {basis['clients']:,} client{pluralize(basis['clients'])} did with it: "
+        f"{basis['followed']} followed it "
+        f"({basis['followed_success']} succeeded, {basis['followed_failure']} failed), {basis['contradicted']} did "
+        f"something else, and it did not apply to {basis['not_applicable']}."
+    )
+
+
 @transaction.atomic
 def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
     """Count the usefulness of these lessons again and keep it with them; return how many changed.
 
     Their rows are held while counting, so that of two who count at once the later one has seen everything.
     """
-    # NO KEY: whoever has just written feedback holds a share of the row, and two of them would wait for each other.
+    # NO KEY: writing feedback takes a share lock on the row, and two such writers would otherwise deadlock here.
     rows = Heuristic.objects.select_for_update(no_key=True).filter(pk__in=list(heuristic_ids)).order_by("pk")
     heuristics = list(rows.only("pk", "usefulness", "usefulness_basis", "usefulness_version"))
     uses = find_uses([heuristic.pk for heuristic in heuristics])
@@ -173,14 +190,19 @@ def _newest(rows: QuerySet[Any], heuristic_ids: Sequence[UUID]) -> Iterable[Any]
         partition_by=[F("heuristic_id"), F("trajectory__client")],
         order_by=[F("trajectory__created_at").desc(), F("trajectory_id").desc(), F("created_at"), F("pk")],
     )
-    wanted = rows.filter(heuristic__in=heuristic_ids).annotate(place=place).filter(place__lte=2 * RUNS_OF_A_CLIENT)
+    wanted = (
+        rows.filter(_GIVEN, heuristic__in=heuristic_ids).annotate(place=place).filter(place__lte=2 * RUNS_OF_A_CLIENT)
+    )
     return list(wanted.select_related("trajectory").defer("trajectory__steps").order_by("created_at", "pk"))
 
 
 def _feedback_on_answers(heuristic_ids: Sequence[UUID]) -> Iterable[tuple[HeuristicFeedback, Trajectory]]:
     """Pair feedback on an answer with the runs that were given it."""
     rows = HeuristicFeedback.objects.filter(
-        heuristic__in=heuristic_ids, trajectory__isnull=True, retrieval__trajectories__isnull=False
+        heuristic__in=heuristic_ids,
+        trajectory__isnull=True,
+        retrieval__trajectories__isnull=False,
+        retrieval__injected_ids__contains=[F("heuristic_id")],
     )
     place = Window(
         RowNumber(), partition_by=[F("heuristic_id"), F("client")], order_by=[F("created_at").desc(), F("pk").desc()]

@@ -1,67 +1,50 @@
-"""What became of answers, over HTTP."""
+"""What became of lessons that were given: what agents report, and how their runs ended."""
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Self
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.api.base import ApiView
+from memory.api.base import ApiView, represent
 from memory.api.schema import describe, query_parameters
+from memory.effects.feedback import record_feedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
+from memory.effects.serializers import FeedbackInput, FeedbackSerializer, OutcomesQuery, RetrievalOutcomes
+from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
-from memory.retrieval.serializers import read_validated
+from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 
 
-class OutcomesQuery(BaseModel):
-    """Over which time to count."""
+class FeedbackView(ApiView):
+    required_scopes = {"POST": ApiKey.Scope.TRAJECTORIES_WRITE}
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    days: Annotated[int, Field(ge=1, le=3650, description="Answers of the last so many days.")] = 30
-    limit: Annotated[int, Field(ge=1, le=500, description="Most families and lessons.")] = 50
-
-    @classmethod
-    def from_query(cls, params: Mapping[str, str]) -> Self:
-        """Read query parameters."""
-        return read_validated(lambda: cls.model_validate_strings(dict(params)), place="")
-
-
-class OutcomeFigures(BaseModel):
-    """Answers, the runs that were given them, and how those ended."""
-
-    answers: int
-    runs: int
-    successes: int
-    failures: int
-    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
-    mean_score: float | None
-
-
-class ModeOutcomes(OutcomeFigures):
-    mode: str
-
-
-class FamilyOutcomes(OutcomeFigures):
-    task_id: str
-    mode: str
-
-
-class LessonOutcomes(OutcomeFigures):
-    heuristic: UUID
-
-
-class RetrievalOutcomes(BaseModel):
-    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
-
-    days: int
-    by_mode: list[ModeOutcomes]
-    by_family: list[FamilyOutcomes]
-    by_lesson: list[LessonOutcomes]
+    @describe(
+        "rateHeuristic",
+        tag="heuristics",
+        summary="Say what a run did with a lesson",
+        description="Counted once for your client and the run; sending it again replaces what you said before.",
+        request=FeedbackInput,
+        responses={201: FeedbackSerializer},
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = FeedbackInput.from_body(self.body)
+        feedback = record_feedback(
+            get_object_or_404(Heuristic.objects.for_project(self.project), pk=id),
+            verdict=sent.verdict,
+            client=self.api_key.client,
+            trajectory=self.get_named(Trajectory, sent.trajectory_id, "trajectory_id"),
+            retrieval=self.get_named(Retrieval, sent.retrieval_id, "retrieval_id"),
+            helpful=sent.helpful,
+            comment=sent.comment,
+        )
+        response = Response(represent(FeedbackSerializer, feedback), status=201)
+        response.resource_id = sent.trajectory_id or id  # type: ignore[attr-defined]
+        return response
 
 
 class RetrievalOutcomesView(ApiView):
@@ -86,7 +69,7 @@ class RetrievalOutcomesView(ApiView):
                 "days": query.days,
                 "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
                 "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
-                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_lesson],
+                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_heuristic],
             }
         )
 

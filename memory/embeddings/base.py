@@ -28,7 +28,7 @@ class Embedder(Protocol):
         `timeout_seconds` limits a call that leaves this process; None takes the embedder's own limit.
 
         Raises:
-            EmbedderError: there are no vectors to be had now.
+            EmbedderError: the vectors cannot be made now.
         """
         ...
 

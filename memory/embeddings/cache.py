@@ -1,4 +1,4 @@
-"""Vectors of tasks embedded lately. A short task costs 5 ms to embed and a few µs to find here."""
+"""Vectors of tasks embedded lately: embedding a short task takes 5 ms or more, finding it here a few microseconds."""
 
 import hashlib
 from collections import OrderedDict
@@ -6,37 +6,29 @@ from threading import Lock
 
 from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.composite import embed_composites
-from memory.embeddings.shared import SharedVectors, shared_vectors
 
 CAPACITY = 1000  # of 1.5 kB each
-MAX_TASK_PARTS = 4  # of 500 characters: more cost 20 ms each and find no more (docs/retrieval.md)
+MAX_TASK_PARTS = 4  # of 500 characters: each further part costs 20 ms and finds no more (docs/retrieval.md)
 
 
 class TaskVectorCache:
-    """The most recently used vectors by (model id, sha256 of the task); threads may share it.
+    """The most recently used vectors by (model id, sha256 of the task); threads may share it."""
 
-    Behind it stands what the processes share, which is asked where this one does not know.
-    """
-
-    def __init__(self, capacity: int = CAPACITY, *, shared: SharedVectors = shared_vectors) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._shared = shared
         self._lock = Lock()
         self._vectors: OrderedDict[tuple[str, bytes], Vectors] = OrderedDict()
 
     def find(self, model_id: str, task: str) -> Vectors | None:
-        """Return the vector of a task if it is known here or to another process."""
+        """Return the vector of a task if it is in the cache."""
         key = _get_key(model_id, task)
         with self._lock:
             if (known := self._vectors.get(key)) is not None:
                 self._vectors.move_to_end(key)
-                return known
-        if (known := self._shared.find(model_id, task)) is not None:
-            self._keep(key, known)
         return known
 
     def embed(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
-        """Return the vector of a task, and ask the embedder only if it is not known.
+        """Return the vector of a task, and ask the embedder only if it is not in the cache.
 
         Raises:
             EmbedderError: as the embedder does.
@@ -46,7 +38,7 @@ class TaskVectorCache:
         return self.make(embedder, task, timeout_seconds=timeout_seconds)
 
     def make(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
-        """Embed a task that is not known, and keep its vector.
+        """Embed a task and keep its vector.
 
         Raises:
             EmbedderError: as the embedder does.
@@ -54,20 +46,15 @@ class TaskVectorCache:
         vector: Vectors = embed_composites(
             embedder, [[task]], max_parts=MAX_TASK_PARTS, timeout_seconds=timeout_seconds
         )[0]
-        self._keep(_get_key(embedder.model_id, task), vector)
-        self._shared.keep(embedder.model_id, task, vector)
+        with self._lock:
+            self._vectors[_get_key(embedder.model_id, task)] = vector
+            while len(self._vectors) > self._capacity:
+                self._vectors.popitem(last=False)
         return vector
 
     def clear(self) -> None:
-        """Forget everything this process knows."""
         with self._lock:
             self._vectors.clear()
-
-    def _keep(self, key: tuple[str, bytes], vector: Vectors) -> None:
-        with self._lock:
-            self._vectors[key] = vector
-            while len(self._vectors) > self._capacity:
-                self._vectors.popitem(last=False)
 
 
 def _get_key(model_id: str, task: str) -> tuple[str, bytes]:

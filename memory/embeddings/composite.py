@@ -37,7 +37,7 @@ def embed_composites(
     """Return one unit vector for each text, which is given as its sections.
 
     A section is cut into parts, and the parts' vectors are added, each with the square root of its length: a title
-    counts beside the text under it without outweighing it, and a long text is compared as a whole with one product.
+    counts along with the text under it without outweighing it, and a long text is compared as a whole with one product.
     Names are taken apart first (AbleStyle, create_qr_code), which the model does not know how to read. Of a section
     of more than `max_parts` parts as many are taken, evenly from its beginning to its end.
 

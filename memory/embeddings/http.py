@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from memory.egress import find_url_fault
 from memory.embeddings.base import Vectors, scale_to_unit
 from memory.errors import EmbedderError
 
@@ -33,7 +34,7 @@ class HttpEmbedder:
         """Ask the service, in batches.
 
         Raises:
-            EmbedderError: it is not there, too slow, refuses, or answers something else than vectors.
+            EmbedderError: it does not answer, is too slow, refuses, or sends something other than vectors.
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for start in range(0, len(texts), BATCH_SIZE):
@@ -42,6 +43,8 @@ class HttpEmbedder:
         return scale_to_unit(vectors)
 
     def _ask(self, texts: list[str], timeout_seconds: float) -> Vectors:
+        if fault := find_url_fault(self._url):
+            raise EmbedderError(f"The embedding service cannot be asked. {fault}", transient=False)
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
             status, content = self._post(body, timeout_seconds)
@@ -60,7 +63,7 @@ class HttpEmbedder:
             ) from error
 
     def _post(self, body: dict[str, Any], timeout_seconds: float) -> tuple[int, bytes]:
-        """Return status and body within the limit: httpx limits each read alone, a trickle would go on for ever."""
+        """Return status and body within the limit: httpx limits each read alone, so a trickle could go on forever."""
         deadline = time.monotonic() + timeout_seconds
         request = self._get_client().stream(
             "POST", self._url, json=body, headers=self._headers, timeout=timeout_seconds

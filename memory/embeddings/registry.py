@@ -8,21 +8,21 @@ from django.conf import settings
 
 from memory.embeddings.base import Embedder
 from memory.embeddings.http import HttpEmbedder
-from memory.embeddings.minilm import INTEGERS_MODEL_ID, MiniLM
+from memory.embeddings.minilm import MiniLM
 
 CHOICES = ("minilm", "http", "none")
 
 
 @lru_cache(maxsize=1)
 def get_embedder() -> Embedder | None:
-    """Return the embedder the settings ask for, or None where ERL_EMBEDDER=none; loaded at its first text.
+    """Return the embedder the settings ask for, or None where ERL_EMBEDDER=none. It loads at its first text.
 
     Raises:
         ValueError: ERL_EMBEDDER names none that exists.
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
-            return _get_minilm(settings.ERL_EMBEDDER_INTEGERS)
+            return _get_minilm()
         case "http":
             return HttpEmbedder(
                 base_url=settings.ERL_EMBEDDER_BASE_URL,
@@ -36,28 +36,25 @@ def get_embedder() -> Embedder | None:
 
 
 def find_embedder(model_id: str) -> Embedder | None:
-    """Return the embedder that makes vectors of a model, if this process can have it.
+    """Return the embedder that makes vectors of a model, or None if this process has no such embedder.
 
-    The bundled one always can be had, so that a change to another answers with it until the new vectors are made.
+    The bundled one is always there, so that after a change to another it answers until the new vectors are made.
     """
     embedder = get_embedder()
     if embedder is None:
         return None
     if embedder.model_id == model_id:
         return embedder
-    return next((_get_minilm(kind) for kind, name in _BUNDLED.items() if name == model_id), None)
+    return _get_minilm() if model_id == MiniLM.model_id else None
 
 
-_BUNDLED = {False: MiniLM.model_id, True: INTEGERS_MODEL_ID}
-
-
-@lru_cache(maxsize=2)
-def _get_minilm(in_integers: bool) -> MiniLM:
-    return MiniLM(in_integers=in_integers)
+@lru_cache(maxsize=1)
+def _get_minilm() -> MiniLM:
+    return MiniLM()
 
 
 def forget_embedders() -> None:
-    """Read the settings anew at the next text."""
+    """Read the settings again at the next text."""
     get_embedder.cache_clear()
     _get_minilm.cache_clear()
 
@@ -74,7 +71,7 @@ def _count_threads() -> None:
 
 
 def _forget_after_fork() -> None:
-    """Rely on the parent's model only where it had one thread: another may have held a lock that nobody opens here."""
+    """Keep the parent's model only if it had one thread: another may have held a lock that is never released here."""
     if _threads_at_fork != 1:
         forget_embedders()
 

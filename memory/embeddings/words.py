@@ -1,4 +1,4 @@
-"""Words that every task shares. They say that something is asked, not what; they weigh little in every comparison."""
+"""Words that every task shares. They say nothing about its subject, so they weigh little in every comparison."""
 
 # English function words (the list of the Snowball project) …
 _FUNCTION_WORDS = """

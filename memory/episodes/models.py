@@ -1,4 +1,4 @@
-"""Agents' own memory files that were taken in."""
+"""Imported memory files of agents."""
 
 from django.db import models
 from django.utils import timezone
@@ -8,10 +8,10 @@ from memory.projects.models import Project
 
 
 class MemoryImport(models.Model):
-    """An agent's own memory file, taken apart into rows; what has no row of its own stays here, with the order of all.
+    """An agent's own memory file, split into rows.
 
-    `outline` has the members of the file. Where a part became a row it holds the row's id instead of the text, so
-    that erasing the row leaves nothing behind.
+    `outline` has the members of the file in their order. A part that became a row is replaced by the row's id, so that
+    erasing the row leaves nothing behind; a part without a row stays as it was.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from memory.mistakes.models import MistakeCard
@@ -45,9 +44,6 @@ class MemorySummarySerializer(serializers.Serializer[Any]):
 
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by kind and status.")
     scores = ScoreHistorySerializer(many=True)
-    mistake_cards = serializers.SerializerMethodField(help_text="The ten that were seen most often.")
-
-    @extend_schema_field(MistakeCardSummarySerializer(many=True))
-    def get_mistake_cards(self, summary: Any) -> list[dict[str, Any]]:
-        cards: list[dict[str, Any]] = MistakeCardSummarySerializer(summary.cards, many=True).data  # type: ignore[assignment]
-        return cards
+    mistake_cards = MistakeCardSummarySerializer(
+        many=True, source="cards", help_text="The ten that were seen most often."
+    )

@@ -1,9 +1,9 @@
-"""What a project remembers, in figures: counts, scores by task, the mistakes seen most often."""
+"""Figures about what a project remembers: counts, scores by task, the mistakes seen most often."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, QuerySet
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
@@ -17,7 +17,7 @@ TOP_CARDS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySummary:
-    """Counts by name, score histories with the most runs first, and the standing cards seen most often."""
+    """Counts by name, score histories with the most runs first, and the unmerged cards seen most often."""
 
     counts: dict[str, int]
     scores: list[ScoreHistory]
@@ -27,12 +27,12 @@ class MemorySummary:
 def summarize_memory(
     project: Project, *, task_id: str | None = None, agent: str | None = None, limit: int = 50
 ) -> MemorySummary:
-    """Sum up a project, or only one task family or agent of it where they are named.
+    """Sum up a project, or one task family or agent of it.
 
     Args:
-        limit: how many families and agents at most.
+        limit: the most score histories to return.
     """
-    cards = MistakeCard.objects.for_project(project).standing()
+    cards = MistakeCard.objects.for_project(project).unmerged()
     if task_id is not None:
         cards = cards.filter(task_id=task_id)
     return MemorySummary(
@@ -43,19 +43,21 @@ def summarize_memory(
 
 
 def _count(project: Project) -> dict[str, int]:
-    of_project: dict[str, Any] = {"project": project}
-    status, card_status = Heuristic.Status, MistakeCard.Status
-    runs = Trajectory.objects.filter(**of_project).aggregate(episodes=Count("pk"), scored_episodes=Count("score"))
-    heuristics = Heuristic.objects.filter(**of_project).aggregate(
-        heuristics_proposed=Count("pk", filter=Q(status=status.PROPOSED)),
-        heuristics_approved=Count("pk", filter=Q(status=status.APPROVED)),
-    )
-    rules = HeuristicRevision.objects.filter(**of_project, served=True, tags__contains=[RULE_TAG])
-    cards = MistakeCard.objects.filter(**of_project, merged_into__isnull=True).aggregate(
-        mistake_cards_proposed=Count("pk", filter=Q(status=card_status.PROPOSED)),
-        mistake_cards_approved=Count("pk", filter=Q(status=card_status.APPROVED)),
-        mistake_cards_retired=Count("pk", filter=Q(status=card_status.RETIRED)),
-        mistake_cards_rejected=Count("pk", filter=Q(status=card_status.REJECTED)),
-    )
-    served = MistakeCardRevision.objects.filter(**of_project, served=True).count()
-    return {**runs, **heuristics, "rules_served": rules.count(), **cards, "mistake_cards_served": served}
+    runs = Trajectory.objects.for_project(project).aggregate(episodes=Count("pk"), scored_episodes=Count("score"))
+    heuristics = _count_by_status(Heuristic.objects.for_project(project))
+    rules = HeuristicRevision.objects.for_project(project).served().filter(tags__contains=[RULE_TAG])
+    cards = _count_by_status(MistakeCard.objects.for_project(project).unmerged())
+    return {
+        **runs,
+        **{f"heuristics_{status}": heuristics.get(status, 0) for status in ("proposed", "approved")},
+        "rules_served": rules.count(),
+        **{
+            f"mistake_cards_{status}": cards.get(status, 0)
+            for status in ("proposed", "approved", "retired", "rejected")
+        },
+        "mistake_cards_served": MistakeCardRevision.objects.for_project(project).served().count(),
+    }
+
+
+def _count_by_status(rows: QuerySet[Any]) -> dict[str, int]:
+    return dict(rows.order_by().values_list("status").annotate(Count("pk")))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
@@ -65,8 +65,8 @@ def ask_for_reflection(heuristic: Heuristic, *, by: Actor) -> str:
     """Have the newest run of a heuristic reflected on again; return a sentence about it.
 
     Raises:
-        LessonMemoryError: no app reflects, or it refuses.
+        MemoryAppError: no app reflects, or it refuses.
     """
     if not _hooks.reflect:
-        raise LessonMemoryError("Nothing in this installation reflects on runs, so there is nobody to ask.")
+        raise MemoryAppError("Nothing in this installation reflects on runs, so no reflection can be requested.")
     return " ".join(ask(heuristic, by) for ask in _hooks.reflect)

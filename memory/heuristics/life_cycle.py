@@ -1,13 +1,12 @@
-"""Which places in its life a lesson or a mistake card may move between (reliability C11).
+"""The status changes that a heuristic may go through (reliability C11).
 
-The services move rows along these ways and no others; triggers refuse the rest, whoever asks
-(memory/migrations/0025_life_cycle.py). A test compares the two. Erasure alone is free to put a row where it was.
+The services make these and no others. Triggers refuse the rest (memory/sql/heuristics.sql, memory/sql/mistakes.sql); a
+test compares the two. Only erasure may put an earlier status back.
 """
 
 from collections.abc import Mapping
 
 from memory.heuristics.models import HeuristicStatus as _Lesson
-from memory.mistakes.models import MistakeCardStatus as _Card
 
 HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     _Lesson.PROPOSED: frozenset(
@@ -15,13 +14,7 @@ HEURISTIC_MOVES: Mapping[str, frozenset[str]] = {
     ),
     _Lesson.APPROVED: frozenset({_Lesson.PROPOSED, _Lesson.RETIRED, _Lesson.QUARANTINED, _Lesson.SUPERSEDED}),
     _Lesson.REJECTED: frozenset({_Lesson.PROPOSED}),
-    _Lesson.RETIRED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),  # approved: the withdrawal was undone at once
+    _Lesson.RETIRED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),  # approved: the withdrawal was undone
     _Lesson.QUARANTINED: frozenset({_Lesson.PROPOSED, _Lesson.APPROVED}),
     _Lesson.SUPERSEDED: frozenset({_Lesson.PROPOSED}),
-}
-CARD_MOVES: Mapping[str, frozenset[str]] = {
-    _Card.PROPOSED: frozenset({_Card.APPROVED, _Card.REJECTED, _Card.RETIRED}),
-    _Card.APPROVED: frozenset({_Card.PROPOSED, _Card.RETIRED}),
-    _Card.REJECTED: frozenset({_Card.PROPOSED}),
-    _Card.RETIRED: frozenset({_Card.PROPOSED}),
 }

@@ -1,20 +1,26 @@
 """Lessons, their immutable revisions and the runs they come from."""
 
-from typing import Self
-
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import F, Func, Q, TextField, Value
-from django.db.models.functions import MD5, Concat, Lower, Now, Trim
+from django.db.models.functions import MD5, Concat, Lower, Trim
 from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
-from memory.heuristics.text import RULE_TAG, LessonText
+from memory.heuristics.reviewed import (
+    AbstractReview,
+    AbstractRevision,
+    Reviewed,
+    ReviewedQuerySet,
+    RevisionQuerySet,
+    served_is_approved,
+)
+from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.ids import uuid7
-from memory.projects.models import ApiKey, Project
+from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 
@@ -29,18 +35,6 @@ def hash_said() -> MD5:
     return hash_words(Concat("trigger", Value(" ", output_field=TextField()), "guideline", output_field=TextField()))
 
 
-class HeuristicQuerySet(models.QuerySet["Heuristic"]):
-    def for_project(self, project: Project) -> Self:
-        return self.filter(project=project)
-
-    def proposed(self) -> Self:
-        return self.filter(status=Heuristic.Status.PROPOSED)
-
-    def with_text(self) -> Self:
-        """Fetch the newest revision along with each heuristic."""
-        return self.select_related("current_revision")
-
-
 class HeuristicStatus(models.TextChoices):
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -50,7 +44,7 @@ class HeuristicStatus(models.TextChoices):
     SUPERSEDED = "superseded"
 
 
-class Heuristic(models.Model):
+class Heuristic(Reviewed):
     """A lesson. Its words live in revisions; this row is its identity and its place in the life cycle.
 
     `status` speaks of the newest revision. A heuristic with an approved revision that is being edited is `proposed`
@@ -59,7 +53,6 @@ class Heuristic(models.Model):
 
     Status = HeuristicStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="heuristics")
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
     current_revision = models.OneToOneField(
@@ -90,13 +83,10 @@ class Heuristic(models.Model):
     usefulness_version = models.TextField(
         blank=True, default="", editable=False, help_text="The rule it was counted by; empty where it never was."
     )
-    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
-    updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = HeuristicQuerySet.as_manager()
+    objects = ReviewedQuerySet["Heuristic"].as_manager()
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    class Meta(Reviewed.Meta):
         constraints = [
             one_of("status", HeuristicStatus, "memory_heuristic_status_known"),
             models.CheckConstraint(
@@ -126,15 +116,6 @@ class Heuristic(models.Model):
         return self.current_revision.trigger[:80] if self.current_revision else str(self.id)
 
 
-class HeuristicRevisionQuerySet(models.QuerySet["HeuristicRevision"]):
-    def for_project(self, project: Project) -> Self:
-        return self.filter(project=project)
-
-    def served(self) -> Self:
-        """Exactly what agents may be given."""
-        return self.filter(served=True)
-
-
 class HeuristicRevisionPolarity(models.TextChoices):
     WORKS = "works"
     AVOID = "avoid"
@@ -146,20 +127,13 @@ class HeuristicRevisionScope(models.TextChoices):
     PROJECT = "project"
 
 
-class HeuristicRevision(models.Model):
-    """The words of a heuristic at one time. Immutable: the database refuses to change them.
-
-    A trigger fills `content_sha256` from every text that is served. The database lets `served` be true only where
-    somebody approved exactly that hash (reliability C2), and only for one revision of a heuristic.
-    """
+class HeuristicRevision(AbstractRevision):
+    """The words of a heuristic at one time. Immutable: the database refuses to change them."""
 
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions")
-    number = models.PositiveIntegerField()
     trigger = models.TextField(help_text="When it applies; observable before acting.")
     guideline = models.TextField(help_text="What to do.")
     avoid = models.TextField(blank=True, default="")
@@ -170,17 +144,10 @@ class HeuristicRevision(models.Model):
     task_id = models.TextField(blank=True, default="", help_text="Task family.")
     tags = ArrayField(models.TextField(), default=list, blank=True)
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
-    content_sha256 = models.CharField(max_length=64, editable=False, default="")
     search = SearchVectorField(null=True, editable=False)
     names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
-    served = models.BooleanField(default=False, editable=False)
-    approved_sha256 = models.CharField(max_length=64, editable=False, default="")
-    approved_by = models.TextField(editable=False, default="")
-    approved_at = models.DateTimeField(null=True, editable=False)
-    created_by = models.TextField(editable=False, default="")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
 
-    objects = HeuristicRevisionQuerySet.as_manager()
+    objects = RevisionQuerySet["HeuristicRevision"].as_manager()
 
     class Meta:
         ordering = ["heuristic", "number"]
@@ -189,15 +156,7 @@ class HeuristicRevision(models.Model):
             not_blank("guideline", "memory_revision_guideline_not_blank"),
             models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
             models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
-            models.CheckConstraint(
-                condition=Q(served=False)
-                | (
-                    Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
-                    & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")
-                    & ~Q(approved_by="")
-                ),
-                name="memory_revision_served_is_approved",
-            ),
+            served_is_approved("memory_revision_served_is_approved"),
         ]
         indexes = [
             models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)),
@@ -226,8 +185,8 @@ class HeuristicRevision(models.Model):
     def __str__(self) -> str:
         return f"{self.trigger[:60]} (revision {self.number})"
 
-    def as_text(self) -> LessonText:
-        return LessonText(
+    def as_text(self) -> HeuristicText:
+        return HeuristicText(
             trigger=self.trigger,
             guideline=self.guideline,
             avoid=self.avoid,
@@ -285,29 +244,17 @@ class ReviewDecision(models.TextChoices):
     REFLECT_AGAIN = "reflect_again", "Another reflection"
 
 
-class Review(models.Model):
-    """One decision by one person or a named policy on one exact content hash. The database refuses changes."""
+class Review(AbstractReview):
+    """A decision on a heuristic."""
 
     Decision = ReviewDecision
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="reviews")
     revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="reviews")
     decision = models.TextField(choices=Decision.choices)
-    content_sha256 = models.CharField(max_length=64)
-    reason = models.TextField(blank=True, default="")
-    reviewer = models.TextField(help_text="Label that outlives the account, for example user:ana.")
-    reviewer_user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    reviewer_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     seconds_on_screen = models.FloatField(null=True, blank=True)
-    request_id = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    class Meta(AbstractReview.Meta):
         constraints = [
             one_of("decision", ReviewDecision, "memory_review_decision_known"),
             not_blank("reviewer", "memory_review_reviewer_not_blank"),

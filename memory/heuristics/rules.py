@@ -1,6 +1,6 @@
 """Rules: heuristics that are for every task of a family, or of a project, and are given without a search."""
 
-from memory.heuristics.text import RULE_TAG, LessonText
+from memory.heuristics.text import RULE_TAG, HeuristicText
 
 WORKS_MARK, AVOID_MARK = "[WORKS]", "[AVOID]"
 
@@ -10,13 +10,13 @@ def get_rule_trigger(task_id: str) -> str:
     return f"a task of the family {task_id} begins" if task_id else "any task begins"
 
 
-def make_rule(words: str, *, polarity: str, task_id: str = "", source_task: str = "") -> LessonText:
+def make_rule(words: str, *, polarity: str, task_id: str = "", source_task: str = "") -> HeuristicText:
     """Write a rule for every task of a family, or of the project where `task_id` is "".
 
     Args:
         words: what to do, or what to avoid where `polarity` is "avoid".
     """
-    return LessonText(
+    return HeuristicText(
         trigger=get_rule_trigger(task_id),
         guideline=words,
         polarity=polarity,

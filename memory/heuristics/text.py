@@ -7,7 +7,7 @@ RULE_TAG = "rule"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LessonText:
+class HeuristicText:
     """What a heuristic says. Only `trigger` and `guideline` are required."""
 
     trigger: str

@@ -3,7 +3,6 @@
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 from django.db import connection
 from django.db.models import Exists, OuterRef, Subquery
 from pgvector import HalfVector
@@ -20,6 +19,7 @@ from memory.runs.models import Trajectory
 
 log = structlog.get_logger(__name__)
 
+RECENT_TASKS = 200  # of a project, which proposals are tried on to order the queue
 BATCH = 32
 
 _INSERT = """
@@ -35,12 +35,12 @@ ON CONFLICT (trajectory_id) DO UPDATE SET embedding_model_id = EXCLUDED.embeddin
 def remember_tasks(project_id: UUID, *, limit: int = BATCH) -> int:
     """Make the vectors of up to `limit` of a project's newest tasks that lack them; return how many were made.
 
-    The newest ERL_REVIEW_RECENT_TASKS count; what is older is forgotten. Safe to repeat and to run twice at once.
+    The newest RECENT_TASKS count; what is older is forgotten. Safe to repeat and to run twice at once.
     Where the embedder does not answer, a task is compared by its words until the next time.
     """
     model = get_active_model()
     runs = Trajectory.objects.filter(project=project_id).order_by("-created_at", "-id")
-    newest = list(runs.values_list("pk", flat=True)[: settings.ERL_REVIEW_RECENT_TASKS])
+    newest = list(runs.values_list("pk", flat=True)[:RECENT_TASKS])
     TaskVector.objects.filter(project=project_id).exclude(trajectory__in=newest).delete()
     known = TaskVector.objects.filter(trajectory__in=newest, embedding_model=model, terms__isnull=False)
     if find_embedder(model.pk) is not None:

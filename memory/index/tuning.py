@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
-from django.conf import settings
 from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
@@ -23,6 +22,7 @@ from memory.retrieval.scoring import get_meaning_weight
 
 log = structlog.get_logger(__name__)
 
+INDEX_FROM_TEXTS = 20_000  # served texts of a project from which an index pays
 # More neighbours than pgvector's defaults, which lost results in 4 of 60 tasks at 100,000 texts; these lose none.
 NEIGHBOURS, CONSTRUCTION = 32, 200
 QUICK_NEIGHBOURS, QUICK_CONSTRUCTION = 16, 64  # beyond this many texts a build of the former takes hours
@@ -45,7 +45,7 @@ class Recall:
 
 def find_projects_to_tune() -> list[Project]:
     """Return the projects that have an index or serve so much that one may be worth it."""
-    least = settings.ERL_RETRIEVE_INDEX_TEXTS * SHRUNK
+    least = INDEX_FROM_TEXTS * SHRUNK
     large = SearchStatistics.objects.filter(texts__gte=least).values("project_id")
     indexed = SearchIndex.objects.values("project_id")
     return list(Project.objects.filter(Q(pk__in=large) | Q(pk__in=indexed)).order_by("slug"))
@@ -58,9 +58,9 @@ def tune_search(project: Project, *, threshold: int | None = None) -> SearchInde
     compared. Not to be called in a transaction. Where another process builds already, nothing happens.
 
     Args:
-        threshold: served texts from which on there is an index; None takes ERL_RETRIEVE_INDEX_TEXTS.
+        threshold: served texts from which on there is an index; None takes INDEX_FROM_TEXTS.
     """
-    threshold = settings.ERL_RETRIEVE_INDEX_TEXTS if threshold is None else threshold
+    threshold = INDEX_FROM_TEXTS if threshold is None else threshold
     model = EmbeddingModel.objects.filter(active=True).first()
     with _alone(project) as allowed:
         if not allowed:

@@ -1,10 +1,10 @@
-"""How often a mistake was seen: distinct runs, so many of a client at most, with those of cards merged into it."""
+"""How often a mistake was seen: distinct runs, up to a limit for each client, including those of merged cards."""
 
-from django.conf import settings
 from django.db import connection
 
 from memory.mistakes.models import MistakeCard
 
+SIGHTINGS_PER_CLIENT = 20  # so that no agent can make a mistake look common
 _COUNT = """
 WITH RECURSIVE family AS (
     SELECT id, imported_count FROM memory_mistakecard WHERE id = %(card)s
@@ -25,8 +25,8 @@ SELECT (SELECT coalesce(sum(counted), 0) FROM clients) + (SELECT sum(imported_co
 
 
 def recount(card: MistakeCard) -> None:
-    """Count a locked card's runs anew, with those of the cards merged into it."""
-    cap = settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT
+    """Count the runs of a locked card again, including those of the cards merged into it."""
+    cap = SIGHTINGS_PER_CLIENT
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"card": card.pk, "cap": cap})
         row = cursor.fetchone()
@@ -36,7 +36,7 @@ def recount(card: MistakeCard) -> None:
 
 
 def lock_root(card: MistakeCard) -> MistakeCard:
-    """Return the card that counts for this one, locked: itself, or the one it was merged into in the end."""
+    """Return, locked, the card that counts this one's runs: itself, or the one it was finally merged into."""
     while card.merged_into_id is not None:
         card = MistakeCard.objects.select_for_update().get(pk=card.merged_into_id)
     return card

@@ -1,34 +1,34 @@
-"""Mistakes that were seen and counted, their sightings and their meaning."""
+"""Mistake cards: what agents did wrong, in how many runs, and what was decided about the wording."""
 
+from collections.abc import Mapping
 from typing import Self
 
-from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from memory.constraints import not_blank, one_of
+from memory.heuristics.reviewed import (
+    AbstractReview,
+    AbstractRevision,
+    Reviewed,
+    ReviewedQuerySet,
+    RevisionQuerySet,
+    served_is_approved,
+)
 from memory.ids import uuid7
-from memory.projects.models import ApiKey, Project
+from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 
-class MistakeCardQuerySet(models.QuerySet["MistakeCard"]):
-    def for_project(self, project: Project) -> Self:
-        return self.filter(project=project)
-
-    def standing(self) -> Self:
-        """Cards that were not merged into another."""
+class MistakeCardQuerySet(ReviewedQuerySet["MistakeCard"]):
+    def unmerged(self) -> Self:
+        """Cards that count for themselves."""
         return self.filter(merged_into__isnull=True)
 
     def proposed(self) -> Self:
-        """Cards that wait for a decision."""
-        return self.standing().filter(status=MistakeCard.Status.PROPOSED)
-
-    def with_text(self) -> Self:
-        """Fetch the newest wording along with each card."""
-        return self.select_related("current_revision")
+        return super().proposed().unmerged()
 
 
 class MistakeCardStatus(models.TextChoices):
@@ -38,17 +38,26 @@ class MistakeCardStatus(models.TextChoices):
     RETIRED = "retired"
 
 
-class MistakeCard(models.Model):
-    """One mistake that agents make. Its words live in revisions; this row is its identity, its count and its status.
+# The status changes that triggers allow (reliability C11). A test compares the two.
+CARD_MOVES: Mapping[str, frozenset[str]] = {
+    MistakeCardStatus.PROPOSED: frozenset(
+        {MistakeCardStatus.APPROVED, MistakeCardStatus.REJECTED, MistakeCardStatus.RETIRED}
+    ),
+    MistakeCardStatus.APPROVED: frozenset({MistakeCardStatus.PROPOSED, MistakeCardStatus.RETIRED}),
+    MistakeCardStatus.REJECTED: frozenset({MistakeCardStatus.PROPOSED}),
+    MistakeCardStatus.RETIRED: frozenset({MistakeCardStatus.PROPOSED}),
+}
 
-    What makes two reports the same mistake are its type, task family, worker and correct decision (`identity_sha256`);
-    a report with other words is another card until it is merged. `status` speaks of the newest revision. What agents
-    may be given is the revision with `served`, and nothing else.
+
+class MistakeCard(Reviewed):
+    """One mistake that agents make: its identity, how often it was seen, and its status.
+
+    Two reports are the same mistake if their type, task family, worker and correct decision agree (`identity_sha256`).
+    A report in other words is a card of its own until the two are merged.
     """
 
     Status = MistakeCardStatus
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mistake_cards")
     identity_sha256 = models.CharField(max_length=64, editable=False)
     mistake_type = models.TextField()
@@ -64,12 +73,14 @@ class MistakeCard(models.Model):
     seen_count = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text="Distinct runs it was seen in, so many of a client at most, with those of cards merged into it.",
+        help_text="Distinct runs, up to a limit for each client, including those of the cards merged into it.",
     )
     ranked_count = models.PositiveIntegerField(
-        default=0, editable=False, help_text="The count a reviewer last confirmed; it decides the place in the prompt."
+        default=0,
+        editable=False,
+        help_text="The count a reviewer last confirmed; it decides the place in the prompt.",
     )
-    imported_count = models.PositiveIntegerField(default=0, editable=False, help_text="Counted before it came here.")
+    imported_count = models.PositiveIntegerField(default=0, editable=False, help_text="Counted before the import.")
     first_seen = models.ForeignKey(
         Trajectory, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
@@ -78,15 +89,12 @@ class MistakeCard(models.Model):
     )
     first_seen_at = models.DateTimeField(null=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)
-    imported = models.JSONField(default=dict, blank=True, editable=False, help_text="What an imported card also said.")
+    imported = models.JSONField(default=dict, blank=True, editable=False, help_text="The card as imported.")
     client = models.TextField(blank=True, default="", editable=False, help_text="The API client that reported it.")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-    updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = MistakeCardQuerySet.as_manager()
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    class Meta(Reviewed.Meta):
         constraints = [
             one_of("status", MistakeCardStatus, "memory_mistakecard_status_known"),
             not_blank("mistake_type", "memory_mistakecard_type_not_blank"),
@@ -112,7 +120,7 @@ class MistakeCard(models.Model):
 
 
 class MistakeSighting(models.Model):
-    """One run in which a mistake was seen, in the words of that run. A run counts once, however often it says so."""
+    """A run in which a mistake was seen, in the words of that run. A run counts once, however often it reports it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
@@ -140,7 +148,7 @@ class MistakeSighting(models.Model):
 
 
 class MistakeEmbedding(models.Model):
-    """The meaning of a card's newest words, by the model that made it."""
+    """The vector of a card's newest words, by one embedding model."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -155,27 +163,16 @@ class MistakeEmbedding(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"meaning of {self.card_id}"
+        return f"vector of {self.card_id}"
 
 
-class MistakeCardRevisionQuerySet(models.QuerySet["MistakeCardRevision"]):
-    def served(self) -> Self:
-        """Exactly what agents may be given."""
-        return self.filter(served=True)
+class MistakeCardRevision(AbstractRevision):
+    """The words of a card at one time. The database refuses to change them once there is a decision on them.
 
-
-class MistakeCardRevision(models.Model):
-    """The words of a card at one time. Once somebody decided on them they are immutable: the database refuses.
-
-    Words that nobody decided on yet are brought up to date in place, so that a mistake that is reported a thousand
-    times has one wording waiting. A trigger fills `content_sha256`, and lets `served` be true only where somebody
-    approved exactly that hash.
+    Until then newer words replace them in place, so that a mistake reported a thousand times has one wording waiting.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="revisions")
-    number = models.PositiveIntegerField()
     mistake_type = models.TextField()
     task_id = models.TextField(blank=True, default="")
     worker_id = models.TextField(blank=True, default="")
@@ -188,17 +185,10 @@ class MistakeCardRevision(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Whose words.",
+        help_text="The run that reported these words.",
     )
-    content_sha256 = models.CharField(max_length=64, editable=False, default="")
-    served = models.BooleanField(default=False, editable=False)
-    approved_sha256 = models.CharField(max_length=64, editable=False, default="")
-    approved_by = models.TextField(editable=False, default="")
-    approved_at = models.DateTimeField(null=True, editable=False)
-    created_by = models.TextField(editable=False, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = MistakeCardRevisionQuerySet.as_manager()
+    objects = RevisionQuerySet["MistakeCardRevision"].as_manager()
 
     class Meta:
         ordering = ["card", "number"]
@@ -208,15 +198,7 @@ class MistakeCardRevision(models.Model):
             models.CheckConstraint(
                 condition=~Q(bad_decision="", correct_decision="", lesson=""), name="memory_cardrevision_says_something"
             ),
-            models.CheckConstraint(
-                condition=Q(served=False)
-                | (
-                    Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
-                    & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")
-                    & ~Q(approved_by="")
-                ),
-                name="memory_cardrevision_served_is_approved",
-            ),
+            served_is_approved("memory_cardrevision_served_is_approved"),
         ]
         indexes = [
             models.Index(fields=["project", "task_id"], name="memory_cardrevision_servable", condition=Q(served=True)),
@@ -227,13 +209,13 @@ class MistakeCardRevision(models.Model):
 
 
 class MistakeMerge(models.Model):
-    """A card that was found to say what another says. Kept when it is undone, with who undid it."""
+    """A card merged into another. The row stays when the merge is undone, and names who undid it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="merges")
     into = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="merges_received")
-    similarity = models.FloatField(null=True, blank=True, help_text="Cosine of the two texts, where that decided.")
+    similarity = models.FloatField(null=True, blank=True, help_text="Cosine of the two texts, for automatic merges.")
     served_before = models.ForeignKey(
         MistakeCardRevision, null=True, blank=True, on_delete=models.CASCADE, related_name="+", editable=False
     )
@@ -268,29 +250,17 @@ class MistakeCardReviewDecision(models.TextChoices):
     CONFIRM_COUNT = "confirm_count"
 
 
-class MistakeCardReview(models.Model):
-    """One decision by one person or a named policy on one exact content hash. The database refuses changes."""
+class MistakeCardReview(AbstractReview):
+    """A decision on a mistake card."""
 
     Decision = MistakeCardReviewDecision
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     card = models.ForeignKey(MistakeCard, on_delete=models.CASCADE, related_name="reviews")
     revision = models.ForeignKey(MistakeCardRevision, on_delete=models.CASCADE, related_name="reviews")
     decision = models.TextField(choices=Decision.choices)
-    content_sha256 = models.CharField(max_length=64)
-    seen_count = models.PositiveIntegerField(default=0, help_text="How often it had been seen then.")
-    reason = models.TextField(blank=True, default="")
-    reviewer = models.TextField(help_text="Label that outlives the account, for example user:ana.")
-    reviewer_user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    reviewer_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    request_id = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    seen_count = models.PositiveIntegerField(default=0, help_text="How often the mistake had been seen by then.")
 
-    class Meta:
-        ordering = ["-created_at", "-id"]
+    class Meta(AbstractReview.Meta):
         constraints = [
             one_of("decision", MistakeCardReviewDecision, "memory_cardreview_decision_known"),
             not_blank("reviewer", "memory_cardreview_reviewer_not_blank"),

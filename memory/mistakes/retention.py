@@ -1,4 +1,4 @@
-"""What happens to mistake cards from time to time: late merges, and the retention a project asked for."""
+"""Periodic work on mistake cards: merges that could not be made earlier, and the retention a project asks for."""
 
 from datetime import timedelta
 
@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from memory.errors import NotServable
 from memory.mistakes.decisions import retire_card
-from memory.mistakes.merge import find_unsettled_cards, settle_cards
 from memory.mistakes.models import MistakeCard
+from memory.mistakes.similarity import find_unsettled_cards, settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 
@@ -16,7 +16,7 @@ RETENTION = Actor.policy("mistake-card-retention")
 
 
 def keep_cards() -> None:
-    """Merge what could not be compared when it was recorded, and retire what was not seen for long."""
+    """Merge cards that could not be embedded when they were reported, and retire those not seen for long."""
     if unsettled := find_unsettled_cards():
         settle_cards(unsettled, new_ids=unsettled)
     for project in Project.objects.filter(mistake_card_retention_days__isnull=False):
@@ -24,7 +24,7 @@ def keep_cards() -> None:
 
 
 def retire_unseen_cards(project: Project) -> int:
-    """Retire the served cards of a project that no run reported for as long as it keeps them; return how many.
+    """Retire a project's served cards that no run reported within its retention days; return how many.
 
     They stay in the admin with their counts, where a reviewer can propose them again.
     """
@@ -38,5 +38,5 @@ def retire_unseen_cards(project: Project) -> int:
             retire_card(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
             retired += 1
         except NotServable:
-            continue  # somebody was faster
+            continue  # it was retired in the meantime
     return retired

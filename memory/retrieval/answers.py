@@ -42,12 +42,12 @@ MOST_KEPT_CHARACTERS = 100_000  # of one of them
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
-    options, candidate_count, heuristic_ids, items, considered_ids, considered_scores, subtasks, record_text,
-    context_sha256, tokens, degraded, duration_ms, client, api_key_id, request_id, created_at)
+    options, candidate_count, heuristic_ids, injected_ids, items, considered_ids, considered_scores, subtasks,
+    record_text, context_sha256, tokens, degraded, duration_ms, client, api_key_id, request_id, created_at)
 VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(requested_mode)s, %(top_k)s,
-    %(budget_tokens)s, %(options)s, %(candidate_count)s, %(heuristic_ids)s, %(items)s, %(considered_ids)s,
-    %(considered_scores)s, %(subtasks)s, %(record_text)s, %(context_sha256)s, %(tokens)s, %(degraded)s,
-    %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
+    %(budget_tokens)s, %(options)s, %(candidate_count)s, %(heuristic_ids)s, %(injected_ids)s, %(items)s,
+    %(considered_ids)s, %(considered_scores)s, %(subtasks)s, %(record_text)s, %(context_sha256)s, %(tokens)s,
+    %(degraded)s, %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
 """
 
 
@@ -247,11 +247,18 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
         budget_tokens=lesson_tokens + get_cost(record),
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
+            "injected_ids": _as_array(_order_injected(items, context)),
             "items": orjson.dumps([_as_record(item, selection.subtasks, record.ids) for item in items]).decode(),
             "considered_ids": _as_array(candidate.heuristic_id.hex for candidate in selection.considered),
             "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
         },
     )
+
+
+def _order_injected(items: Sequence[dict[str, Any]], context: Context) -> list[str]:
+    """Return the ids of what stands in the block: rules of the record that no search chose, then the lessons."""
+    lessons = [item["id"] for item in items if item["injected"]]
+    return [*sorted(context.ids.difference(lessons)), *lessons]
 
 
 def _describe(place: Ranked) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class RankingFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OfferedLesson:
+class OfferedHeuristic:
     """A lesson as the model sees it."""
 
     label: str
@@ -67,7 +67,7 @@ class Choice:
         return sum(min(max(score, 0.0), MOST) for score in (self.similarity, self.informativeness)) / (2 * MOST)
 
 
-class LessonRanker(Protocol):
+class HeuristicRanker(Protocol):
     """A language model that ranks. Called with no transaction open."""
 
     def rank_lessons(
@@ -75,7 +75,7 @@ class LessonRanker(Protocol):
         project: Project,
         *,
         task: str,
-        lessons: Sequence[OfferedLesson],
+        lessons: Sequence[OfferedHeuristic],
         batch_size: int | None,
         top_k: int,
         deadline_seconds: float,
@@ -88,7 +88,7 @@ class LessonRanker(Protocol):
         ...
 
 
-FindRanker = Callable[[], LessonRanker | None]
+FindRanker = Callable[[], HeuristicRanker | None]
 _find: list[FindRanker] = []
 breaker = Breaker()
 
@@ -98,7 +98,7 @@ def register_ranker(find: FindRanker) -> None:
     _find[:] = [find]
 
 
-def find_ranker() -> LessonRanker | None:
+def find_ranker() -> HeuristicRanker | None:
     """Return the language model that ranks, or None where none is configured, or wrongly."""
     try:
         return _find[0]() if _find else None
@@ -106,7 +106,7 @@ def find_ranker() -> LessonRanker | None:
         return None
 
 
-def get_ranker() -> LessonRanker:
+def get_ranker() -> HeuristicRanker:
     """Return the language model that ranks.
 
     Raises:
@@ -121,7 +121,12 @@ def get_ranker() -> LessonRanker:
 
 
 def rank_with_model(
-    ranker: LessonRanker, question: Question, candidates: Sequence[Candidate], *, top_k: int, limits: Limits = NO_LIMITS
+    ranker: HeuristicRanker,
+    question: Question,
+    candidates: Sequence[Candidate],
+    *,
+    top_k: int,
+    limits: Limits = NO_LIMITS,
 ) -> list[Ranked]:
     """Let the model choose up to `top_k` of the candidates, best first. It may choose none.
 
@@ -134,7 +139,7 @@ def rank_with_model(
     shown = candidates if whole else candidates[:MAX_CANDIDATES]
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
-        OfferedLesson(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
+        OfferedHeuristic(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
         for label, one in by_label.items()
     ]
     try:

@@ -1,5 +1,9 @@
 """Answers given to agents."""
 
+from collections.abc import Iterable
+from typing import Self
+from uuid import UUID
+
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
@@ -23,6 +27,12 @@ class RetrievalMode(models.TextChoices):
     ERL = "erl"
 
 
+class RetrievalQuerySet(models.QuerySet["Retrieval"]):
+    def injecting(self, heuristic_ids: Iterable[UUID]) -> Self:
+        """Leave the answers in whose block any of these heuristics stood: those that gave it to an agent."""
+        return self.filter(injected_ids__overlap=list(heuristic_ids))
+
+
 class Retrieval(models.Model):
     """One served (or withheld) answer, written with it: what was asked, considered, chosen and injected.
 
@@ -31,6 +41,9 @@ class Retrieval(models.Model):
     returned, and `"in_record"` where its words stand in the record before the lessons; `considered_ids` and
     `considered_scores` are the best of what was not. `subtasks` are the parts of the
     task that `subtask` counts from 1; 0 is the whole.
+
+    `heuristic_ids` are the heuristics it listed, `injected_ids` those that stood in its block, rules of the record
+    among them. Only the latter count as given.
     """
 
     Mode = RetrievalMode
@@ -46,6 +59,7 @@ class Retrieval(models.Model):
     budget_tokens = models.PositiveIntegerField()
     candidate_count = models.PositiveIntegerField(default=0)
     heuristic_ids = ArrayField(models.UUIDField(), default=list)
+    injected_ids = ArrayField(models.UUIDField(), default=list, db_default=[])
     items = models.JSONField(default=list)
     options = models.JSONField(
         blank=True,
@@ -71,12 +85,14 @@ class Retrieval(models.Model):
     request_id = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
+    objects = RetrievalQuerySet.as_manager()
+
     class Meta:
         ordering = ["-created_at", "-id"]
         constraints = [one_of("mode", RetrievalMode, "memory_retrieval_mode_known")]
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_retrieval_recent"),
-            GinIndex(fields=["heuristic_ids"], name="memory_retrieval_carried"),
+            GinIndex(fields=["injected_ids"], name="memory_retrieval_injected"),
         ]
 
     def __str__(self) -> str:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 
-MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000  # of one question
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from memory.heuristics.models import HeuristicRevision
 from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context, write_boundary
@@ -47,6 +48,17 @@ def find_wordings(retrieval: Retrieval) -> list[HeuristicRevision]:
     numbers = {item["heuristic"]: item["revision"] for item in retrieval.items}
     found = HeuristicRevision.objects.filter(project=retrieval.project_id, heuristic__in=list(numbers))
     return [one for one in found.select_related("heuristic") if numbers[str(one.heuristic_id)] == one.number]
+
+
+def find_injected_wordings(retrievals: Iterable[Retrieval]) -> dict[UUID, list[HeuristicRevision]]:
+    """Return the wordings that stood in the block of each answer, in their order, as far as they exist. One query."""
+    injected = {
+        answer.pk: [(UUID(item["heuristic"]), item["revision"]) for item in answer.items if item["injected"]]
+        for answer in retrievals
+    }
+    wanted = {heuristic_id for keys in injected.values() for heuristic_id, _ in keys}
+    wordings = {(one.heuristic_id, one.number): one for one in HeuristicRevision.objects.filter(heuristic__in=wanted)}
+    return {pk: [wordings[key] for key in keys if key in wordings] for pk, keys in injected.items()}
 
 
 def name_subtask(retrieval: Retrieval, item: dict[str, Any]) -> str:

@@ -22,7 +22,6 @@ from django.conf import settings
 from django.db import Error, connection, transaction
 
 from memory.embeddings.base import Vectors
-from memory.process_memory import return_memory
 from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.database_search import Search, read_rows
 from memory.retrieval.project_state import ProjectState, read_state
@@ -229,7 +228,6 @@ class Snapshots:
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
         snapshot = _read(project_id, limit)
-        return_memory()  # of the rows it was made of
         now = time.monotonic()
         with self._lock:
             self._held.pop(project_id, None)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+# Scores of a run from which it counts as a success, and below which as a failure.
+SUCCESS_SCORE, FAILURE_SCORE = 0.85, 0.5
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:

@@ -1,4 +1,4 @@
-"""Filters for text that machines wrote."""
+"""Filters for text written by machines."""
 
 import json
 from typing import Any

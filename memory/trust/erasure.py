@@ -12,15 +12,14 @@ from django.utils import timezone
 from psycopg.errors import DeadlockDetected
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import set_status
 from memory.curation.proposals import count_support, repropose_heuristic
+from memory.curation.service import set_status
 from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.mistakes.erasure import forget_mistakes
-from memory.projects.actors import Actor
-from memory.projects.audit_actor import name_actor
+from memory.projects.actors import Actor, name_actor
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.trust.models import Erasure
@@ -109,11 +108,15 @@ def _forget_answers(trajectory: Trajectory, *, touched: list[Heuristic]) -> None
     since = trajectory.created_at - ASKED_BEFORE
     asked = Q(task=trajectory.task, created_at__gte=since, created_at__lte=trajectory.created_at + ASKED_BEFORE)
     questions = Retrieval.objects.filter(Q(pk=trajectory.retrieval_id) | asked, project_id=trajectory.project_id)
+    ids = [heuristic.pk for heuristic in touched]
+    stored = IdempotencyRecord.objects.filter(project=trajectory.project_id, resource_id__isnull=False)
     carried = Retrieval.objects.filter(
-        project_id=trajectory.project_id, heuristic_ids__overlap=[heuristic.pk for heuristic in touched]
+        Q(heuristic_ids__overlap=ids) | Q(injected_ids__overlap=ids),
+        project_id=trajectory.project_id,
+        pk__in=stored.values("resource_id"),
     )
     answers = [*questions.values_list("pk", flat=True), *(carried.values_list("pk", flat=True) if touched else ())]
-    _empty([trajectory.pk, *(heuristic.pk for heuristic in touched), *answers])
+    _empty([trajectory.pk, *ids, *answers])
     questions.update(task="")
 
 

@@ -13,8 +13,7 @@ from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
-from memory.projects.actors import Actor
-from memory.projects.audit_actor import name_actor
+from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.models import Retrieval
 from memory.trust.models import QuarantineOrder
@@ -113,14 +112,15 @@ def find_suspects(project: Project, *, api_key: ApiKey | None = None, client: st
 
 
 def find_carried(project: Project, *, heuristic_ids: tuple[UUID, ...]) -> tuple[Carried, ...]:
-    """Return the answers that carried any of these lessons, oldest first."""
+    """Return the answers in whose block any of these lessons stood, oldest first."""
     if not heuristic_ids:
         return ()
     wanted = set(heuristic_ids)
     rows = (
-        Retrieval.objects.filter(project=project, heuristic_ids__overlap=list(heuristic_ids))
+        Retrieval.objects.filter(project=project)
+        .injecting(heuristic_ids)
         .order_by("created_at", "pk")
-        .values_list("pk", "created_at", "request_id", "client", "agent", "heuristic_ids")
+        .values_list("pk", "created_at", "request_id", "client", "agent", "injected_ids")
     )
     return tuple(
         Carried(

@@ -15,17 +15,17 @@ from django.utils.text import Truncator
 
 from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.admin.word_diff import DiffPart, diff_lessons
-from memory.errors import LessonMemoryError
+from memory.admin.word_diff import DiffPart, diff_heuristics
+from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.access import has_role, may_review, narrow_to_projects
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
 from reflection.consolidation.decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import request_consolidation
+from reflection.consolidation.requests import request_consolidation
 
 _SHOWN = 100
 _ON_THE_DESK = 5
@@ -51,13 +51,13 @@ def find_difference(suggestion: Suggestion) -> list[DiffPart]:
     if suggestion.text:
         text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
         base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
-        return diff_lessons(base.as_text(), LessonText(**text))
+        return diff_heuristics(base.as_text(), HeuristicText(**text))
     if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:
-        return diff_lessons(current.as_text(), kept.as_text())
+        return diff_heuristics(current.as_text(), kept.as_text())
     return []
 
 
-def draw_suggestions(heuristic: Heuristic) -> Panel:
+def draw_suggestions(heuristic: Heuristic) -> Panel | None:
     """Return the open suggestions about a lesson, on either side of them. One query."""
     rows = (
         Suggestion.objects.filter(Q(heuristic=heuristic) | Q(other=heuristic), status=Suggestion.Status.OPEN)
@@ -65,10 +65,8 @@ def draw_suggestions(heuristic: Heuristic) -> Panel:
         .select_related("heuristic__current_revision", "other__current_revision")
         .order_by("created_at", "id")[:_ON_THE_DESK]
     )
-    return Panel(
-        template="admin/reflection/suggestions_panel.html",
-        context={"suggestions": [shown_suggestion(row) for row in rows], "usefulness": _explain_use(heuristic)},
-    )
+    shown = [shown_suggestion(row) for row in rows]
+    return Panel(template="admin/reflection/suggestions_panel.html", context={"suggestions": shown}) if shown else None
 
 
 def count_suggestions(user: Any) -> Iterable[Figure]:
@@ -198,7 +196,7 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
             else:
                 dismiss_suggestion(suggestion, by=by, reason=reason)
                 messages.success(request, "Dismissed. The same is not suggested again.")
-        except LessonMemoryError as refusal:
+        except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         back = request.POST.get("next", "")
         if not url_has_allowed_host_and_scheme(
@@ -206,10 +204,6 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
         ):
             back = reverse("admin:reflection_suggestion_changelist") + "?status__exact=open"
         return HttpResponseRedirect(back)
-
-
-def _explain_use(heuristic: Heuristic) -> dict[str, Any]:
-    return {"value": heuristic.usefulness, "basis": heuristic.usefulness_basis}
 
 
 def register() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from memory.heuristics.models import HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from reflection.consolidation.drafts import Advice, Author
 from reflection.consolidation.groups import group_alike
 from reflection.consolidation.models import Suggestion
@@ -37,7 +37,7 @@ def suggest_merge(
     similarity: float | None,
     author: Author = AUTHOR,
     reason: str = "",
-    text: LessonText | None = None,
+    text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to let one lesson be superseded by another, which keeps its words or takes `text`."""
     alike = f"{round(100 * similarity)} % alike in meaning" if similarity is not None else "the same"
@@ -62,7 +62,7 @@ def suggest_generalisation(
     *,
     author: Author = AUTHOR,
     reason: str = "",
-    text: LessonText | None = None,
+    text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to let a lesson hold for the whole project."""
     named = sorted(families)

@@ -5,13 +5,13 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.deciders import check_decider
 from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import check_decider
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from reflection.consolidation.models import Suggestion
 
@@ -32,7 +32,7 @@ def accept_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") ->
     Raises:
         AlreadyDecided: it, or one of its lessons, was decided on before; or there is nothing to carry out.
         ChangedMeanwhile: a lesson has other words now.
-        LessonMemoryError: as the service raises that carries it out.
+        MemoryAppError: as the service raises that carries it out.
     """
     suggestion = _lock_open(suggestion)
     if suggestion.kind not in ACCEPTABLE:
@@ -92,7 +92,7 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
     was_approved = heuristic.status == Heuristic.Status.APPROVED
     words: dict[str, Any] = text | {"tags": tuple(text.get("tags", ()))}
     check_decider(heuristic, by=by)
-    revised = revise_heuristic(heuristic, text=LessonText(**words), by=by, content_sha256=content_sha256)
+    revised = revise_heuristic(heuristic, text=HeuristicText(**words), by=by, content_sha256=content_sha256)
     if was_approved:
         approve_heuristic(revised, by=by, reason=reason)
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from django.conf import settings
 
-from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.mistakes.models import MistakeCard
 from reflection.consolidation.drafts import Author, NewLesson, Support
 from reflection.consolidation.groups import group_alike
@@ -17,6 +16,8 @@ from reflection.reflectors.rules.detectors.recorded_notes import advise, describ
 from reflection.reflectors.rules.note_advice import Advice, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
 
+SAME_NOTE_SIMILARITY = 0.8  # cosine from which two notes say the same
+MIN_RUNS = 2  # that must have noted the same
 VERSION = "1"
 AUTHOR = Author(method="rules", version=VERSION)
 MAX_SOURCE_TASK_CHARS = 500
@@ -39,15 +40,14 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
     grouped = group_alike(
         notes,
         vectors[[place[drop_numbers(note.text)] for note in notes]],
-        at_least=settings.ERL_CONSOLIDATION_SIMILARITY,
+        at_least=SAME_NOTE_SIMILARITY,
         may_join=lambda leader, note: leader.kind == note.kind,
     )
     groups = [[(notes[index], likeness) for index, likeness in group] for group in grouped]
     return [
         group
         for group in groups
-        if len({note.trajectory_id for note, _ in group}) >= settings.ERL_CONSOLIDATION_MIN_RUNS
-        and any(note.new for note, _ in group)
+        if len({note.trajectory_id for note, _ in group}) >= MIN_RUNS and any(note.new for note, _ in group)
     ]
 
 
@@ -60,9 +60,9 @@ def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
     """Propose what mistake cards say that were seen in several runs, the most frequent first. Two queries."""
     cards = (
         MistakeCard.objects.for_project(run.project)
-        .standing()
+        .unmerged()
         .with_text()
-        .filter(seen_count__gte=settings.ERL_CONSOLIDATION_MIN_RUNS)
+        .filter(seen_count__gte=MIN_RUNS)
         .exclude(status__in=[MistakeCard.Status.REJECTED, MistakeCard.Status.RETIRED])
         .prefetch_related("sightings__trajectory", "merged_cards__sightings__trajectory")
         .order_by("-seen_count", "created_at", "id")
@@ -92,7 +92,7 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     kind = {"mistake": "as a mistake", "success": "as a success", "summary": "in their summaries"}[note.kind]
     reason = f"{len(runs)} runs {where} noted this {kind}, in {len({each.text for each, _ in group})} wordings."
     return NewLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=trigger,
             guideline=advice.what,
             rationale=reason,
@@ -140,7 +140,7 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
         *(seen for merged in card.merged_cards.all() for seen in merged.sightings.all()),
     ]
     runs = {seen.trajectory_id: seen for seen in sorted(sightings, key=lambda seen: (seen.created_at, seen.pk))}
-    if len(runs) < settings.ERL_CONSOLIDATION_MIN_RUNS:
+    if len(runs) < MIN_RUNS:
         return None
     kind = card.mistake_type.replace("_", " ")
     families = list(dict.fromkeys(seen.trajectory.task_id for seen in runs.values()))
@@ -153,7 +153,7 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
     wrong = drop_numbers(words.bad_decision)
     reason = f"{len(runs)} runs made this mistake: {kind}."
     return NewLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=trigger,
             guideline=_sentence(drop_numbers(guideline)),
             avoid=_sentence(wrong) if wrong and is_general(wrong) else "",

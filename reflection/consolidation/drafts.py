@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 
 WHOLE_RUN = Citation()
 
@@ -32,7 +32,7 @@ class Author:
 class NewLesson:
     """A lesson for the review queue; where one says it already, it becomes support for that one."""
 
-    text: LessonText
+    text: HeuristicText
     support: tuple[Support, ...]
     reason: str
     confidence: float
@@ -55,7 +55,7 @@ class Advice:
     author: Author
     other_id: UUID | None = None
     other_sha256: str = ""
-    text: LessonText | None = None
+    text: HeuristicText | None = None
     similarity: float | None = None
     support: tuple[Support, ...] = ()
     findings: tuple[dict[str, str], ...] = ()

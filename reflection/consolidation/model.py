@@ -9,24 +9,26 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.heuristics.text import RULE_TAG, Citation, LessonText
+from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.runs.episode import Episode, Step
 from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
 from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
+from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.consolidation.groups import group_alike
+from reflection.consolidation.maintenance import FailedUse
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.sources import Lesson, Note, stack
 from reflection.errors import ReflectionError
-from reflection.lifecycle.maintenance import FailedUse
 from reflection.llm.base import CompletionRequest
-from reflection.prompts.files import prompt_version, read_prompt
+from reflection.llm.calls import Ask
+from reflection.prompts import prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
-from reflection.reflectors.llm import Ask
 from reflection.reflectors.llm_prompt import Frame
 
+MAX_QUESTIONS = 20  # to the language model in one consolidation
 GROUPS_AT_ONCE = 8
 NOTES_OF_A_GROUP = 6
 LESSONS_AT_ONCE = 12
@@ -68,7 +70,7 @@ class ModelConsolidator:
         compared = [lesson for lesson in lessons if lesson.vector is not None]
         if len(compared) < 2:
             return []
-        at_least = settings.ERL_CONSOLIDATION_SIMILARITY
+        at_least = SAME_NOTE_SIMILARITY
         groups = group_alike(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
         drafts: list[Draft] = []
         batch: list[list[Lesson]] = []
@@ -113,9 +115,9 @@ class ModelConsolidator:
     def _decide(
         self, step: str, data: dict[str, list[Any]], *, labels: Iterable[str], choices: tuple[str, ...], example: str
     ) -> list[Decision]:
-        most = settings.ERL_CONSOLIDATION_MAX_CALLS
+        most = MAX_QUESTIONS
         if self._asked >= most:
-            raise TooManyQuestions(f"ERL_CONSOLIDATION_MAX_CALLS allows {most} questions. The rules did the rest.")
+            raise TooManyQuestions(f"One consolidation asks at most {most} questions. The rules did the rest.")
         self._asked += 1
         system = read_prompt("consolidate").fill(
             assignment=read_prompt(f"consolidate-{step}").fill(),
@@ -142,7 +144,7 @@ class ModelConsolidator:
         notes = [note for note, _ in group]
         families = list(dict.fromkeys(note.family for note in notes))
         across = len(families) > 1 or not families[0]
-        text = LessonText(
+        text = HeuristicText(
             trigger=decision.trigger.strip(),
             guideline=decision.action.strip(),
             avoid=decision.avoid.strip(),
@@ -215,7 +217,7 @@ class ModelConsolidator:
                 )
         return advice and replace(advice, findings=findings)
 
-    def _about(self, lesson: Lesson, kind: str, reason: str, *, text: LessonText | None = None) -> Advice:
+    def _about(self, lesson: Lesson, kind: str, reason: str, *, text: HeuristicText | None = None) -> Advice:
         return Advice(
             kind=kind,
             heuristic_id=lesson.id,
@@ -227,7 +229,7 @@ class ModelConsolidator:
 
     def _new_words(
         self, decision: Decision, lesson: Lesson, data: dict[str, list[Any]]
-    ) -> tuple[LessonText | None, tuple[dict[str, str], ...]]:
+    ) -> tuple[HeuristicText | None, tuple[dict[str, str], ...]]:
         """Return the wording a decision proposes for a lesson, if it proposes one that passes the checks."""
         if not (decision.trigger.strip() and decision.action.strip()):
             return None, ()
@@ -241,7 +243,7 @@ class ModelConsolidator:
         findings = self._check(text, [repr(value) for values in data.values() for value in values])
         return (None, ()) if findings is None or text == lesson.revision.as_text() else (text, findings)
 
-    def _check(self, text: LessonText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
+    def _check(self, text: HeuristicText, read: Iterable[str]) -> tuple[dict[str, str], ...] | None:
         """Check a wording against what the model read; return what a reviewer is to know, or None where it fails."""
         steps = tuple(Step(index=number, observation=each) for number, each in enumerate(read, 1))
         episode = Episode(task=text.source_task, steps=steps, task_id=text.task_id)

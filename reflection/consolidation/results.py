@@ -9,7 +9,8 @@ from dataclasses import asdict
 from django.db.models import F, Q
 from django.utils import timezone
 
-from memory.curation.proposals import count_support, lock_heuristic, propose_heuristic
+from memory.curation.proposals import count_support, propose_heuristic
+from memory.curation.service import lock_item
 from memory.heuristics.models import Evidence, Heuristic
 from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
@@ -17,8 +18,8 @@ from memory.redaction import redact
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
-from reflection.models import Proposal
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.models import Proposal
 from reflection.reflectors.nearest import embed_lesson
 from reflection.reflectors.proposals import CheckedLesson, find_match, lock_proposals
 
@@ -117,7 +118,7 @@ def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
 
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     """Link runs to a lesson; return whether any of them was new to it."""
-    heuristic = lock_heuristic(heuristic)
+    heuristic = lock_item(heuristic)
     known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
     new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
     there = set(Trajectory.objects.filter(project=heuristic.project_id, pk__in=new).values_list("pk", flat=True))

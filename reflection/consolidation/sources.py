@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from django.conf import settings
 from django.db.models import F
 
 from memory.embeddings.base import Vectors
@@ -16,9 +15,10 @@ from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_wit
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
 from reflection.consolidation.models import ConsolidationRun
-from reflection.consolidation.queue import new_trajectories
+from reflection.consolidation.requests import new_trajectories
 
 MAX_LESSONS = 3000
 MAX_EPISODES = 2000
@@ -130,9 +130,9 @@ def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:
     if score is None:
         score = {"success": 1.0, "failure": 0.0}.get(trajectory.outcome, 0.5)
     said: list[tuple[str, str]] = []
-    if score < settings.ERL_EPISODE_FAILURE_SCORE:
+    if score < FAILURE_SCORE:
         said += [("mistake", text) for text in trajectory.mistakes]
-    if score >= settings.ERL_EPISODE_SUCCESS_SCORE:
+    if score >= SUCCESS_SCORE:
         said += [("success", text) for text in trajectory.successes]
         said += [("summary", trajectory.summary)] if trajectory.summary else []
     for kind, text in said:

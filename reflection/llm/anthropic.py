@@ -8,7 +8,7 @@ from typing import Any
 
 from reflection.llm.base import Completion, CompletionRequest, ProviderError, estimate_tokens, storable
 from reflection.llm.http import ProviderClient
-from reflection.llm.transport import EgressTransport
+from reflection.llm.transport import BoundedTransport
 
 API_VERSION = "2026-10-21"
 SCHEMA_REFUSED = re.compile(r"output_config|output_format|json[_ ]?schema|structured", re.I)
@@ -21,7 +21,7 @@ FINISH_REASONS = {
 
 
 class AnthropicProvider:
-    """A Claude model. One that refuses the schema is asked without from then on, and bound by the prompt alone."""
+    """A Claude model. If it refuses the schema, it is asked without one from then on and bound by the prompt alone."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class AnthropicProvider:
         base_url: str,
         api_key: str,
         timeout_seconds: float,
-        transport: EgressTransport,
+        transport: BoundedTransport,
     ) -> None:
         self.name = name
         self.model = model

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import httpx
 
+from memory.egress import find_url_fault
 from reflection.llm.base import ProviderError, storable
-from reflection.llm.transport import EgressTransport, deadline
+from reflection.llm.transport import BoundedTransport, deadline
 
 MAX_RESPONSE_BYTES = 1024 * 1024
 MAX_RETRY_AFTER_SECONDS = 3600.0
@@ -70,7 +71,7 @@ class ProviderClient:
         headers: Mapping[str, str],
         api_key: str,
         timeout_seconds: float,
-        transport: EgressTransport,
+        transport: BoundedTransport,
     ) -> None:
         self._label = label
         self._api_key = api_key
@@ -94,6 +95,8 @@ class ProviderClient:
 
     def post(self, path: str, payload: dict[str, Any], *, or_list: bool = False) -> Reply:
         """Send one JSON body; raise `ProviderError` for everything but a JSON object, `or_list`, with status 200."""
+        if fault := find_url_fault(self._base_url):
+            raise ProviderError(f"{self._label} cannot be asked. {fault}", transient=False, code="egress_refused")
         started = time.monotonic()
         content = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
@@ -115,7 +118,7 @@ class ProviderClient:
             ) from error
         except httpx.InvalidURL as error:
             raise ProviderError(
-                "ERL_LLM_BASE_URL is not a valid address.", transient=False, code="egress_refused"
+                f"The URL of {self._label} is not valid.", transient=False, code="egress_refused"
             ) from error
         if response.status_code != 200:
             self._refuse(response, body)

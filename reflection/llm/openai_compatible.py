@@ -9,7 +9,7 @@ from typing import Any
 
 from reflection.llm.base import Completion, CompletionRequest, ProviderError, estimate_tokens, storable
 from reflection.llm.http import ProviderClient
-from reflection.llm.transport import EgressTransport
+from reflection.llm.transport import BoundedTransport
 
 SCHEMA_REFUSED = re.compile(r"response[_ ]format|json[_ ]schema|structured|grammar|guided", re.I)
 # Groq: the model, not the server, failed at the schema; the next question may go well
@@ -32,7 +32,7 @@ class OpenAICompatibleProvider:
         base_url: str,
         api_key: str,
         timeout_seconds: float,
-        transport: EgressTransport,
+        transport: BoundedTransport,
         output_limit_field: str = "max_tokens",
     ) -> None:
         self.name = name

@@ -10,7 +10,7 @@ from django.conf import settings
 from reflection.llm.anthropic import AnthropicProvider
 from reflection.llm.base import Provider, ProviderNotConfigured
 from reflection.llm.openai_compatible import OpenAICompatibleProvider
-from reflection.llm.transport import EgressPolicy, EgressTransport
+from reflection.llm.transport import BoundedTransport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +42,6 @@ class ProviderConfig:
     model: str
     base_url: str
     timeout_seconds: float
-    policy: EgressPolicy
     api_key: str = field(repr=False)
 
 
@@ -70,18 +69,14 @@ def find_config() -> ProviderConfig | None:
         model=settings.ERL_LLM_MODEL,
         base_url=base_url,
         timeout_seconds=settings.ERL_LLM_TIMEOUT_SECONDS,
-        policy=EgressPolicy(
-            allow_loopback=settings.ERL_LLM_ALLOW_LOOPBACK,
-            allowed_hosts=frozenset(host.strip().lower() for host in settings.ERL_LLM_ALLOWED_HOSTS),
-        ),
         api_key=settings.ERL_LLM_API_KEY,
     )
 
 
-def build_provider(config: ProviderConfig, *, transport: EgressTransport | None = None) -> Provider:
+def build_provider(config: ProviderConfig, *, transport: BoundedTransport | None = None) -> Provider:
     """Make a provider with connections of its own."""
     line = PROVIDERS[config.name]
-    transport = transport or EgressTransport(policy=config.policy)
+    transport = transport or BoundedTransport()
     if line.wire_format == "anthropic":
         return AnthropicProvider(
             name=config.name,

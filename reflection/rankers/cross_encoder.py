@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from memory.retrieval.cross_encoder import RerankingFailed
 from reflection.llm.base import ProviderError
 from reflection.llm.http import ProviderClient
-from reflection.llm.transport import EgressPolicy, EgressTransport
+from reflection.llm.transport import BoundedTransport
 
 TEXT_CHARACTERS = 2000
 FORMATS = ("cohere", "tei")
@@ -31,7 +31,7 @@ _SCORES = TypeAdapter(list[_Score])
 
 
 class HttpReranker:
-    """One endpoint. Bounded in time and size, and kept to the addresses that a provider may have."""
+    """One endpoint. Bounded in time and size."""
 
     def __init__(self, *, url: str, api_key: str, model: str, shape: str, deadline_seconds: float) -> None:
         parts = urlsplit(url)
@@ -44,12 +44,7 @@ class HttpReranker:
             headers={"authorization": f"Bearer {api_key}"} if api_key else {},
             api_key=api_key,
             timeout_seconds=deadline_seconds,
-            transport=EgressTransport(
-                policy=EgressPolicy(
-                    allow_loopback=settings.ERL_LLM_ALLOW_LOOPBACK,
-                    allowed_hosts=frozenset(host.strip().lower() for host in settings.ERL_LLM_ALLOWED_HOSTS),
-                )
-            ),
+            transport=BoundedTransport(),
         )
 
     def score_texts(self, task: str, texts: Sequence[str]) -> dict[int, float]:
@@ -105,13 +100,11 @@ def find_http_reranker() -> HttpReranker | None:
         settings.ERL_RERANK_MODEL,
         settings.ERL_RERANK_FORMAT,
         settings.ERL_RERANK_DEADLINE_SECONDS,
-        settings.ERL_LLM_ALLOW_LOOPBACK,
-        tuple(settings.ERL_LLM_ALLOWED_HOSTS),
     )
     with _lock:
         if _current is None or _current[0] != key:
             close_reranker()
-            _, url, api_key, model, shape, seconds, *_ = key
+            _, url, api_key, model, shape, seconds = key
             _current = (
                 key,
                 HttpReranker(url=url, api_key=api_key, model=model, shape=shape, deadline_seconds=seconds),

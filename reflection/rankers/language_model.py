@@ -8,14 +8,14 @@ import structlog
 from django.db import transaction
 
 from memory.projects.models import Project
-from memory.retrieval.llm_ranking import Choice, OfferedLesson, RankingFailed
+from memory.retrieval.llm_ranking import Choice, OfferedHeuristic, RankingFailed
 from reflection.errors import BudgetExhausted, CircuitOpen
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured, storable
 from reflection.llm.calls import MAYBE_CHARGED
+from reflection.llm.models import ModelCall
 from reflection.llm.registry import find_config, get_provider
 from reflection.llm.transport import deadline
-from reflection.models import ModelCall
 from reflection.rankers.language_model_prompt import UnusableRanking, build_requests, read_answer
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ class ProviderRanker:
         project: Project,
         *,
         task: str,
-        lessons: Sequence[OfferedLesson],
+        lessons: Sequence[OfferedHeuristic],
         batch_size: int | None,
         top_k: int,
         deadline_seconds: float,
@@ -110,7 +110,7 @@ class ProviderRanker:
             cost = budget.settle(reservation, answer)
             ModelCall.objects.create(
                 project=project,
-                reflection=None,
+                job=None,
                 step=STEP,
                 prompt_sha256=request.sha256,
                 provider=provider.name,

@@ -12,16 +12,17 @@ from django.conf import settings
 from django.utils.crypto import salted_hmac
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from memory.limits import JsonLimits
 from memory.redaction.visible_text import show_hidden
-from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedLesson
-from memory.strict_json import InvalidJson, Limits, parse_json
+from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedHeuristic
+from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
 from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
-from reflection.prompts.files import read_prompt
+from reflection.prompts import read_prompt
 from reflection.reflectors.llm_prompt import cut_middle
 
 TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600
-LIMITS = Limits(depth=5, nodes=5_000, string_bytes=4_096)
+LIMITS = JsonLimits(depth_levels=5, values=5_000, text_chars=4_096)
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 # What chat templates take for the end of a turn
 _ROLE_TOKEN = re.compile(r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])", re.I)
@@ -51,7 +52,7 @@ class _Answer(BaseModel):
 
 
 def build_requests(
-    task: str, lessons: Sequence[OfferedLesson], *, batch_size: int | None, top_k: int
+    task: str, lessons: Sequence[OfferedHeuristic], *, batch_size: int | None, top_k: int
 ) -> list[CompletionRequest]:
     """Return one question for each batch; a batch that is too long for the model is cut into more of them."""
     size = min(batch_size or len(lessons), len(lessons))
@@ -91,7 +92,7 @@ def read_answer(completion: Completion) -> list[Choice]:
     ]
 
 
-def _build_request(task: str, lessons: Sequence[OfferedLesson], *, top_k: int) -> CompletionRequest:
+def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int) -> CompletionRequest:
     digest = salted_hmac("erl.ranking.boundary", repr((task, lessons)), algorithm="sha256").hexdigest()
     boundary, mark = digest[:16], f"{digest[16:22]}|"
     sections: list[tuple[str, list[Any]]] = [
@@ -117,7 +118,7 @@ def _build_request(task: str, lessons: Sequence[OfferedLesson], *, top_k: int) -
     )
 
 
-def _show(lesson: OfferedLesson) -> dict[str, str]:
+def _show(lesson: OfferedHeuristic) -> dict[str, str]:
     shown = {
         "id": lesson.label,
         "learnt_from": cut_middle(lesson.source_task, SOURCE_TASK_CHARACTERS),

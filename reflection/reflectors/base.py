@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
 
 
@@ -22,7 +22,7 @@ class NearHeuristic:
 class ProposedLesson:
     """A lesson with the steps it is drawn from. `confidence` is 0–1; `covers_existing` names a heuristic it repeats."""
 
-    text: LessonText
+    text: HeuristicText
     citations: tuple[Citation, ...]
     confidence: float | None = None
     covers_existing: UUID | None = None

@@ -16,9 +16,9 @@ from django.utils.crypto import salted_hmac
 
 from memory.redaction import redact, redact_text
 from memory.redaction.visible_text import show_hidden
-from memory.runs.episode import Action, Episode, Step
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Action, Episode, Step
 from reflection.llm.base import CompletionRequest, estimate_tokens
-from reflection.prompts.files import prompt_version, read_prompt
+from reflection.prompts import prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
 
 TEXT_CHARACTERS = (4000, 2000, 1000, 500, 250, 120)
@@ -47,8 +47,8 @@ class Prompt:
 
 def choose_variant(episode: Episode) -> str:
     """Return the prompt for how a run ended: success, failure, or mixed where that is unknown or partial."""
-    succeeded = episode.score is not None and episode.score >= settings.ERL_EPISODE_SUCCESS_SCORE
-    failed = episode.score is not None and episode.score < settings.ERL_EPISODE_FAILURE_SCORE
+    succeeded = episode.score is not None and episode.score >= SUCCESS_SCORE
+    failed = episode.score is not None and episode.score < FAILURE_SCORE
     match episode.outcome:
         case "success" if succeeded or episode.score is None:
             return "reflect-success"

@@ -15,7 +15,7 @@ from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import Episode
@@ -58,7 +58,7 @@ def find_neighbours(project: Project, vectors: tuple[str, Vectors], *, at_least:
     return _closest(project, *vectors, limit=MAX_NEAR, at_least=at_least)
 
 
-def embed_lesson(text: LessonText) -> tuple[str, Vectors] | None:
+def embed_lesson(text: HeuristicText) -> tuple[str, Vectors] | None:
     """Return the embedder's id and the lesson's vector, made of what `embed_heuristics` makes it of."""
     return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
 

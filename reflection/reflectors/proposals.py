@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
 
-from memory.curation.proposal_limit import has_room
-from memory.curation.proposals import add_evidence, propose_heuristic
+from memory.curation.proposals import add_evidence, has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
 from memory.runs.models import Trajectory
-from reflection.models import Proposal, Reflection
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_neighbours
 
 # Cosines from which a lesson is taken for a repetition, and from which it may be one
@@ -129,7 +128,7 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
     return Match(effect=_Effect.NEW)
 
 
-def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | None:
+def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision | None:
     """Return a wording that says the same when case, punctuation and spaces don't count: a live one before a refused.
 
     One that was refused counts only in the place in which it was.
@@ -151,7 +150,7 @@ def _find_same_words(project: Project, text: LessonText) -> HeuristicRevision | 
     return ranked[0] if ranked else None
 
 
-def _is_same_place(revision: HeuristicRevision, text: LessonText) -> bool:
+def _is_same_place(revision: HeuristicRevision, text: HeuristicText) -> bool:
     return revision.scope == HeuristicRevision.Scope.PROJECT or revision.task_id == text.task_id
 
 

@@ -7,8 +7,8 @@ import pytest
 from django.test import Client, override_settings
 from structlog.testing import capture_logs
 
-from erl_site import health
-from erl_site.health import Probe
+from erl_site.web import health
+from erl_site.web.health import Probe
 from tests.api.problems import error_of
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api import idempotency
+from memory.api.idempotency import delete_expired_idempotency_records
 from memory.api.models import IdempotencyRecord
 from memory.projects.api_keys import NewApiKey
 from memory.runs.models import Trajectory
@@ -89,8 +90,9 @@ def test_stored_request_is_redacted(api_client: APIClient, api_key: NewApiKey) -
     assert b"hunter2" not in stored
 
 
-@override_settings(ERL_IDEMPOTENCY_MAX_RESPONSE_BYTES=1000)
-def test_answer_too_large_to_keep_has_no_effect(api_client: APIClient) -> None:
+def test_answer_too_large_to_keep_has_no_effect(api_client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency, "MAX_RESPONSE_BYTES", 1000)
+
     response = api_client.post("/tiny", {"task": "large"}, **KEY)
 
     assert error_of(response) == (413, "request_too_large")

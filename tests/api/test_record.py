@@ -9,9 +9,10 @@ from django.db import connection
 
 from memory.api.authentication import verified_keys
 from memory.index.heuristic_vectors import embed_heuristics
+from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
 from memory.mistakes.decisions import approve_card, retire_card
-from memory.mistakes.merge import settle_cards
 from memory.mistakes.models import MistakeCard
+from memory.mistakes.similarity import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.project_state import read_state
@@ -252,7 +253,7 @@ def test_inflating_agent_moves_nothing_that_is_approved(api_client: Any, project
 
     assert order_of(project) == before
     last.refresh_from_db()
-    assert last.seen_count <= settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT + 2
+    assert last.seen_count <= SIGHTINGS_PER_CLIENT + 2
 
 
 def make_loud(project: Project) -> Any:

@@ -9,7 +9,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from erl_site.middleware import child_trace
+from erl_site.web.middleware import child_trace
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 

@@ -10,7 +10,8 @@ import pytest
 from memory.api import idempotency
 from memory.api.throttling import Counters, Limit, counters, read_limits
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors import requests
+from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client
 from tests.api.problems import error_of
 from tests.factories import make_api_key, make_reflection, make_trajectory
@@ -92,8 +93,10 @@ def test_limit_that_limits_nothing_is_refused(line: str) -> None:
         read_limits((line,))
 
 
-def test_full_queue_turns_a_client_away_and_stores_nothing(settings: Any, api_client: Any, project: Any) -> None:
-    settings.ERL_REFLECTION_QUEUE_MAX = 2
+def test_full_queue_turns_a_client_away_and_stores_nothing(
+    api_client: Any, project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MAX_WAITING", 2)
     for _ in range(2):
         make_reflection(trajectory=make_trajectory(project=project))
 
@@ -106,10 +109,8 @@ def test_full_queue_turns_a_client_away_and_stores_nothing(settings: Any, api_cl
     assert (Trajectory.objects.count(), Reflection.objects.count()) == (3, 2)
 
 
-def test_client_with_too_many_stored_keys_is_turned_away(
-    settings: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings.ERL_IDEMPOTENCY_MAX_KEYS = 1
+def test_client_with_too_many_stored_keys_is_turned_away(api_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 1)
     monkeypatch.setattr(idempotency, "KEYS_BETWEEN_COUNTS", 1)
 
     answers = [

@@ -20,8 +20,7 @@ from uuid import UUID
 if "--home" not in sys.argv:
     raise SystemExit(__doc__)
 
-from tests.bench.serving_cost import HOME, fill, start_servers, stop_servers  # isort: skip  # sets Django up
-from memory.projects.api_keys import create_api_key
+from tests.bench.serving_cost import HOME, fill, make_key, start_servers, stop_servers  # isort: skip  # sets Django up
 from tests.bench.serving.bench import CALLS, Bench, merge
 from tests.bench.serving.processes import read_shared_memory_mb
 
@@ -90,8 +89,8 @@ def main() -> None:
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     try:
         start_servers()
-        project, *_ = fill(options.heuristics)
-        token = create_api_key(project, client="bench").token
+        project = fill(options.heuristics)
+        token = make_key(project)
         for _ in range(options.rounds):
             for setting in settings:
                 found = measure(setting, project=project.pk, token=token, seconds=options.seconds)

@@ -4,7 +4,7 @@
 
 The pairs are those of tests/data/reflexion_mistakes. Each text is made a card as an agent would send it: what was wrong
 up to the first "instead of", "should", "expected" … as the bad decision, the rest as the correct one. The vectors are
-the product's own (memory.mistakes.merge.sections_of, embed_composites).
+the product's own (embed_composites, as memory.mistakes.similarity calls it).
 """
 
 import argparse

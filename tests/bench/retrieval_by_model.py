@@ -34,7 +34,7 @@ from django.test.utils import override_settings
 from tqdm import tqdm
 
 from memory.retrieval import llm_ranking
-from reflection.models import ModelCall, ProviderState
+from reflection.llm.models import ModelCall, ProviderState
 
 MODES = ("erl", "hybrid", "random")
 TOP_K = 10
@@ -110,7 +110,6 @@ def main() -> None:
         ERL_LLM_MODEL=options.model,
         ERL_LLM_BASE_URL=options.url,
         ERL_LLM_API_KEY=options.key,
-        ERL_LLM_ALLOW_LOOPBACK=True,
         ERL_LLM_TIMEOUT_SECONDS=options.deadline,
         ERL_RANKING_DEADLINE_SECONDS=options.deadline,
         ERL_LLM_MAX_INPUT_TOKENS=options.input_tokens,

@@ -35,7 +35,7 @@ from django.test.utils import override_settings
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
@@ -167,7 +167,6 @@ def model_hangs() -> Iterator[None]:
             ERL_LLM_PROVIDER="openai-compatible",
             ERL_LLM_MODEL="scripted-1",
             ERL_LLM_BASE_URL=provider.openai_url,
-            ERL_LLM_ALLOW_LOOPBACK=True,
             ERL_RANKING_DEADLINE_SECONDS=2.0,
         ),
     ):
@@ -243,7 +242,7 @@ def main() -> None:
         project = Project.objects.create(slug="faults", name="Faults")
         for number in range(options.lessons):
             verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
-            text = LessonText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
+            text = HeuristicText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
             approve_heuristic(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
         call_command("reembed", verbosity=0)
         load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)

@@ -1,7 +1,7 @@
 """How good retrieval is on questions and answers that nobody here wrote.
 
     uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--foreign] [--modes hybrid lexical]
-        [--integers] [--plot docs/images/ndcg-by-mode.svg]
+        [--plot docs/images/ndcg-by-mode.svg]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
@@ -28,7 +28,6 @@ from typing import Any
 import tests.servers
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
-os.environ["ERL_EMBEDDER_INTEGERS"] = "1" if "--integers" in sys.argv else "0"  # tests.servers forgets the caller's
 import django  # isort: skip
 
 django.setup()
@@ -44,7 +43,7 @@ from erl_site.embedded import postgres  # noqa: E402
 from memory.curation.decisions import approve_heuristic  # noqa: E402
 from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
-from memory.heuristics.text import Citation, LessonText  # noqa: E402
+from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
 from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
@@ -88,7 +87,9 @@ def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[
     ids = {}
     for document in tqdm(list(documents), desc="lessons", leave=False):
         title, text = document.get("title", ""), document["text"]
-        lesson = LessonText(trigger=title or text, guideline=text if title else "Do as in that task.", scope="project")
+        lesson = HeuristicText(
+            trigger=title or text, guideline=text if title else "Do as in that task.", scope="project"
+        )
         heuristic = propose_heuristic(project, text=lesson, by=POLICY)
         approve_heuristic(heuristic, by=POLICY, reason="Loaded by the benchmark.")
         ids[str(heuristic.pk)] = document["_id"]
@@ -259,7 +260,6 @@ def main() -> None:
     parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
     parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
-    parser.add_argument("--integers", action="store_true", help="With ERL_EMBEDDER_INTEGERS.")
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
     parser.add_argument("--plot", type=Path, help="Draw nDCG@10 against mode into this SVG file.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")

@@ -51,8 +51,9 @@ from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.retrieval.models import Retrieval  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
-from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
-from tests.bench.serving import seeding  # noqa: E402
+from reflection.jobs.execution import Outcome  # noqa: E402
+from reflection.reflectors.reflections import run_reflection  # noqa: E402
+from tests.bench.serving import bulk  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
 from tests.stack import Stack  # noqa: E402
@@ -90,9 +91,8 @@ def fill(options: argparse.Namespace) -> Project:
     project = Project.objects.create(slug="bench", name="Bench", reflect_on_record=True)
     user = get_user_model()._default_manager.create_superuser(REVIEWER, password=PASSWORD)
     assert user.pk
-    seeding.REAL_LESSONS = REAL_VECTORS
-    seeding.BATCH = REAL_VECTORS
-    seeding.seed_lessons(project, count=options.lessons, with_tasks=False)
+    bulk.REAL_LESSONS = REAL_VECTORS
+    bulk.seed_many(project, count=options.lessons)
     real = _record_real_runs(project, options.data)
     while run_reflection(owner="bench").outcome is not Outcome.NOTHING:
         pass
@@ -122,7 +122,8 @@ def _record_answers_and_reviews(project: Project) -> None:
             Retrieval(
                 project=project,
                 task=f"Cancel reservation {number}",
-                heuristic_ids=[revision.heuristic_id for revision in chance.sample(served, 5)],
+                heuristic_ids=(given := [revision.heuristic_id for revision in chance.sample(served, 5)]),
+                injected_ids=given,
                 created_at=now - timedelta(days=56 * chance.random()),
                 **asked,
             )

@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 django.setup()
 
 from evaluation.suites.toolchoice.data import load  # noqa: E402
-from evaluation.suites.toolchoice.ears import Ears  # noqa: E402
+from evaluation.suites.toolchoice.similarity import Ears  # noqa: E402
 from memory.embeddings.base import Vectors  # noqa: E402
 from memory.embeddings.minilm import MiniLM  # noqa: E402
 

@@ -185,8 +185,8 @@ FAULTS = (
         name="F19",
         what="addresses that must not be reached",
         tests=(
-            "tests/reflection/providers/test_closed_addresses.py",
-            "tests/reflection/providers/test_opened_addresses.py",
+            "tests/memory/test_egress.py",
+            "tests/reflection/providers/test_connections.py",
             "tests/reflection/providers/test_tls.py",
         ),
         quick_weight=1,

@@ -28,7 +28,7 @@ ASKED = {
     "F16": "1,000 runs × 10,000 retrievals",
     "F17": "within 5 s",
     "F18": "1,000 secrets",
-    "F19": "60 addresses",
+    "F19": "every rule",
     "F20": "300 texts",
     "F21": "100 canaries",
     "F22": "no error",

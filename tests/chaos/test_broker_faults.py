@@ -15,7 +15,7 @@ from django.db import connection
 
 from erl_site.embedded import valkey
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import BROKER, Jobs, Status, all_finished, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import FULL, History, pick, report
 from tests.chaos.proxy import Fault, FaultProxy
@@ -131,7 +131,6 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
     with FaultProxy(upstream=valkey.socket_path(BROKER)) as proxy:
         environment = {
             "CELERY_BROKER_URL": f"redis://127.0.0.1:{proxy.port}/0",
-            "ERL_REFLECTION_STALL_SECONDS": "5",
             "ERL_REFLECTION_LEASE_SECONDS": "5",
             "ERL_LOG_LEVEL": "WARNING",
         }

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from reflection.jobs.doorbell import doorbell
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
 from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
@@ -62,7 +62,7 @@ def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(
 
 @pytest.mark.parametrize("lose", [Jobs.stop_broker, Jobs.freeze_broker], ids=["stopped", "frozen"])
 def test_worker_without_a_broker_works_all_the_same(lose: Callable[[Jobs], None]) -> None:
-    with jobs(environment={"ERL_REFLECTION_STALL_SECONDS": "2"}, behaviour=slowly(0)) as made:
+    with jobs(environment={"ERL_REFLECTION_LEASE_SECONDS": "2"}, behaviour=slowly(0)) as made:
         made.stack.start_worker()
         lose(made)
 
@@ -141,7 +141,7 @@ def test_message_delivered_five_times_has_one_effect() -> None:
         reflections = made.enqueue(4)
         for _ in range(4):
             for reflection in reflections:
-                doorbell.ring(reflection.pk)
+                doorbell.ring(reflection.pk, "reflection")
 
         made.stack.start_worker()
         wait_for_all()

@@ -11,7 +11,7 @@ from memory.runs.models import Trajectory
 
 # Forms of Django's own widgets, which have faults of their own (dates in two fields without a label each, and others).
 DJANGO_FORMS = ("auth", "memory.project", "memory.projectmembership")
-LOOSE_PAGES = ("admin:index", "admin:memory_review_statistics", "admin:password_change", "api-docs")
+LOOSE_PAGES = ("admin:index", "admin:memory_review_statistics", "admin:password_change")
 _MOST_PAGES = 4
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from memory.curation.claims import take_over_heuristic
 from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import take_over_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
@@ -73,7 +73,7 @@ def test_reject_with_a_reason_keeps_the_reason(desk: Page, live_server: Any, pro
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
 
-    desk.get_by_label("Reason").fill("too general")
+    desk.get_by_label("Another reason").fill("too general")
     desk.get_by_role("button", name="Reject").click()
 
     expect(desk.locator(".messagelist")).to_contain_text("Rejected")
@@ -84,7 +84,7 @@ def test_edit_and_approve_serves_the_reviewers_words(desk: Page, live_server: An
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
 
-    desk.get_by_text("Edit the wording first").click()
+    desk.get_by_text("Edit before approving").click()
     desk.get_by_label("Guideline").fill("Look up the fare class before anything else.")
     desk.get_by_role("button", name="Save and approve").click()
 
@@ -96,11 +96,11 @@ def test_edit_and_approve_serves_the_reviewers_words(desk: Page, live_server: An
 def test_decision_on_text_that_changed_meanwhile_is_refused(desk: Page, live_server: Any, project: Project) -> None:
     heuristic = make_heuristic(project=project)
     open_heuristic(desk, live_server, heuristic)
-    revise_heuristic(heuristic, text=LessonText(trigger="new words", guideline="new"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="new words", guideline="new"), by=Actor(label="user:ben"))
 
     desk.get_by_role("button", name="Approve", exact=True).click()
 
-    expect(desk.get_by_role("alert")).to_contain_text("Nothing was decided: the text changed after you read it")
+    expect(desk.get_by_role("alert")).to_contain_text("Nothing was decided: the lesson changed after you read it")
     expect(desk.locator(".lesson")).to_contain_text("new words")
     assert not HeuristicRevision.objects.filter(served=True).exists()
 
@@ -264,7 +264,7 @@ def test_keys_can_be_turned_off(desk: Page, live_server: Any, project: Project) 
     open_heuristic(desk, live_server, make_heuristic(project=project))
 
     press(desk, "?")
-    desk.get_by_label("Use these keys").uncheck()
+    desk.get_by_label("Enable keyboard shortcuts").uncheck()
     desk.get_by_role("button", name="Close").click()
     press(desk, "a")
     desk.reload()

@@ -1,6 +1,5 @@
 """A wrong configuration is found by `manage.py check`, with a hint that says what to do."""
 
-import sys
 from typing import Any
 
 import pytest
@@ -33,12 +32,12 @@ def test_embedded_database_has_all_that_is_needed() -> None:
         ({"ERL_RETRIEVE_TOP_K": 0}, "erl.limits.E001"),
         ({"ERL_EMBEDDER_DIMENSIONS": 5_000}, "erl.limits.E001"),
         ({"ERL_REFLECTION_LEASE_SECONDS": 0.1}, "erl.limits.E001"),
-        ({"ERL_IDEMPOTENCY_MISMATCH_STATUS": 418}, "erl.limits.E002"),
         ({"DATABASE_URL": "sqlite:///erl.db"}, "erl.services.E001"),
         ({"ERL_EMBEDDED_BROKER": False, "CELERY_BROKER_URL": "amqp://host"}, "erl.services.E003"),
         ({"ERL_EMBEDDER": "openai"}, "erl.services.E005"),
         ({"ERL_EMBEDDER": "http", "ERL_EMBEDDER_MODEL": "m"}, "erl.services.E006"),
         ({"ERL_EMBEDDER": "http", "ERL_EMBEDDER_BASE_URL": "https://host/v1"}, "erl.services.E007"),
+        ({"ERL_RERANK_URL": "http://reranker:8080/rerank"}, "erl.services.E008"),
     ],
 )
 def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None:
@@ -47,15 +46,6 @@ def test_wrong_setting_is_found(settings: dict[str, Any], expected: str) -> None
 
     assert ids(found) == [expected]
     assert found[0].hint
-
-
-def test_integers_without_their_package_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-
-    with override_settings(ERL_EMBEDDER_INTEGERS=True):
-        found = run_checks()
-
-    assert ids(found) == ["erl.services.E008"]
 
 
 @pytest.mark.parametrize(

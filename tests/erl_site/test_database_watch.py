@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import DatabaseError, connection
 
-from erl_site.database_watch import DatabaseWatch, watch_database
+from erl_site.monitoring.database_watch import DatabaseWatch, watch_database
 from memory.api.errors import ErrorCode
 from memory.api.exceptions import find_refusal
 from tests.waiting import wait_until

@@ -11,13 +11,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from erl_site import health
-from erl_site.diagnosis import diagnose
-from erl_site.findings import Status
+from erl_site.doctor.database import Status
+from erl_site.doctor.diagnosis import diagnose
+from erl_site.web import health
 from memory.projects.models import ApiKey
+from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure
-from reflection.models import WorkerHeartbeat
 from tests.factories import make_api_key, make_reflection
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ def test_unknown_admin_page_is_a_page(admin_client: Client) -> None:
     response = admin_client.get("/admin/no/such/page/")
 
     assert response.status_code == 404
-    assert "There is no such page" in response.content.decode()
+    assert "Page not found" in response.content.decode()
 
 
 @pytest.mark.django_db

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from erl_site.embedded import accounts, postgres, processes
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 from tests.as_user import ORDINARY_UID, run_as_ordinary_user, run_without_user_namespaces
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -38,7 +38,7 @@ def test_no_address_is_named() -> None:
     assert "index-url" not in TEXT
 
 
-OPTIONAL = {"opentelemetry", "onnx"}  # dependency groups, imported where they are switched on alone
+OPTIONAL = {"opentelemetry"}  # a dependency group, imported only where it is switched on
 
 
 def test_development_tools_are_left_out() -> None:

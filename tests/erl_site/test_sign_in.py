@@ -241,7 +241,7 @@ def test_lost_second_factor_is_set_up_anew(client: Client, ana: Any, with_codes:
     assert "2 devices forgotten" in capsys.readouterr().out
     assert client.get(HOME).headers["Location"].startswith(SECOND)
     assert "Set up one-time codes" in client.get(SECOND).content.decode()
-    with pytest.raises(CommandError, match="Nobody is called"):
+    with pytest.raises(CommandError, match="There is no user"):
         call_command("reset_second_factor", "eve")
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from erl_site.embedded import processes
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 from erl_site.embedded.supervisor import Backoff, Server, Service, Supervisor, end_leftovers
 from tests.waiting import wait_until
 

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rest_framework.test import APIClient
 
-from erl_site.tracing import OpenTelemetryTracer, start_tracing
+from erl_site.monitoring.tracing import OpenTelemetryTracer, start_tracing
 from memory.tracing import current_traceparent, set_tracer, span
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.scripted import make_completion
@@ -36,7 +36,11 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 def test_request_job_and_model_call_are_one_trace(settings: Any, spans: InMemorySpanExporter) -> None:
     settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_EMBEDDER = "llm", "openai", "none"
-    settings.MIDDLEWARE = [settings.MIDDLEWARE[0], "erl_site.tracing.TracingMiddleware", *settings.MIDDLEWARE[1:]]
+    settings.MIDDLEWARE = [
+        settings.MIDDLEWARE[0],
+        "erl_site.monitoring.tracing.TracingMiddleware",
+        *settings.MIDDLEWARE[1:],
+    ]
     client = APIClient(headers=bearer(make_api_key().token) | {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"})
 
     answer = client.post(

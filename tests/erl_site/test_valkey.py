@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from erl_site.embedded import processes, valkey
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 from tests.as_user import ORDINARY_UID, run_as_ordinary_user
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -5,9 +5,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluation.figures import compare_arm, estimate_json
 from evaluation.models import EvaluationRun
-from evaluation.statistics import bootstrap_mean
+from evaluation.reports.figures import compare_arm, estimate_json
+from evaluation.reports.statistics import bootstrap_mean
 
 NONE, HYBRID = [0.0, 1.0] * 20, [1.0] * 40
 

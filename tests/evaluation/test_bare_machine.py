@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from evaluation.errors import DatabaseBehind
-from evaluation.preparing import prepare_database
+from evaluation.isolation.preparation import prepare_database
 from tests.stack import ROOT
 
 pytestmark = pytest.mark.slow

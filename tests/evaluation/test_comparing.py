@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation.comparing import check_limit, compare, hold_against_baseline
 from evaluation.errors import EvaluationError
-from evaluation.figures import compare_arm
+from evaluation.reports.comparison import check_limit, compare, hold_against_baseline
+from evaluation.reports.figures import compare_arm
 
 TASKS = [f"t{number}" for number in range(50)]
 SOLVED = [float(number % 2) for number in range(50)]

@@ -11,7 +11,7 @@ from evaluation.environments.cooking import Cook, Seen, find_facts, find_way, re
 from evaluation.environments.textworld_games import OBJECTIVE, CookingGames
 from evaluation.suites.cooking import CookingReflector, read_others, write_lesson
 from evaluation.suites.loop.suite import refuse_shared_tasks
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
 from memory.runs.episode import Action, Episode, Step
 
@@ -69,7 +69,7 @@ class Kitchen:
         return Seen(text=text, commands=tuple(sorted(here)), is_over=self.is_lost)
 
 
-def block(*texts: LessonText) -> str:
+def block(*texts: HeuristicText) -> str:
     lessons: list[dict[str, Any]] = [
         {"id": f"00000000-0000-7000-8000-{number:012x}"}
         | {name: getattr(text, name) for name in ("trigger", "guideline", "avoid", "not_when")}

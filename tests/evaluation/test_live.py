@@ -40,7 +40,6 @@ def provider(settings: Settings) -> Iterator[ScriptedProvider]:
         settings.ERL_LLM_PROVIDER = "openai-compatible"
         settings.ERL_LLM_MODEL = "scripted-1"
         settings.ERL_LLM_BASE_URL = scripted.openai_url
-        settings.ERL_LLM_ALLOW_LOOPBACK = True
         settings.ERL_LLM_INPUT_USD_PER_MTOK = 1.0
         settings.ERL_LLM_OUTPUT_USD_PER_MTOK = 10.0
         yield scripted

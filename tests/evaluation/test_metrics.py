@@ -8,15 +8,7 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics import (
-    hit_at,
-    ndcg_at,
-    pass_at_k,
-    pass_hat_k,
-    precision_at,
-    recall_at,
-    reciprocal_rank,
-)
+from evaluation.reports.metrics import hit_at, ndcg_at, pass_at_k, pass_hat_k, precision_at, recall_at, reciprocal_rank
 
 DOCUMENTS = [f"d{number:02d}" for number in range(30)]
 rankings = st.permutations(DOCUMENTS).map(lambda order: order[:20])

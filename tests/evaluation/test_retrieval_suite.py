@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluation.errors import EvaluationError, LabelIndexed
-from evaluation.report import present
+from evaluation.reports.report import present
 from evaluation.suites.base import Options
 from evaluation.suites.retrieval import RetrievalSuite, read_folder, refuse_indexed_label
 

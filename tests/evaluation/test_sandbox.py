@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 
 from evaluation.errors import EvaluationError
+from evaluation.isolation.sandbox import create_sandbox, empty_sandbox, prepare_sandbox, sandbox_environment
 from evaluation.models import EvaluationRun
 from evaluation.runner import create_run, execute_run, find_unfinished
-from evaluation.sandbox import create_sandbox, empty_sandbox, prepare_sandbox, sandbox_environment
 from evaluation.suites.base import Options
 from memory.projects.models import Project
 from tests.evaluation.conftest import evaluate, hash_tables

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.statistics import (
-    bootstrap_mean,
-    paired_difference,
-    smallest_visible_difference,
-    tasks_needed,
-)
+from evaluation.reports.statistics import bootstrap_mean, paired_difference, smallest_visible_difference, tasks_needed
 
 FIGURES = np.random.default_rng(7).beta(2, 5, size=120).tolist()
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from evaluation.figures import compare_arm, estimate_json
-from evaluation.report import write_text
-from evaluation.statistics import Estimate
-from evaluation.tables import collect_latencies, group_figures, write_headline
+from evaluation.reports.figures import compare_arm, estimate_json
+from evaluation.reports.report import write_text
+from evaluation.reports.statistics import Estimate
+from evaluation.reports.tables import collect_latencies, group_figures, write_headline
 
 NONE = [0.0, 1.0] * 50
 

@@ -4,10 +4,10 @@ import pytest
 
 from evaluation.suites.toolchoice.agent import ToolAgent, read_lessons
 from evaluation.suites.toolchoice.data import load, sample
-from evaluation.suites.toolchoice.ears import Ears
-from evaluation.suites.toolchoice.learning import err_sometimes
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
-from memory.heuristics.text import LessonText
+from evaluation.suites.toolchoice.similarity import Ears
+from evaluation.suites.toolchoice.store import err_sometimes
+from memory.heuristics.text import HeuristicText
 from memory.retrieval.context import build_context
 from memory.runs.episode import Action, Episode, Step
 
@@ -15,7 +15,7 @@ TOOLS = {"Weather": "Weather: forecasts for any place", "Chess": "Chess: plays c
 REQUEST = "Will it rain in Lima (Peru) tomorrow: yes or no?"
 
 
-def block(*texts: LessonText) -> str:
+def block(*texts: HeuristicText) -> str:
     lessons = [
         {"id": f"00000000-0000-7000-8000-{number:012x}"}
         | {name: getattr(text, name) for name in ("trigger", "guideline", "avoid", "not_when")}
@@ -41,7 +41,7 @@ def test_agent_reads_a_lesson_back_from_the_block(use: str, avoid: list[str]) ->
 
 
 def test_lesson_of_another_kind_is_passed_over() -> None:
-    assert read_lessons(block(LessonText(trigger="a refund is asked for", guideline="Check the fare first."))) == []
+    assert read_lessons(block(HeuristicText(trigger="a refund is asked for", guideline="Check the fare first."))) == []
 
 
 def test_agent_heeds_a_lesson_about_a_like_request() -> None:

@@ -1,10 +1,10 @@
-"""Runs that report mistakes, and the cards of them."""
+"""Runs that report mistakes, and their cards."""
 
 from typing import Any
 
-from memory.intake.recording import record_trajectory
-from memory.mistakes.merge import settle_cards
+from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.models import MistakeCard
+from memory.mistakes.similarity import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 
@@ -26,10 +26,10 @@ OTHER = {
 
 
 def record(project: Project, *cards: dict[str, Any], client: str = "agent", **data: Any) -> Any:
-    """Record a run that reports mistakes, and do what follows its commit."""
+    """Record a run that reports mistakes, and do what follows the commit."""
     fields = {"task": "Cancel my flight", "task_id": "airline", "agent": "bot", "mistake_cards": list(cards)} | data
     trajectory = record_trajectory(
-        project, data=fields, by=Actor(label=f"key:{client}"), client=client, reflect=False
+        project, data=fields, by=Actor(label=f"key:{client}"), sender=Sender(client=client), reflect=False
     ).trajectory
     ids = list(trajectory.mistake_sightings.values_list("card_id", flat=True))
     new = [card.pk for card in MistakeCard.objects.filter(pk__in=ids) if card.sightings.count() == 1]

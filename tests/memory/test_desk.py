@@ -8,9 +8,9 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from reflection.models import Proposal
+from reflection.reflectors.models import Proposal
 from tests.factories import (
     make_evidence,
     make_heuristic,
@@ -47,7 +47,7 @@ def test_desk_costs_the_same_queries_however_much_there_is_to_show(reviewer: Cli
     with CaptureQueriesContext(connection) as many:
         page(reviewer, big)
 
-    assert len(many) == len(few) == 25
+    assert len(many) == len(few) == 24
 
 
 def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> None:
@@ -59,7 +59,7 @@ def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> Non
 
     html = page(reviewer, proposal)
 
-    assert "96 % alike" in html
+    assert "96 % similar" in html
     assert "Check the <del>cabin</del><ins>fare</ins> class first." in html
 
 
@@ -71,7 +71,7 @@ def test_desk_leaves_out_lessons_that_are_not_close(reviewer: Client) -> None:
     embed(make_heuristic(project=project, status="rejected"), 1, 0)
     embed(make_heuristic(), 1, 0)  # another project's
 
-    assert "No other lesson is close to it" in page(reviewer, proposal)
+    assert "No other lesson is similar" in page(reviewer, proposal)
 
 
 def test_desk_warns_of_a_possible_contradiction(reviewer: Client) -> None:
@@ -80,7 +80,7 @@ def test_desk_warns_of_a_possible_contradiction(reviewer: Client) -> None:
     embed(proposal, 1, 0)
     embed(make_heuristic(project=project, polarity="avoid"), 1, 0)
 
-    assert "contradiction?" in page(reviewer, proposal)
+    assert "possible contradiction" in page(reviewer, proposal)
 
 
 def test_desk_warns_where_one_tells_to_do_what_the_other_tells_to_avoid(reviewer: Client) -> None:
@@ -89,7 +89,7 @@ def test_desk_warns_where_one_tells_to_do_what_the_other_tells_to_avoid(reviewer
     embed(proposal, 1, 0)
     embed(make_heuristic(project=project, avoid="cancel a reservation at once"), 1, 0)
 
-    assert "What one tells to do, the other tells to avoid" in page(reviewer, proposal)
+    assert "One says to do what the other says to avoid" in page(reviewer, proposal)
 
 
 def test_desk_shows_what_the_checks_found(reviewer: Client) -> None:
@@ -111,7 +111,7 @@ def test_desk_shows_what_the_checks_found(reviewer: Client) -> None:
 
 
 def test_desk_says_what_the_lesson_costs_each_time(reviewer: Client) -> None:
-    assert "21 tokens each time" in page(
+    assert "21 tokens per prompt" in page(
         reviewer, make_heuristic(trigger="a refund is asked for", guideline="Look up the fare class before anything.")
     )
 
@@ -123,14 +123,14 @@ def test_desk_says_how_the_runs_that_were_given_it_ended(reviewer: Client) -> No
 
     html = page(reviewer, heuristic)
 
-    assert "Given to agents 1 time," in html
-    assert "1 succeeded and 0 failed" in html
+    assert "Given in 1 answer," in html
+    assert "Of the runs given it, 1 succeeded and 0 failed." in html
 
 
 def test_timeline_tells_the_whole_life(reviewer: Client) -> None:
     heuristic = make_heuristic(guideline="first words")
     approve_heuristic(heuristic, by=ANA, reason="sound", seconds_on_screen=6)
-    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="second words"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="second words"), by=Actor(label="user:ben"))
 
     html = page(reviewer, heuristic)
 

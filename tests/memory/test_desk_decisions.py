@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from tests.factories import make_heuristic, make_project
 from tests.memory.desk_pages import ANA, decide
 
@@ -136,14 +136,14 @@ def test_undo_by_a_link_is_refused(reviewer: Client) -> None:
 
 def test_restored_revision_is_proposed_again(reviewer: Client) -> None:
     heuristic = make_heuristic(trigger="x", guideline="first words")
-    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="second words"), by=ANA)
+    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="second words"), by=ANA)
 
     html = decide(reviewer, heuristic, "restore", number=1)
 
     heuristic.refresh_from_db()
     assert (heuristic.current_revision.number, heuristic.current_revision.guideline) == (3, "first words")
     assert heuristic.status == "proposed"
-    assert "The words of revision 1 are proposed again" in html
+    assert "Revision 1 is proposed again" in html
 
 
 def test_restore_of_a_rejected_heuristic_puts_it_back_into_the_queue(reviewer: Client) -> None:

@@ -11,12 +11,12 @@ from django.urls import reverse
 from memory.curation.priority import prioritise_heuristics, prioritise_queue
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, Review, SavedFilter
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
 from memory.runs.models import Trajectory
-from reflection.models import Proposal, Reflection
+from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
 from tests.memory.desk_pages import embed, model
 
@@ -104,8 +104,8 @@ def test_harm_and_uncertainty_raise_the_priority(reviewer: Client) -> None:
     assert (flagged.risk_flags, flagged.review_basis["harm"]) == (["url"], 2.0)
 
 
-def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(settings: Any) -> None:
-    settings.ERL_REVIEW_RECENT_TASKS = 2
+def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.retrieval.recent_tasks.RECENT_TASKS", 2)
     project = make_project()
     make_heuristic(project=project)
     oldest, middle, newest = (make_trajectory(project=project) for _ in range(3))
@@ -126,7 +126,7 @@ def test_desk_shows_the_tasks_it_fits_and_how_they_ended(reviewer: Client) -> No
 
     html = reviewer.get(address(heuristic)).content.decode()
 
-    assert "It fits 1 of the recorded tasks" in html
+    assert "It fits 1 recorded task" in html
     assert "Change my seat" in html
     assert "Write a poem" not in html
 
@@ -208,7 +208,7 @@ def test_bulk_approves_what_was_read_and_refuses_the_rest_with_a_reason_each(rev
     html = in_bulk(reviewer, "approve_selected", [read, unread, flagged])
 
     assert "1 approved." in html
-    assert "You have not opened it in its present words" in html
+    assert "You have not opened its present wording" in html
     assert "The checks flagged it (url)" in html
     assert list(Review.objects.values_list("heuristic", "decision")) == [(read.pk, "approve")]
 
@@ -218,7 +218,7 @@ def test_bulk_reject_needs_a_reason(reviewer: Client) -> None:
     prioritise_queue()
     reviewer.get(address(heuristic))
 
-    assert "Choose the reason beside the action" in in_bulk(reviewer, "reject_selected", [heuristic])
+    assert "Choose a reason next to the action" in in_bulk(reviewer, "reject_selected", [heuristic])
     assert "1 rejected." in in_bulk(reviewer, "reject_selected", [heuristic], reason="Wrong")
     assert Review.objects.get().reason == "Wrong"
 
@@ -236,7 +236,7 @@ def test_bulk_of_more_than_twenty_decides_nothing(reviewer: Client) -> None:
 def test_bulk_in_words_that_changed_since_they_were_read_is_refused(reviewer: Client) -> None:
     heuristic = make_heuristic()
     reviewer.get(address(heuristic))
-    revise_heuristic(heuristic, text=LessonText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
     prioritise_queue()
 
     assert "You have not opened it" in in_bulk(reviewer, "approve_selected", [heuristic])
@@ -254,7 +254,7 @@ def test_another_reflection_of_its_run_is_queued_and_recorded(reviewer: Client) 
     assert "queued for another reflection" in html
     assert Reflection.objects.get().requested_by == "user:ana"
     assert Review.objects.get().decision == "reflect_again"
-    assert "Another reflection asked for" in html
+    assert "Another reflection requested" in html
 
 
 def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None:
@@ -263,5 +263,5 @@ def test_another_reflection_without_a_run_says_why_not(reviewer: Client) -> None
 
     html = reviewer.post(address(heuristic), sent, follow=True).content.decode()
 
-    assert "No run is linked to this heuristic" in html
+    assert "No run is linked to this lesson" in html
     assert not Review.objects.exists()

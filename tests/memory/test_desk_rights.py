@@ -15,7 +15,7 @@ from memory.curation.decisions import approve_heuristic, reject_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.models import Retrieval
@@ -44,13 +44,13 @@ def _is_of_a_project(model: Any) -> bool:
 def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> None:
     heuristic = make_heuristic(trigger="a refund is asked for", guideline="Check the fare class first.")
     ana = log_in("ana")
-    text = LessonText(trigger="a refund is asked for", guideline="Check the cabin class first.")
+    text = HeuristicText(trigger="a refund is asked for", guideline="Check the cabin class first.")
     revise_heuristic(heuristic, text=text, by=Actor(label="user:ben"))
 
     html = decide(ana, heuristic)
 
-    assert "Nothing was decided: the text changed after you read it" in html
-    assert "You read revision 1. user:ben wrote revision 2" in html
+    assert "Nothing was decided: the lesson changed after you read it" in html
+    assert "You read revision 1. user:ben has since written revision 2" in html
     assert "Check the <del>fare</del><ins>cabin</ins> class first." in html
     assert not Review.objects.exists()
 
@@ -58,11 +58,11 @@ def test_decision_on_changed_text_shows_both_versions_and_decides_nothing() -> N
 def test_edit_of_changed_text_keeps_what_was_typed() -> None:
     heuristic = make_heuristic()
     ana = log_in("ana")
-    revise_heuristic(heuristic, text=LessonText(trigger="new", guideline="new"), by=Actor(label="user:ben"))
+    revise_heuristic(heuristic, text=HeuristicText(trigger="new", guideline="new"), by=Actor(label="user:ben"))
 
     html = decide(ana, heuristic, "edit", trigger="mine", guideline="my own words")
 
-    assert "the text changed after you read it" in html
+    assert "the lesson changed after you read it" in html
     assert "my own words</textarea>" in html
     assert not Review.objects.exists()
 
@@ -83,7 +83,7 @@ def test_group_removed_after_opening_the_page_says_so() -> None:
     user.groups.clear()
     html = decide(client, heuristic)
 
-    assert "do not have it" in html or "Your account lacks the right" in html
+    assert "do not have it" in html or "Your account does not have permission" in html
     assert not Review.objects.exists()
 
 
@@ -104,7 +104,7 @@ def test_permission_to_decide_lost_after_opening_the_page_says_so() -> None:
 def test_service_refuses_who_lost_the_permission() -> None:
     user = make_member("ana", permissions=["view_heuristic"])
 
-    with pytest.raises(NotAllowed, match="do not have the permission"):
+    with pytest.raises(NotAllowed, match="no longer have the permission"):
         reject_heuristic(make_heuristic(), by=Actor.person(user))
 
 
@@ -139,7 +139,7 @@ def test_member_sees_no_other_project() -> None:
     assert str(mine.current_revision.trigger) in listed  # type: ignore[union-attr]
     assert "another project's secret" not in listed + opened
     assert other.project.name not in listed
-    assert "you are not a member of its project" in opened
+    assert "you are no longer a member of the project" in opened
 
 
 @pytest.mark.parametrize("model", [Heuristic, Trajectory, Retrieval, Review])
@@ -180,7 +180,7 @@ def test_decision_in_an_archived_project_says_so() -> None:
     html = decide(ana, heuristic)
 
     assert "was archived on" in html
-    assert "is archived: nothing in it waits for a decision" in html
+    assert "is archived, so no decisions are open in it" in html
     assert not Review.objects.exists()
 
 
@@ -210,4 +210,4 @@ def test_decision_on_a_deleted_project_says_so() -> None:
 
     html = decide(ana, heuristic)
 
-    assert "This heuristic or its project was deleted" in html
+    assert "This lesson or its project was deleted" in html

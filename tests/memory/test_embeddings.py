@@ -12,7 +12,6 @@ import pytest
 from memory.embeddings import minilm
 from memory.embeddings.cache import TaskVectorCache
 from memory.embeddings.composite import embed_composites, split_text
-from memory.embeddings.int8_graph import compute_in_integers
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
@@ -218,31 +217,3 @@ def test_registry_still_has_the_bundled_model_after_a_change_to_another(settings
 
 def test_registry_has_no_embedder_for_an_unknown_model() -> None:
     assert find_embedder("some-model@2") is None
-
-
-def test_minilm_in_integers_says_much_the_same_for_each_text_alone() -> None:
-    texts = [FLIGHT, "x", "Refund the last order and tell the customer when the money will be there. " * 5]
-    embedder = find_embedder(minilm.INTEGERS_MODEL_ID)
-    assert embedder is not None
-    assert embedder.model_id != BUNDLED.model_id
-    rounded, exact = embedder.embed(texts), BUNDLED.embed(texts)
-    assert ((rounded * exact).sum(axis=1) > 0.97).all()
-    assert not np.array_equal(rounded, exact)
-    assert all(np.array_equal(embedder.embed([text])[0], vector) for text, vector in zip(texts, rounded, strict=True))
-
-
-def test_every_product_with_weights_becomes_one_of_integers() -> None:
-    model = minilm.find_model_file().read_bytes()
-    changed, products = compute_in_integers(model)
-    assert products == 36
-    assert changed.count(b"DynamicQuantizeLinear") == 24  # what three products of a layer share is rounded once
-    assert compute_in_integers(changed) == (changed, 0)
-
-
-def test_integers_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-
-    with pytest.raises(EmbedderError, match="uv sync --group integers") as refused:
-        MiniLM(in_integers=True).embed([FLIGHT])
-
-    assert not refused.value.transient

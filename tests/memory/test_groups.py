@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
+from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Review
 from memory.projects.models import ProjectMembership
 from tests.factories import make_heuristic
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def groups() -> None:
     # Again, because a test that commits empties the table.
-    import_module("memory.migrations.0006_groups").make_groups(apps, None)
+    grant_permissions(apps, "memory", MEMORY_PERMISSIONS)
+    import_module("reflection.migrations.0003_groups").extend_groups(apps, None)
 
 
 def member(client: Client, group: str) -> Client:

@@ -1,4 +1,4 @@
-"""Agents' own memory files: in without loss, out again, and nothing given to agents unread."""
+"""Agents' own memory files: imported without loss, exported again, and nothing given to agents unread."""
 
 import copy
 import json
@@ -48,7 +48,7 @@ def test_file_imported_again_changes_nothing(project: Project, document: dict[st
     import_memory(project, document=document, by=ANA)
     counts = [model.objects.count() for model in (Trajectory, Heuristic, MistakeCard)]
 
-    assert import_memory(project, document=document, by=ANA).known
+    assert import_memory(project, document=document, by=ANA).already_imported
     assert [model.objects.count() for model in (Trajectory, Heuristic, MistakeCard)] == counts
 
 
@@ -91,7 +91,7 @@ def test_nothing_of_a_file_is_given_to_agents_before_it_is_approved(project: Pro
     assert "- Look at the fare class and the time of booking before cancelling." in after
 
 
-def test_export_has_what_came_since_and_not_what_went(project: Project, document: dict[str, Any]) -> None:
+def test_export_adds_newer_rows_and_omits_withdrawn_ones(project: Project, document: dict[str, Any]) -> None:
     import_memory(project, document=document, by=ANA)
     data = {"task": "Return it", "task_id": "retail.return", "score": 0.5, "summary": "Half."}
     record_trajectory(project, data=data, by=ANA, reflect=False)
@@ -120,7 +120,7 @@ def test_export_of_a_project_of_its_own_can_be_imported(project: Project) -> Non
 
 
 @pytest.mark.parametrize("rule", ["\u200b", "[AVOID] \u2060\u200b", "x" * 8_001, " "])
-def test_rule_that_nobody_could_review_is_kept_and_not_proposed(project: Project, rule: str) -> None:
+def test_rule_that_cannot_be_reviewed_is_kept_and_not_proposed(project: Project, rule: str) -> None:
     import_memory(project, document={"global_rules": [rule]}, by=ANA)
 
     assert not Heuristic.objects.exists()
@@ -137,7 +137,7 @@ def test_secrets_in_a_file_are_taken_out(project: Project) -> None:
 @pytest.mark.parametrize(
     ("document", "place"),
     [
-        ([], "no JSON object"),
+        ([], "not a JSON object"),
         ({"global_rules": {}}, "global_rules"),
         ({"task_rules": {"a": "b"}}, "task_rules.a"),
         ({"episode_log": ["x"]}, r"episode_log\[0\]"),
@@ -173,8 +173,8 @@ def test_command_refuses_what_cannot_be_kept(project: Project, tmp_path: Path, c
         call_command("import_memory", str(file), project=project.slug)
 
 
-def test_numbers_and_times_no_row_can_hold_are_kept_as_they_are_only(project: Project) -> None:
-    """A time that is past Python's last year would be stored, and no list of runs could be read any more."""
+def test_values_that_no_row_can_hold_stay_in_the_outline(project: Project) -> None:
+    """A time after Python's last year could be stored, but then no list of runs could be read."""
     late = {"task": "a", "score": 1, "steps": 10**12, "timestamp": "9999-12-31T23:59:59-14:00"}
     early = {"task": "b", "timestamp": "0001-01-01T00:00:00+14:00"}
     card = {"mistake_type": "loop", "bad_decision": "Went on.", "seen_count": 10**12}
@@ -183,3 +183,10 @@ def test_numbers_and_times_no_row_can_hold_are_kept_as_they_are_only(project: Pr
 
     assert all(run.created_at <= timezone.now() for run in Trajectory.objects.filter(project=project))
     assert export_memory(project)["episode_log"] == [late, early]
+
+
+def test_entries_that_look_like_rows_are_kept_as_they_are(project: Project) -> None:
+    document = {"global_rules": [{"heuristic": 1}], "mistake_cards": [{"card": []}, {"card": "a", "note": "b"}]}
+    import_memory(project, document=copy.deepcopy(document), by=ANA)
+
+    assert export_memory(project) == document

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory.curation.claims import open_heuristic
 from memory.curation.merge import merge_heuristics
+from memory.curation.reviewers import open_heuristic
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor

@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.intake.recording import record_trajectory
-from memory.mistakes.merge import merge_by_likeness
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
+from memory.mistakes.similarity import merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from tests.factories import make_project
@@ -55,7 +55,7 @@ def merged_pair(card: MistakeCard) -> MistakeMerge:
     data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": CARDS[1:]}
     record_trajectory(card.project, data=data, by=Actor(label="key:a"), reflect=False)
     for each in MistakeCard.objects.order_by("pk"):
-        merge_by_likeness(each.pk)
+        merge_similar(each.pk)
     return MistakeMerge.objects.get()
 
 
@@ -91,7 +91,7 @@ def test_reviewer_approves_what_was_read(admin: Client, card: MistakeCard) -> No
     assert card.current_revision is not None
     page = decide(admin, card, "approve", content_sha256=card.current_revision.content_sha256, reason="True.")
 
-    assert "agents are given it" in page
+    assert "Agents get it" in page
     review = MistakeCardReview.objects.get()
     assert (review.reviewer, review.decision, review.reason) == ("user:ana", "approve", "True.")
 
@@ -106,15 +106,15 @@ def test_decision_that_cannot_be_taken_says_so(admin: Client, card: MistakeCard,
     assert not MistakeCardReview.objects.exists()
 
 
-def test_merge_is_shown_and_undone(admin: Client, card: MistakeCard, settings: Any) -> None:
+def test_merge_is_shown_and_can_be_undone(admin: Client, card: MistakeCard, settings: Any) -> None:
     settings.ERL_MISTAKE_MERGE_SIMILARITY = 0.5
     merged = merged_pair(card)
     assert "policy:mistake-likeness" in admin.get(page_of(merged.into)).content.decode()
 
     page = decide(admin, merged.into, "undo_merge", merge=str(merged.pk))
 
-    assert "taken apart by user:ana" in page
-    assert MistakeCard.objects.standing().count() == 2
+    assert "user:ana undid the merge" in page
+    assert MistakeCard.objects.unmerged().count() == 2
 
 
 def in_bulk(client: Client, action: str, cards: list[MistakeCard]) -> str:
@@ -143,8 +143,8 @@ def test_at_most_twenty_are_decided_at_once(admin: Client, card: MistakeCard) ->
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_decision_on_words_that_are_not_named_is_refused(admin: Client, card: MistakeCard, decision: str) -> None:
-    assert "the words you read were not named" in decide(admin, card, decision)
+def test_decision_without_the_hash_of_the_words_is_refused(admin: Client, card: MistakeCard, decision: str) -> None:
+    assert "does not say which words you read" in decide(admin, card, decision)
     assert not MistakeCardReview.objects.exists()
 
 
@@ -157,7 +157,7 @@ def looker(client: Client, card: MistakeCard, *codenames: str, role: str = "") -
     return client
 
 
-def test_who_may_look_may_not_decide(client: Client, card: MistakeCard) -> None:
+def test_viewing_a_card_does_not_allow_deciding(client: Client, card: MistakeCard) -> None:
     looker(client, card, "view_mistakecard", role="reviewer")
 
     assert client.get(page_of(card)).status_code == 200
@@ -165,7 +165,7 @@ def test_who_may_look_may_not_decide(client: Client, card: MistakeCard) -> None:
     assert not MistakeCardReview.objects.exists()
 
 
-def test_who_reviews_elsewhere_does_not_see_it(client: Client, card: MistakeCard) -> None:
+def test_reviewer_of_another_project_does_not_see_it(client: Client, card: MistakeCard) -> None:
     looker(client, card, "view_mistakecard", "review_mistakecard", "view_trajectory")
 
     client.post(page_of(card), {"decision": "approve"})

@@ -6,8 +6,9 @@ import pytest
 
 from memory.errors import AlreadyDecided
 from memory.mistakes.decisions import approve_card
-from memory.mistakes.merge import merge_cards, settle_cards, undo_merge
+from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
+from memory.mistakes.similarity import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
@@ -31,7 +32,7 @@ def test_same_mistake_is_one_card_whatever_its_case_and_spaces(project: Project)
     assert (only_card().seen_count, only_card().last_seen) == (2, last)
 
 
-def test_a_run_counts_once_however_often_it_says_so(project: Project) -> None:
+def test_run_counts_once_however_often_it_reports_a_mistake(project: Project) -> None:
     record(project, CARD, CARD, CARD)
 
     assert only_card().seen_count == 1
@@ -45,8 +46,9 @@ def test_another_type_family_or_worker_is_another_card(project: Project, differe
     assert MistakeCard.objects.count() == 2
 
 
-def test_a_client_counts_so_often_and_no_more(project: Project, settings: Any) -> None:
-    settings.ERL_MISTAKE_SIGHTINGS_PER_CLIENT = 3
+def test_runs_of_one_client_count_up_to_the_limit(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.mistakes.counts.SIGHTINGS_PER_CLIENT", 3)
+    monkeypatch.setattr("memory.mistakes.sightings.SIGHTINGS_PER_CLIENT", 3)
     for _ in range(5):
         record(project, CARD, client="loud")
     record(project, CARD, client="quiet")
@@ -82,7 +84,7 @@ def test_undone_merge_counts_both_again_and_stays_undone(project: Project) -> No
     card = undo_merge(merge, by=ANA)
     settle_cards([card.pk], new_ids=[card.pk])
 
-    assert [c.seen_count for c in MistakeCard.objects.standing()] == [1, 1]
+    assert [c.seen_count for c in MistakeCard.objects.unmerged()] == [1, 1]
     assert MistakeMerge.objects.get().undone_by == "user:ana"
     with pytest.raises(AlreadyDecided):
         undo_merge(merge, by=ANA)
@@ -109,7 +111,7 @@ def test_erasing_the_only_run_deletes_the_card(project: Project) -> None:
     assert not MistakeCardRevision.objects.exists()
 
 
-def test_erasing_one_of_two_runs_counts_anew_and_drops_its_words(project: Project) -> None:
+def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) -> None:
     first = record(project, CARD)
     last = record(project, CARD | {"lesson": "A lesson of the second run."})
 

@@ -1,4 +1,4 @@
-"""Who decides on mistake cards, what is served of them, and what the database holds to."""
+"""Who decides on mistake cards, which words are served, and what the database enforces."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,10 +9,11 @@ from django.utils import timezone
 
 from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
-from memory.mistakes.merge import merge_cards, settle_cards
+from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
 from memory.mistakes.retention import retire_unseen_cards
-from memory.mistakes.sightings import reopen_card
+from memory.mistakes.similarity import settle_cards
+from memory.mistakes.wordings import reopen_card
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.factories import make_api_key, make_member, make_project
@@ -94,15 +95,15 @@ def test_policy_approves_no_card_where_two_reviewers_are_asked_for(project: Proj
     record(project, CARD)
     key = make_api_key(project=project).api_key
 
-    for nobody in (Actor.policy("every-card"), Actor.key(key), ANA):
-        with pytest.raises(NotAllowed, match="asks for two reviewers"):
-            approve_card(only_card(), by=nobody)
+    for by in (Actor.policy("every-card"), Actor.key(key), ANA):
+        with pytest.raises(NotAllowed, match="requires two reviewers"):
+            approve_card(only_card(), by=by)
     assert only_card().status == "proposed"
     assert approve_card(only_card(), by=Actor.person(member("ana"))).status == "approved"
 
 
 @pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:nobody"])
-def test_database_takes_no_card_from_nobody_where_two_are_asked_for(project: Project, approver: str) -> None:
+def test_database_requires_a_person_where_two_reviewers_are_asked_for(project: Project, approver: str) -> None:
     Project.objects.filter(pk=project.pk).update(four_eyes=True)
     record(project, CARD)
     revision = only_card().current_revision
@@ -131,7 +132,7 @@ def test_archived_project_decides_on_no_card_but_still_withdraws(project: Projec
         reopen_card(card, by=ANA)
 
 
-def test_lost_rights_decide_on_no_card(project: Project) -> None:
+def test_actor_without_rights_decides_nothing(project: Project) -> None:
     record(project, CARD)
     elsewhere, demoted = member("eva", project=make_project()), member("ben")
     demoted.user_permissions.clear()
@@ -143,7 +144,7 @@ def test_lost_rights_decide_on_no_card(project: Project) -> None:
     assert not MistakeCardReview.objects.exists()
 
 
-def test_retention_retires_what_was_not_seen_and_a_person_brings_it_back(project: Project) -> None:
+def test_retention_retires_unseen_cards_and_a_person_reopens_them(project: Project) -> None:
     Project.objects.filter(pk=project.pk).update(mistake_card_retention_days=30)
     project.refresh_from_db()
     record(project, CARD)

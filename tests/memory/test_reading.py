@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.effects.models import HeuristicFeedback
 from memory.runs.models import Trajectory
-from memory.runs.step_limits import make_step
+from memory.runs.steps import make_step
 from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -61,14 +61,14 @@ def test_search_marks_opens_and_counts(reader: Client) -> None:
     assert page.count("<mark>") == 3
     assert "<mark>Fare</mark> 7" in page
     assert "<details open>" in page
-    assert "is in 2 of 3 steps" in page
+    assert "occurs in 2 of 3 steps" in page
     assert '<details class="neighbour"><summary>Step 2' in page
 
 
 def test_search_that_finds_nothing_says_so(reader: Client) -> None:
     page = read(reader, make_trajectory(steps=STEPS), q="<i>")
 
-    assert "“&lt;i&gt;” is in none of the steps." in page
+    assert "“&lt;i&gt;” does not occur in any step." in page
     assert "<mark>" not in page
 
 
@@ -81,8 +81,8 @@ def test_only_what_the_lesson_cites_is_marked(reader: Client) -> None:
     page = read(reader, trajectory, lesson=str(cited.pk))
 
     assert page.count('class="turn cited') == 1
-    assert "You came from the lesson" in page
-    assert '<a href="#step-2">step 2</a> on' in page
+    assert "Opened from the lesson" in page
+    assert 'starting at <a href="#step-2">step 2</a>' in page
     assert "<blockquote>It is</blockquote>" in page
     assert read(reader, trajectory).count('class="turn cited') == 2
 
@@ -101,7 +101,7 @@ def test_lessons_it_was_given_carry_their_outcomes(reader: Client) -> None:
     page = read(reader, trajectory)
 
     assert "a refund is asked for" in page
-    assert "Followed here · of all runs given it 2 succeeded, 1 failed" in page
+    assert "Followed in this run · of all runs given it, 2 succeeded and 1 failed" in page
 
 
 def test_number_of_queries_does_not_grow(reader: Client) -> None:

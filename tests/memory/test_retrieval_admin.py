@@ -52,11 +52,11 @@ def test_page_shows_the_answer_and_the_injected_bytes(admin_client: Client) -> N
     answer = ask(project, top_k=2)
     make_trajectory(project=project, outcome="success", retrieval=Retrieval.objects.get(pk=answer.retrieval_id))
     html = page(admin_client, answer)
-    assert "These are the bytes the agent was given" in html
+    assert "This is byte for byte what the agent was given" in html
     assert "&lt;lessons&gt;" in html
     assert "Cancel the flight &lt;b&gt;now&lt;/b&gt;" in html
     assert html.count('class="rank"') == 2
-    assert "Considered and passed over" in html
+    assert "Considered but not chosen" in html
     assert 'class="outcome outcome-success"' in html
 
 
@@ -66,7 +66,7 @@ def test_page_of_an_answer_whose_lesson_is_gone_says_so(admin_client: Client) ->
     answer = ask(project)
     Retrieval.objects.update(items=[Retrieval.objects.get().items[0] | {"revision": 99}])
     html = page(admin_client, answer)
-    assert "Not the same bytes" in html
+    assert "not exactly what the agent was given" in html
     assert "This lesson was erased." in html
 
 
@@ -80,7 +80,7 @@ def test_page_shows_where_a_task_was_cut(admin_client: Client) -> None:
     assert recorded["matched_task"].endswith("…")
     assert len(recorded["matched_task"]) <= 120
     Retrieval.objects.update(items=[recorded | {"matched_task": "x" * 120}])  # as it was recorded before
-    assert f"Likest earlier task: {'x' * 120}…" in page(admin_client, answer)
+    assert f"Most similar earlier task: {'x' * 120}…" in page(admin_client, answer)
 
 
 def test_quota_is_a_share(admin_client: Client) -> None:
@@ -94,7 +94,7 @@ def test_quota_is_a_share(admin_client: Client) -> None:
 def test_page_of_a_degraded_answer_says_what_was_missing(admin_client: Client) -> None:
     project = make_project()
     serve(project)
-    assert "Done without: language model (not configured)." in page(admin_client, ask(project, mode="erl"))
+    assert "Not available: language model (not configured)." in page(admin_client, ask(project, mode="erl"))
 
 
 def test_pages_cost_the_same_however_much_they_show(
@@ -128,7 +128,7 @@ def test_people_see_the_answers_of_their_own_projects_alone(client: Client, djan
     client.force_login(stranger)
     assert client.get(reverse("admin:memory_retrieval_change", args=[answer.retrieval_id])).status_code == 302
     html = client.get(reverse("admin:memory_retrieval_outcomes")).content.decode()
-    assert "Nothing was asked" in html
+    assert "No answers in these" in html
 
 
 def _permissions(*codenames: str) -> Any:

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memory.curation.claims import open_heuristic, take_over_heuristic
 from memory.curation.decisions import approve_heuristic
+from memory.curation.reviewers import open_heuristic, take_over_heuristic
 from memory.errors import ClaimedByOther
 from memory.heuristics.models import Review, ReviewClaim
 from memory.projects.actors import Actor
@@ -27,7 +27,7 @@ def test_second_reviewer_sees_who_is_on_it_and_gets_no_buttons() -> None:
 
     html = page(ben, heuristic)
 
-    assert "ana is deciding on this</strong> until" in html
+    assert "Claimed by ana</strong> until" in html
     assert 'value="claim"' in html
     assert 'value="approve"' not in html
 
@@ -39,7 +39,7 @@ def test_decision_on_what_another_is_on_is_refused() -> None:
 
     html = decide(ben, heuristic)
 
-    assert "ana is deciding on this one until" in html
+    assert "claimed by ana until" in html
     assert not Review.objects.exists()
 
 
@@ -48,8 +48,8 @@ def test_take_over_lets_the_second_decide_and_refuses_the_first() -> None:
     ana, ben = log_in("ana"), log_in("ben")
     page(ana, heuristic)
 
-    assert "It is yours until" in decide(ben, heuristic, "claim")
-    assert "ben is deciding on this one until" in decide(ana, heuristic)
+    assert "Reserved for you until" in decide(ben, heuristic, "claim")
+    assert "claimed by ben until" in decide(ana, heuristic)
     assert "Approved. Agents get" in decide(ben, heuristic)
     assert Review.objects.get().reviewer == "user:ben"
 
@@ -107,5 +107,5 @@ def test_claim_is_asked_for_in_the_service() -> None:
     heuristic = make_heuristic()
     take_over_heuristic(heuristic, by=Actor.person(make_member("ana")))
 
-    with pytest.raises(ClaimedByOther, match="ana is deciding"):
+    with pytest.raises(ClaimedByOther, match="claimed by ana"):
         approve_heuristic(heuristic, by=Actor.person(make_member("ben")))

@@ -13,15 +13,15 @@ from memory.curation.decisions import (
 from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotServable
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from tests.factories import make_member, make_project
 
 pytestmark = pytest.mark.django_db
 
 REVIEWER = Actor(label="user:ana")
-LESSON = LessonText(trigger="a booking is basic economy", guideline="cancel and book again instead of changing it")
-OTHER = LessonText(trigger="a booking is basic economy", guideline="offer to cancel within a day of booking")
+LESSON = HeuristicText(trigger="a booking is basic economy", guideline="cancel and book again instead of changing it")
+OTHER = HeuristicText(trigger="a booking is basic economy", guideline="offer to cancel within a day of booking")
 
 
 def proposed() -> Heuristic:
@@ -255,15 +255,15 @@ def test_content_hash_depends_on_every_served_text() -> None:
     variants = [
         LESSON,
         OTHER,
-        LessonText(trigger="another", guideline=LESSON.guideline),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, avoid="x"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, not_when="x"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, rationale="x"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, tags=("x",)),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, task_id="x"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, polarity="avoid"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, scope="project"),
-        LessonText(trigger=LESSON.trigger, guideline=LESSON.guideline, source_task="x"),
+        HeuristicText(trigger="another", guideline=LESSON.guideline),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, avoid="x"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, not_when="x"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, rationale="x"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, tags=("x",)),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, task_id="x"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, polarity="avoid"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, scope="project"),
+        HeuristicText(trigger=LESSON.trigger, guideline=LESSON.guideline, source_task="x"),
     ]
 
     hashes = {propose_heuristic(project, text=v, by=REVIEWER).current_revision.content_sha256 for v in variants}

@@ -134,7 +134,7 @@ def test_page_of_an_empty_project_and_of_a_strange_period(client: Client) -> Non
 
     page = client.get(PAGE, {"days": "x"})
 
-    assert "Nobody decided anything in these 90 days." in page.content.decode()
+    assert "No decisions in these 90 days." in page.content.decode()
 
 
 def test_other_projects_and_those_without_the_permission_see_nothing(client: Client) -> None:

@@ -14,7 +14,7 @@ from tests.factories import make_member, make_project
 
 pytestmark = pytest.mark.django_db
 
-LABEL = "of the likest lessons found"
+LABEL = "search recall"
 
 
 def make_index(project: Project, **measured: Any) -> SearchIndex:
@@ -35,7 +35,7 @@ def read_figure(client: Client) -> Any:
 
 def test_home_page_says_that_everything_is_compared_where_there_is_no_index() -> None:
     figure = read_figure(log_in(make_project()))
-    assert (figure.value, figure.note) == ("100 %", "each task is compared with every lesson")
+    assert (figure.value, figure.note) == ("100 %", "exact search: every lesson is compared")
 
 
 def test_home_page_shows_the_project_that_is_worst_off_and_no_other_ones() -> None:
@@ -46,7 +46,7 @@ def test_home_page_shows_the_project_that_is_worst_off_and_no_other_ones() -> No
 
     figure = read_figure(client)
     assert (figure.value, figure.alarming) == ("97.0 %", True)
-    assert figure.note.startswith("45.0 % for the worst of 20 tasks, ")
+    assert figure.note.startswith("45.0 % in the worst of 20 tasks, ")
     shown = client.get(figure.link).content.decode()
     assert "97.0 %" in shown
     assert "50.0 %" not in shown

@@ -5,11 +5,12 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.curation.decisions import approve_heuristic, edit_and_approve_heuristic, record_review
+from memory.curation.decisions import approve_heuristic, edit_and_approve_heuristic
+from memory.curation.service import record_review
 from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from tests.factories import (
     bearer,
@@ -41,10 +42,10 @@ def test_second_approval_by_another_person_serves_it() -> None:
     decide(log_in("ana"), heuristic)
     ben = log_in("ben")
 
-    assert "user:ana approved these words</strong>" in page(ben, heuristic)
+    assert "user:ana approved this wording</strong>" in page(ben, heuristic)
     html = decide(ben, heuristic)
 
-    assert "Approved. Agents get this heuristic from now on." in html
+    assert "Approved. Agents get this lesson from now on." in html
     assert served(heuristic)
     assert list(Review.objects.order_by("created_at").values_list("decision", "reviewer")) == [
         ("first_approval", "user:ana"),
@@ -59,7 +60,7 @@ def test_same_person_cannot_be_both_reviewers() -> None:
 
     html = decide(ana, heuristic)
 
-    assert "You approved these words already" in html
+    assert "You have already approved this wording" in html
     assert not served(heuristic)
     assert 'value="approve"' not in page(ana, heuristic)
 
@@ -69,7 +70,7 @@ def test_edit_makes_other_words_which_need_two_approvals_again() -> None:
     ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
     approve_heuristic(heuristic, by=ana)
 
-    edited = edit_and_approve_heuristic(heuristic, text=LessonText(trigger="x", guideline="other words"), by=ben)
+    edited = edit_and_approve_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other words"), by=ben)
 
     assert edited.status == "proposed"
     assert approve_heuristic(heuristic, by=ana).status == "approved"
@@ -115,7 +116,7 @@ def test_keys_without_an_owner_are_nobodys_eyes() -> None:
     assert list(Review.objects.values_list("reviewer", flat=True)) == ["user:ana"]
 
 
-def test_key_whose_owner_was_switched_off_is_nobodys_eyes() -> None:
+def test_key_of_an_inactive_owner_does_not_count() -> None:
     project = make_project(four_eyes=True)
     heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
     key = Actor.key(make_api_key(project=project, client="ci", owner_id=ben.pk).api_key)
@@ -123,7 +124,7 @@ def test_key_whose_owner_was_switched_off_is_nobodys_eyes() -> None:
     type(ben).objects.filter(pk=ben.pk).update(is_active=False)
     revision = heuristic.revisions.all()
 
-    with pytest.raises(NotAllowed, match="switched off"):
+    with pytest.raises(NotAllowed, match="inactive"):
         approve_heuristic(heuristic, by=key)
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
         revision.update(
@@ -159,7 +160,7 @@ def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> No
     heuristic, _ben = make_heuristic(project=project), make_member("ben")
     key, revision = make_api_key(project=project, client="ci").api_key, heuristic.current_revision
     assert revision is not None
-    record_review(heuristic, revision, "first_approval", Actor.key(key), "", None, "")
+    record_review(revision, "first_approval", item=heuristic, by=Actor.key(key))
 
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
         HeuristicRevision.objects.filter(pk=revision.pk).update(
@@ -167,10 +168,10 @@ def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> No
         )
 
 
-def test_policy_is_nobodys_eyes() -> None:
+def test_policy_does_not_count_as_a_reviewer() -> None:
     heuristic = make_heuristic(project=make_project(four_eyes=True))
 
-    with pytest.raises(NotAllowed, match="a policy is nobody's eyes"):
+    with pytest.raises(NotAllowed, match="a policy does not count"):
         approve_heuristic(heuristic, by=Actor.policy("quickstart-demo"))
 
 

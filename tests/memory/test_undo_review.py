@@ -15,15 +15,15 @@ from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.curation.undo import is_undoable, undo_review
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db
 
 ANA = Actor(label="user:ana")
-LESSON = LessonText(trigger="a booking is basic economy", guideline="cancel and book again")
-OTHER = LessonText(trigger="a booking is basic economy", guideline="offer to cancel within a day")
+LESSON = HeuristicText(trigger="a booking is basic economy", guideline="cancel and book again")
+OTHER = HeuristicText(trigger="a booking is basic economy", guideline="offer to cancel within a day")
 
 
 def proposed() -> Heuristic:
@@ -122,7 +122,7 @@ def test_undo_of_what_was_followed_by_another_decision_is_refused() -> None:
     approval = Review.objects.get(heuristic=heuristic)
     retire_heuristic(heuristic, by=ANA, reason="old")
 
-    with pytest.raises(TooLateToUndo, match="Something else was decided"):
+    with pytest.raises(TooLateToUndo, match="Another decision was made"):
         undo_review(approval, by=ANA)
 
 

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Action, Episode, Step
 from reflection.reflectors.base import ProposedLesson
 
@@ -44,7 +44,7 @@ def make_episode(**overrides: Any) -> Episode:
 def make_lesson(**overrides: Any) -> ProposedLesson:
     """A lesson on that run with nothing wrong in it; overrides go to its text or to the lesson itself."""
     own = {"citations", "confidence", "covers_existing", "tools"}
-    text = LessonText(
+    text = HeuristicText(
         trigger="When a customer asks to change a flight",
         guideline="Call get_reservation_details and read the cabin before update_reservation_flights.",
         rationale="The agent tried to change a fare that cannot be changed.",

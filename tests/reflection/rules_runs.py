@@ -17,11 +17,6 @@ def call(name: str, answer: Any = "ok", /, **arguments: Any) -> dict[str, Any]:
     return {"action": Action(name=name, arguments=arguments), "observation": observation}
 
 
-def press(label: str, answer: str = "ok") -> dict[str, Any]:
-    """A step on a text interface whose pages show their labels in brackets."""
-    return call("click", answer, input=label)
-
-
 def say(text: str, heard: str = "") -> dict[str, Any]:
     """A turn of talk with the user."""
     return {"action": Action(name="respond", arguments={"content": text}), "observation": heard}

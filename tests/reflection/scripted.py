@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
@@ -26,7 +26,7 @@ def make_lesson(
 ) -> ProposedLesson:
     words = {"polarity": "avoid", "task_id": "airline.cancel", "source_task": "Cancel a reservation"} | text
     return ProposedLesson(
-        text=LessonText(trigger=trigger, guideline=guideline, **words),
+        text=HeuristicText(trigger=trigger, guideline=guideline, **words),
         citations=citations,
         covers_existing=covers_existing,
         confidence=confidence,

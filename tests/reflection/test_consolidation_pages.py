@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.effects.usefulness import count_usefulness
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.models import Project
 from reflection.consolidation.models import ConsolidationRun, Suggestion
@@ -30,7 +31,8 @@ def reviewer(client: Client) -> Client:
 
 
 def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
-    fields = {"cause": "command", "status": "done", "until": timezone.now(), "method": "rules"}
+    now = timezone.now()
+    fields = {"cause": "command", "status": "done", "until": now, "finished_at": now, "method": "rules"}
     return ConsolidationRun.objects.create(project=project, **fields | overrides)
 
 
@@ -151,7 +153,9 @@ def test_suggestion_of_a_project_of_others_is_not_found(client: Client) -> None:
 def test_desk_shows_what_is_suggested_and_what_its_use_was(reviewer: Client) -> None:
     heuristic = approved()
     suggest(heuristic, Kind.RETIRE, reason="All 3 runs that followed it failed.")
-    Heuristic.objects.filter(pk=heuristic.pk).update(usefulness=0.42, usefulness_basis={"runs": 3, "clients": 2})
+    Heuristic.objects.filter(pk=heuristic.pk).update(
+        usefulness=0.42, usefulness_basis=count_usefulness([])[1] | {"runs": 3, "clients": 2}
+    )
 
     page = reviewer.get(reverse("admin:memory_heuristic_change", args=[heuristic.pk])).content.decode()
 

@@ -19,7 +19,6 @@ from django.test import override_settings
 
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError
 from reflection.llm.registry import ProviderConfig, build_provider, close_provider, get_provider
-from reflection.llm.transport import EgressPolicy
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm_answer import UnusableAnswer, answer_schema, parse_answer
 from reflection.reflectors.llm_prompt import build_prompt
@@ -89,7 +88,6 @@ def chosen(address: str) -> Iterator[None]:
         ERL_LLM_MODEL="smollm2",
         ERL_LLM_API_KEY=KEY,
         ERL_LLM_BASE_URL=f"{address}/v1",
-        ERL_LLM_ALLOW_LOOPBACK=True,
         ERL_LLM_TIMEOUT_SECONDS=600.0,
         ERL_LLM_MAX_INPUT_TOKENS=6000,
         ERL_LLM_MAX_OUTPUT_TOKENS=400,
@@ -105,7 +103,6 @@ def provider_for(address: str, *, name: str, key: str = KEY) -> Provider:
             model="smollm2",
             base_url=f"{address}/v1",
             timeout_seconds=600.0,
-            policy=EgressPolicy(allow_loopback=True),
             api_key=key,
         )
     )

@@ -32,7 +32,6 @@ def reranker(settings: Any) -> Iterator[ScriptedProvider]:
     with ScriptedProvider() as scripted:
         settings.ERL_RERANK_URL = f"{scripted.anthropic_url}/v2/rerank"
         settings.ERL_RERANK_API_KEY = "secret-of-the-reranker"
-        settings.ERL_LLM_ALLOW_LOOPBACK = True
         settings.ERL_RERANK_DEADLINE_SECONDS = 3.0
         yield scripted
         close_reranker()
@@ -138,7 +137,8 @@ def test_the_order_without_it_answers_where_it_does_not(
     assert given.context
 
 
-def test_an_address_inside_the_network_is_refused(reranker: ScriptedProvider, project: Project, settings: Any) -> None:
-    settings.ERL_LLM_ALLOW_LOOPBACK = False
+def test_refused_address_is_not_asked(reranker: ScriptedProvider, project: Project, settings: Any) -> None:
+    settings.ERL_RERANK_URL = settings.ERL_RERANK_URL.replace("127.0.0.1", "0.0.0.0")  # noqa: S104
+
     assert ask(project).degraded == "reranker (failed)"
     assert reranker.requests == []

@@ -1,7 +1,7 @@
 """A failing call and the changed call that worked."""
 
 from reflection.reflectors.rules.detectors.corrected_call import find
-from tests.reflection.rules_runs import call, load_real_run, press, reflect_on, say, view
+from tests.reflection.rules_runs import call, load_real_run, reflect_on, say, view
 
 NOT_FOUND = "Error: payment method not found"
 
@@ -96,13 +96,6 @@ def test_call_that_never_worked_teaches_nothing_here() -> None:
 
 def test_value_whose_origin_is_unknown_is_not_explained() -> None:
     assert find(view(call("open", "Error: no", door="left"), call("open", "open", door="right"))) == []
-
-
-def test_labels_are_left_to_their_own_detector() -> None:
-    page = "[Back]\n[Buy]\nsize [small][large]"
-    run = view(call("search", page, input="shirt"), press("tiny", "Invalid action!"), press("small"), press("Buy"))
-
-    assert find(run) == []
 
 
 def test_real_run_with_a_guessed_payment_gives_the_lookup() -> None:

@@ -15,8 +15,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from reflection.models import Reflection
-from reflection.reflectors.reflections import Outcome
+from reflection.jobs.execution import Outcome
+from reflection.reflectors.models import Reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
@@ -107,7 +107,6 @@ def test_run_that_is_stopped_gives_the_reflection_back() -> None:
             "ERL_LLM_PROVIDER": "openai-compatible",
             "ERL_LLM_MODEL": "scripted-1",
             "ERL_LLM_BASE_URL": provider.openai_url,
-            "ERL_LLM_ALLOW_LOOPBACK": "1",
         }
         process = subprocess.Popen(
             [sys.executable, "manage.py", "run_reflections", "--json"],

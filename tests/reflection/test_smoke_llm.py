@@ -31,7 +31,6 @@ def server() -> Iterator[ScriptedProvider]:
             ERL_LLM_MODEL="tiny",
             ERL_LLM_API_KEY="test-key",
             ERL_LLM_BASE_URL=server.openai_url,
-            ERL_LLM_ALLOW_LOOPBACK=True,
             ERL_LLM_INPUT_USD_PER_MTOK=1.0,
             ERL_LLM_OUTPUT_USD_PER_MTOK=10.0,
         ),
@@ -122,7 +121,6 @@ GOOD = {
     "ERL_LLM_MODEL": "m",
     "ERL_LLM_API_KEY": "k",
     "ERL_LLM_BASE_URL": "",
-    "ERL_LLM_ALLOW_LOOPBACK": False,
 }
 
 
@@ -150,7 +148,7 @@ def test_no_model_passes() -> None:
         ({"ERL_LLM_BASE_URL": "https://u:p@llm.example"}, "erl.llm.E004"),
         ({"ERL_LLM_BASE_URL": "llm.example"}, "erl.llm.E004"),
         ({"ERL_LLM_BASE_URL": "https://[::1"}, "erl.llm.E004"),
-        ({"ERL_LLM_PROVIDER": "ollama"}, "erl.llm.E004"),
+        ({"ERL_LLM_BASE_URL": "http://169.254.169.254/v1"}, "erl.llm.E004"),
         ({"ERL_LLM_MAX_INPUT_TOKENS": 100}, "erl.llm.E005"),
         ({"ERL_LLM_MAX_OUTPUT_TOKENS": 10}, "erl.llm.E006"),
         ({"ERL_LESSONS_PER_TRAJECTORY": 0}, "erl.llm.E007"),

@@ -8,9 +8,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.curation.decisions import approve_heuristic, retire_heuristic
-from memory.heuristics.life_cycle import CARD_MOVES, HEURISTIC_MOVES
+from memory.heuristics.life_cycle import HEURISTIC_MOVES
 from memory.heuristics.models import Heuristic
-from memory.mistakes.models import MistakeCard
+from memory.mistakes.models import CARD_MOVES, MistakeCard
 from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_project
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 BY = Actor(label="user:ana")
 REFUSED = "does not move from"
-DISAGREES = "a wording"
+DISAGREES = "a revision"
 TABLES = [("memory_heuristic", HEURISTIC_MOVES), ("memory_mistakecard", CARD_MOVES)]
 
 
@@ -114,8 +114,10 @@ def test_lesson_cannot_be_born_approved() -> None:
     with pytest.raises(IntegrityError, match=DISAGREES):
         commit(
             "INSERT INTO memory_heuristic (id, project_id, status, support, created_at, updated_at, reflector, "
-            "reflector_version, model, prompt_version, client, usefulness, usefulness_basis, usefulness_version)"
-            "VALUES (gen_random_uuid(), %s, 'approved', 0, now(), now(), '', '', '', '', '', 0.5, '{}', '')",
+            "reflector_version, model, prompt_version, client, usefulness, usefulness_basis, usefulness_version, "
+            "review_priority, review_basis, risk_flags) "
+            "VALUES (gen_random_uuid(), %s, 'approved', 0, now(), now(), '', '', '', '', '', 0.5, '{}', '', 0, '{}', "
+            "'{}')",
             project.pk,
         )
 

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 
 import pytest
@@ -15,10 +14,11 @@ from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence, restore_revision
+from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.intake.recording import record_trajectory
+from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.actors import Actor
@@ -156,7 +156,11 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
     project = make_project()
     key = make_api_key(project=project).api_key
     record_trajectory(
-        project, data={"task": "t", "mistake_cards": [CARD]}, by=AGENT, reflect=False, api_key=key, client=key.client
+        project,
+        data={"task": "t", "mistake_cards": [CARD]},
+        by=AGENT,
+        reflect=False,
+        sender=Sender(client=key.client, api_key=key),
     )
     card = approve_card(MistakeCard.objects.get(), by=OPERATOR)
 
@@ -189,7 +193,7 @@ def test_command_quarantines_revokes_and_reports() -> None:
 def test_command_refuses_what_is_no_time(since: str) -> None:
     key = make_api_key()
 
-    with pytest.raises(CommandError, match="is no time"):
+    with pytest.raises(CommandError, match="is not a time"):
         call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
 
 
@@ -220,8 +224,7 @@ def test_command_lists_the_answers_of_an_order_again() -> None:
 @pytest.mark.parametrize(("group", "status"), [("Operator", "quarantined"), ("Auditor", "approved")])
 def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
     # Again, because a test that commits empties the table.
-    import_module("memory.migrations.0006_groups").make_groups(apps, None)
-    import_module("memory.migrations.0008_audit_chain").extend_groups(apps, None)
+    grant_permissions(apps, "memory", MEMORY_PERMISSIONS)
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)

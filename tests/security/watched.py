@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from memory.api.authentication import verified_keys
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.projects.models import Project
 from memory.trust.audit import verify_audit
 from memory.trust.invariants import all_invariants
@@ -30,7 +30,7 @@ _THERE = """
 SELECT 'served', content_sha256::text, heuristic_id FROM memory_heuristicrevision WHERE served
 UNION ALL SELECT 'run', '', id FROM memory_trajectory
 UNION ALL SELECT 'lesson', status::text, id FROM memory_heuristic
-UNION ALL SELECT 'job', status::text, id FROM reflection_reflection
+UNION ALL SELECT 'job', status::text, id FROM reflection_job
 """
 
 
@@ -114,7 +114,7 @@ class Watched(RuleBasedStateMachine):
         try:
             with transaction.atomic():
                 done = act()
-        except (LessonMemoryError, ReflectionError):
+        except (MemoryAppError, ReflectionError):
             done = None
         self.count(kind, done is not None)
         return done

@@ -22,7 +22,7 @@ from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.effects.feedback import record_feedback
 from memory.heuristics.models import Heuristic, Review
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
@@ -31,11 +31,14 @@ from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
-from reflection.jobs.housekeeping import keep_house
-from reflection.jobs.queue import claim, release_claims, requeue_reflection
+from reflection.jobs.execution import Outcome
+from reflection.jobs.periodic import run_all_work
+from reflection.jobs.queue import claim, release_claims
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
-from reflection.models import ProviderState, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import ProviderState
+from reflection.reflectors.models import KIND, Reflection
+from reflection.reflectors.reflections import run_reflection
+from reflection.reflectors.requests import requeue_reflection
 from tests.factories import bearer
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
@@ -114,7 +117,7 @@ class World(Watched):
     @rule(which=WHICH, about=WHICH, verdict=st.sampled_from(["followed", "contradicted", "not_applicable"]))
     def tell(self, which: int, about: int, verdict: str) -> None:
         heuristic, run = self._pick_lesson(which), self._pick_run(about)
-        record_feedback(heuristic, verdict=verdict, by=AGENT, client="agent", trajectory=run)
+        record_feedback(heuristic, verdict=verdict, client="agent", trajectory=run)
         self.count("tell", True)
 
     # ── A worker ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,7 +127,7 @@ class World(Watched):
         if not has(self.jobs, *Reflection.LIVE):
             self._record_another()
         if fate == "dies":
-            self.count("reflect", claim(owner="dead/1") is not None)
+            self.count("reflect", claim(KIND, owner="dead/1") is not None)
             return
         asked: list[str] = []
         attempt = run_reflection(owner="alive/1", ask_model=partial(self._answer, fate, asked))
@@ -190,7 +193,7 @@ class World(Watched):
     @rule(which=WHICH, word=st.sampled_from(["first", "twice", "never"]))
     def reword(self, which: int, word: str) -> None:
         heuristic = self._pick_lesson(which, IN_USE)
-        text = LessonText(trigger="A reservation", guideline=f"Look {word}.")
+        text = HeuristicText(trigger="A reservation", guideline=f"Look {word}.")
         if heuristic.status in IN_USE:
             self.attempt("reword", partial(revise_heuristic, heuristic, text=text, by=REVIEWER))
 
@@ -280,4 +283,4 @@ class World(Watched):
         erase_trajectory(run, by=OPERATOR)
 
     def keep_house(self) -> None:
-        keep_house()
+        run_all_work()

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.backends.postgresql import base
 
 from erl_site.embedded import postgres
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

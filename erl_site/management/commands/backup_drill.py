@@ -8,13 +8,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from erl_site.backup import run_drill
-from erl_site.programs import DrillError
+from erl_site.backup import DrillError, run_drill
 
 
 class Command(BaseCommand):
     help = (
-        "Dump the database, restore the dump into a database beside it, compare every table, replay the erasures on "
+        "Dump the database, restore the dump into a second database, compare every table, replay the erasures on "
         "the copy, check invariants and audit on both, and drop the copy. Exits 1 and names what differs."
     )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from erl_site.diagnosis import diagnose
-from erl_site.findings import Status
+from erl_site.doctor.database import Status
+from erl_site.doctor.diagnosis import diagnose
 
 
 class Command(BaseCommand):

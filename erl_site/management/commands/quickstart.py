@@ -21,7 +21,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from erl_site.embedded import postgres, processes, valkey
-from erl_site.embedded.errors import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, Prepared, prepare_access, read_access, write_access
 from erl_site.quickstart.loop import Answer, Loop, LoopError
@@ -163,7 +163,7 @@ def migrate() -> str:
 
 
 def reset(home: Path, terminal: Terminal, *, confirmed: bool) -> None:
-    """Delete what the embedded servers and earlier runs keep under `home`, once somebody said yes."""
+    """Delete what the embedded servers and earlier runs keep under `home`, after a yes."""
     if settings.DATABASE_URL:
         raise CommandError(
             "--reset deletes embedded data only, and DATABASE_URL names another database. Empty that yourself."
@@ -171,7 +171,7 @@ def reset(home: Path, terminal: Terminal, *, confirmed: bool) -> None:
     if not confirmed:
         if not sys.stdin.isatty():
             raise CommandError(
-                "--reset deletes all data of this ERL. Say --yes along with it where nobody can be asked."
+                "--reset deletes all data of this ERL. Say --yes as well: there is no terminal to ask at."
             )
         terminal.say(f"This deletes all runs, lessons, reviews, keys and users in {home}. Type yes to go on:")
         if sys.stdin.readline().strip().lower() != "yes":
@@ -210,7 +210,7 @@ def _only_one(home: Path) -> Iterator[bool]:
 
 
 def _supervise(supervisor: Supervisor, terminal: Terminal) -> None:
-    """Look after everything until somebody interrupts."""
+    """Keep everything running until interrupted."""
     try:
         terminal.say("\nPress Ctrl-C to stop. Everything is kept for the next run.")
         while True:

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
-from erl_site.metrics import DatabaseCollector
+from erl_site.monitoring.metrics import DatabaseCollector
 
 
 class Command(BaseCommand):

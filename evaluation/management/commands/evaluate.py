@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from evaluation.comparing import Verdict, check_limit, compare, hold_against_baseline, read_limit, show
 from evaluation.errors import EvaluationError, ProcessEnded
-from evaluation.finding import find_report, read_report
-from evaluation.preparing import prepare_database
-from evaluation.report import write_html, write_json, write_junit, write_text
+from evaluation.isolation.preparation import prepare_database
+from evaluation.reports.comparison import Verdict, check_limit, compare, hold_against_baseline, read_limit, show
+from evaluation.reports.lookup import find_report, read_report
+from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished
 from evaluation.suites.base import Options
 from evaluation.suites.registry import DEFAULT, SUITES

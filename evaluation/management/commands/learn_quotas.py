@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.errors import EvaluationError
-from evaluation.finding import find_report
 from evaluation.quotas import FEWEST_TASKS, LearntQuota, learn_quotas
+from evaluation.reports.lookup import find_report
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.limits import set_polarity_quota

@@ -9,16 +9,18 @@ from django.db.models import Exists, OuterRef
 
 from evaluation.arms import EVALUATION
 from evaluation.environments.base import Played, Task
-from evaluation.remembering import embed_ahead
+from evaluation.suites.embedding_memory import embed_ahead
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
-from memory.heuristics.models import Evidence, Heuristic, HeuristicQuerySet
-from memory.heuristics.text import LessonText
+from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.reviewed import ReviewedQuerySet
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from reflection.models import Proposal, Reflection
-from reflection.reflectors.reflections import Outcome, ReflectorFactory, run_reflection
+from reflection.jobs.execution import Outcome
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.reflections import ReflectorFactory, run_reflection
 
 WRONG_JUDGEMENTS = 0.3
 Tell = Callable[[Task, bool], bool]  # whether it succeeded → what the record says
@@ -105,7 +107,7 @@ def approve_all(project: Project, learned: Learned) -> None:
     count_terms(project.pk)  # the sweeper does it in a running system
 
 
-def furnish(project: Project, texts: Sequence[LessonText], *, progress: Callable[[int], None]) -> None:
+def furnish(project: Project, texts: Sequence[HeuristicText], *, progress: Callable[[int], None]) -> None:
     """Approve lessons that were not learnt here, so that the search has something to be wrong about."""
     embed_ahead(part for text in texts for part in (text.trigger, text.guideline))
     for number, text in enumerate(texts, 1):
@@ -114,19 +116,19 @@ def furnish(project: Project, texts: Sequence[LessonText], *, progress: Callable
         progress(number)
 
 
-def find_learnt(project: Project) -> HeuristicQuerySet:
+def find_learnt(project: Project) -> ReviewedQuerySet[Heuristic]:
     """Return the lessons that runs of this project gave, oldest first."""
     learnt = Evidence.objects.filter(heuristic=OuterRef("pk"))
     return Heuristic.objects.filter(Exists(learnt), project=project).order_by("id")
 
 
-def read_lessons(project: Project) -> list[LessonText]:
+def read_lessons(project: Project) -> list[HeuristicText]:
     """Return what was learnt in a project, oldest first."""
     heuristics = find_learnt(project).with_text()
     return [revision.as_text() for heuristic in heuristics if (revision := heuristic.current_revision)]
 
 
-def propose_dealt(project: Project, texts: Sequence[LessonText], *, seed: str) -> None:
+def propose_dealt(project: Project, texts: Sequence[HeuristicText], *, seed: str) -> None:
     """Propose lessons whose advice is that of another lesson: right words at the wrong condition."""
     order = list(range(len(texts)))
     random.Random(seed).shuffle(order)  # noqa: S311 - repeatable by design

@@ -9,15 +9,15 @@ from evaluation.arms import EVALUATION, Arm, ask, find_arm, find_arms
 from evaluation.environments.base import Environment, Played, Task
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
-from evaluation.remembering import time_embedding
 from evaluation.suites.base import Options, Progress, Suite, UnitResult
+from evaluation.suites.embedding_memory import time_embedding
 from evaluation.suites.loop import store
 from evaluation.suites.loop.store import Learned, approve_all, furnish, learn_from, propose_dealt, read_lessons
 from evaluation.suites.loop.summary import summarise_loop
 from evaluation.suites.timing import EMBEDDED, percentiles, time_block
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.question import Question
@@ -52,7 +52,7 @@ class ClosedLoop(Suite):
         """Return the suite's own reflector; None for the one of the settings."""
         return None
 
-    def furnishings(self, options: Options) -> Sequence[LessonText]:
+    def furnishings(self, options: Options) -> Sequence[HeuristicText]:
         """Return lessons that stand approved in every store beside what is learnt."""
         return ()
 

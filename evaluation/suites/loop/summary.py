@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.figures import compare_arm, estimate_json, power_note, price_gain, rounded
-from evaluation.metrics import pass_at_k, pass_hat_k
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import compare_arm, estimate_json, power_note, price_gain, rounded
+from evaluation.reports.metrics import pass_at_k, pass_hat_k
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, UnitResult
 
 Tries = dict[str, list[dict[str, Any]]]  # by task, of all seeds

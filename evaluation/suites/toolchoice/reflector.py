@@ -1,7 +1,7 @@
 """The suite's own reflector: reads which tools were accepted and rejected in a run. Deterministic, and no model."""
 
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, BETWEEN, NONE, TRIGGER, USE
-from memory.heuristics.text import Citation, LessonText
+from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 
@@ -34,10 +34,10 @@ class ToolChoiceReflector:
         )
 
 
-def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "") -> LessonText:
+def write_lesson(request: str, *, use: str, avoid: list[str], task_id: str = "") -> HeuristicText:
     """Put a lesson into words that the agent reads back from its prompt."""
     polarity = "works" if use and not avoid else "mixed" if use else "avoid"
-    return LessonText(
+    return HeuristicText(
         trigger=f"{TRIGGER}{' '.join(request.split())[:MAX_REQUEST_CHARACTERS]}",
         guideline=f"{USE}{use}." if use else NONE,
         avoid=BETWEEN.join(f"{AVOID}{name}" if place == 0 else name for place, name in enumerate(avoid)),

@@ -7,13 +7,14 @@ from typing import Any
 
 from evaluation.arms import Arm, ask, find_arm, find_arms
 from evaluation.errors import EvaluationError
-from evaluation.remembering import embed_ahead, time_embedding
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
+from evaluation.suites.embedding_memory import embed_ahead, time_embedding
 from evaluation.suites.timing import EMBEDDED, percentiles, time_block
 from evaluation.suites.toolchoice.agent import ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
-from evaluation.suites.toolchoice.ears import Ears
-from evaluation.suites.toolchoice.learning import (
+from evaluation.suites.toolchoice.reflector import get_tag
+from evaluation.suites.toolchoice.similarity import Ears
+from evaluation.suites.toolchoice.store import (
     Learned,
     approve_all,
     deal_out,
@@ -24,7 +25,6 @@ from evaluation.suites.toolchoice.learning import (
     propose_wrong,
     replace_with,
 )
-from evaluation.suites.toolchoice.reflector import get_tag
 from evaluation.suites.toolchoice.summary import summarise_units
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer

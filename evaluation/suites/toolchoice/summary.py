@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
-from evaluation.figures import compare_arm, estimate_json, power_note, price_gain, rounded
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import compare_arm, estimate_json, power_note, price_gain, rounded
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, UnitResult
 
 SAME = "identical"

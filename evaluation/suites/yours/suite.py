@@ -11,21 +11,21 @@ import numpy as np
 from evaluation.arms import EVALUATION, Arm, ask, find_arms
 from evaluation.environments.base import Environment, load_environment
 from evaluation.errors import EvaluationError
-from evaluation.figures import estimate_json, power_note, rounded
-from evaluation.statistics import bootstrap_mean, paired_difference
+from evaluation.reports.figures import estimate_json, power_note, rounded
+from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, UnitResult
 from evaluation.suites.loop.suite import ClosedLoop
 from evaluation.suites.timing import percentiles
-from evaluation.suites.yours.collecting import collect_project
+from evaluation.suites.yours.collection import collect_project
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import LessonText
+from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from reflection.llm.registry import find_config
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 
@@ -172,7 +172,7 @@ class _Recorded:
                 continue  # it knows what comes after
             text = lesson["newest"] if newest or lesson["served"] is None else lesson["served"]
             heuristic = propose_heuristic(
-                project, text=LessonText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION
+                project, text=HeuristicText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION
             )
             approve_heuristic(heuristic, by=EVALUATION, reason="To see what would change.")
             of_runs = {self.by_id[run]["task_id"] for run in lesson["runs"]}

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.intake.files import FORMATS, FileEntry, count_entries, read_entries
 from memory.intake.recording import record_trajectory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -66,7 +66,7 @@ class Command(BaseCommand):
                 counts[state] += 1
                 if reason:
                     failures.append({"place": entry.place, "reason": reason})
-        except LessonMemoryError as error:
+        except MemoryAppError as error:
             raise CommandError(str(error)) from error
         self._report(path, counts, failures, options)
         if failures:
@@ -85,7 +85,7 @@ class Command(BaseCommand):
                 by=Actor(label="command:import_trajectories"),
                 reflect=None if reflect else False,
             )
-        except LessonMemoryError as error:
+        except MemoryAppError as error:
             return "failed", str(error)
         return ("imported" if recorded.created else "unchanged"), ""
 

@@ -11,22 +11,22 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.errors import LessonMemoryError
+from memory.errors import MemoryAppError
 from memory.heuristics.models import Evidence
 from memory.heuristics.text import Citation
 from memory.intake.files import FORMATS, FileEntry, as_episode, read_entries
 from memory.intake.recording import record_trajectory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.errors import ReflectionError
-from reflection.jobs.queue import enqueue_reflection
-from reflection.jobs.worker_identity import owner_name
-from reflection.models import Proposal, Reflection
+from reflection.jobs.workers import owner_name
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.requests import enqueue_reflection
 
 BY = Actor(label="command:reflect")
 
@@ -71,7 +71,7 @@ class Command(BaseCommand):
                 totals["failed"] += bool(report["error"])
                 totals["silent"] += not report["lessons"] and not report["error"]
                 different |= {(lesson["trigger"], lesson["guideline"]) for lesson in report["lessons"]}
-        except LessonMemoryError as error:
+        except MemoryAppError as error:
             raise CommandError(str(error)) from error
         if not options["json"]:
             self.stdout.write(
@@ -90,7 +90,7 @@ class Command(BaseCommand):
         report["outcome"], report["score"] = entry.data.get("outcome", "unknown"), entry.data.get("score")
         try:
             return report | (_try(entry.data, reflector) if project is None else _store(entry.data, project))
-        except (LessonMemoryError, ReflectionError) as error:
+        except (MemoryAppError, ReflectionError) as error:
             return report | {"error": str(error)}
 
     def _print(self, report: dict[str, Any], *, as_json: bool) -> None:

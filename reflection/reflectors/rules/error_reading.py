@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorReading:
-    """An error a tool gave: `text` as it stands in the run, `shape` with "…" for every value."""
+    """An error a tool gave: `text` as in the run, `shape` with "…" for every value."""
 
     text: str
     shape: str

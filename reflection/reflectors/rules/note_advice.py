@@ -1,7 +1,7 @@
 """Turn what an agent noted about its own run into advice for the next: its resolutions, without its particulars.
 
 Agents write notes in the first person and about one place: "In the next trial, I will go to sinkbasin 1 …". What is
-left here is the part that says what to do, addressed to whoever reads it, with the numbers of things taken off. A
+left here is the part that says what to do, addressed to the reader, with the numbers of things taken off. A
 note without such a part, or one that only makes sense in its run, gives no advice: a person or a language model may
 see more in it.
 """

@@ -2,22 +2,19 @@
 
 from collections.abc import Callable
 
-from memory.heuristics.text import RULE_TAG, LessonText
+from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.rules.detectors import (
     amounts,
-    best_option,
     corrected_call,
     empty_answer,
     held_rule,
     incomplete_sweep,
-    labels,
     missing_identifier,
     recorded_notes,
     redone_change,
     repeated_call,
-    unchecked_page,
     unresolved_reference,
 )
 from reflection.reflectors.rules.finding import Finding
@@ -38,13 +35,10 @@ DETECTORS: tuple[Callable[[RunView], list[Finding]], ...] = (
     amounts.find,
     corrected_call.find,
     repeated_call.find,
-    labels.find,
-    unchecked_page.find,
     missing_identifier.find,
     incomplete_sweep.find,
     unresolved_reference.find,
     redone_change.find,
-    best_option.find,
     empty_answer.find,
     held_rule.find,
     recorded_notes.find,
@@ -55,11 +49,11 @@ class RulesReflector:
     """Proposes lessons by fixed rules, without a model and without a network.
 
     The same run gives the same lessons. A lesson's words are the detector's normal wording with the run's tool,
-    parameter and label names, so that two runs with the same lesson say it in the same words.
+    and parameter names, so that two runs with the same lesson say it in the same words.
     """
 
     name = "rules"
-    version = "2"
+    version = "3"
     reads_near = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
@@ -109,7 +103,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
 def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
     covers = next((each.id for each in near if _says_the_same(finding, each)), None)
     return ProposedLesson(
-        text=LessonText(
+        text=HeuristicText(
             trigger=finding.trigger,
             guideline=finding.guideline,
             avoid=finding.avoid,

@@ -1,5 +1,4 @@
-"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to where they "
-"came from."""
+"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to their source."""
 
 import json
 import re
@@ -8,10 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from django.conf import settings
-
 from memory.heuristics.text import Citation
-from memory.runs.episode import Episode, Step
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
 from reflection.reflectors.rules.error_reading import ErrorReading, read_error
 from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
@@ -91,9 +88,9 @@ class RunView:
         if self.episode.outcome in ("success", "failure"):
             return self.episode.outcome
         score = self.episode.score
-        if score is not None and score >= settings.ERL_EPISODE_SUCCESS_SCORE:
+        if score is not None and score >= SUCCESS_SCORE:
             return "success"
-        return "failure" if score is not None and score < settings.ERL_EPISODE_FAILURE_SCORE else "unknown"
+        return "failure" if score is not None and score < FAILURE_SCORE else "unknown"
 
     @property
     def failed(self) -> bool:

@@ -1,4 +1,4 @@
-// The keyboard of the review desk. Everything it does is a button or a link of the page, which works without it.
+// Keyboard shortcuts of the review desk. Each one presses a button or follows a link that also works without script.
 (() => {
   const desk = document.querySelector(".desk");
   if (!desk) return;
@@ -10,9 +10,9 @@
   const reasons = [...desk.querySelectorAll("input[name=reason_code]")];
   const words = desk.querySelector("textarea[name=reason]");
   const button = (decision) => desk.querySelector(`button[name=decision][value=${decision}]`);
-  let pending = null; // the button that waits for a reason
-  const taken = document.querySelector(".desk .claim button"); // another reviewer is on it
-  let gone = false; // a decision is on its way: the next key is not meant for this page
+  let pending = null; // the button pressed before a reason was given
+  const taken = document.querySelector(".desk .claim button"); // another reviewer has claimed it
+  let gone = false; // a decision is being sent: ignore further keys
 
   const press = (element) => {
     if (element) element.click();
@@ -23,7 +23,7 @@
   const ask = (decision) => {
     pending = button(decision);
     desk.classList.add("is-asking");
-    asking.textContent = `${pending.firstChild.textContent.trim()}: press 1 to ${reasons.length} for the reason, or o to write one. Esc goes back.`;
+    asking.textContent = `${pending.firstChild.textContent.trim()}: press 1 to ${reasons.length} for the reason, o to write one, or Esc to cancel.`;
     pending.focus();
   };
 
@@ -34,25 +34,25 @@
     document.activeElement.blur();
   };
 
-  // What a key needs on the page, and what to say where it is not there.
+  // What each key needs on the page, and what to say if it is missing.
   const waits = () => button("reject");
-  const nothing = "Nothing waits for your decision here. Press j for the next proposal.";
+  const nothing = "There is nothing for you to decide here. Press j for the next proposal.";
   const needs = {
     a: [() => button(isEdited() ? "preview" : "approve"), () => desk.querySelector("details.edit[open]")
-      ? "Your edit is open. Save and approve it with its button, or reload the page to leave it."
-      : "You have approved it already. It waits for another reviewer; press j for the next proposal."],
+      ? "You are editing. Use “Save and approve”, or reload the page to discard your edit."
+      : "You have already approved it. It is waiting for a second reviewer; press j for the next proposal."],
     r: [() => button("reject"), () => nothing],
     q: [() => button("quarantine"), () => "There is nothing to quarantine here. Press j for the next proposal."],
-    t: [() => button("retire"), () => "There is nothing to retire here: agents are not given this lesson."],
-    g: [() => button("again"), () => "There is no run here to reflect on again."],
-    c: [() => document.querySelector(".claim button"), () => "There is nothing to take over or to leave to others here."],
+    t: [() => button("retire"), () => "There is nothing to retire: this lesson is not in use."],
+    g: [() => button("again"), () => "There is no run to reflect on again."],
+    c: [() => document.querySelector(".claim button"), () => "There is nothing to take over or release here."],
     e: [() => desk.querySelector("details.edit"), () => nothing],
     o: [() => words, () => nothing],
-    d: [() => button("duplicate"), () => "There is nothing it repeats here: no other lesson is close to it. Approve or reject it."],
-    m: [() => button("merge"), () => "There is nothing to merge with here: no other lesson is close to it. Approve or reject it."],
+    d: [() => button("duplicate"), () => "There is no similar lesson it could duplicate. Approve or reject it."],
+    m: [() => button("merge"), () => "There is no similar lesson to merge it with. Approve or reject it."],
     j: [() => document.querySelector("a[rel=next]"), () => "There is no next proposal."],
     k: [() => document.querySelector("a[rel=prev]"), () => "There is no previous proposal."],
-    u: [() => document.querySelector(".undo button"), () => "There is nothing to undo: a decision can be undone for ten seconds."],
+    u: [() => document.querySelector(".undo button"), () => "There is nothing to undo: a decision can be undone only within ten seconds."],
   };
 
   const says = document.querySelector(".keyboard-says");
@@ -64,7 +64,7 @@
   };
 
   const keys = {
-    a: () => press(button(isEdited() ? "preview" : "approve")), // typed words are never dropped by a key
+    a: () => press(button(isEdited() ? "preview" : "approve")), // a key never discards what was typed
     r: () => ask("reject"),
     q: () => ask("quarantine"),
     t: () => ask("retire"),
@@ -109,7 +109,7 @@
     const action = keys[event.key];
     if (!action) return;
     event.preventDefault();
-    if (taken && "arqtedmg".includes(event.key)) return taken.focus(); // says who is on it, and what to press
+    if (taken && "arqtedmg".includes(event.key)) return taken.focus(); // says who has claimed it, and what to press
     say("");
     const [element, otherwise] = needs[event.key] || [() => true];
     if (element()) return action();

@@ -36,6 +36,10 @@ class Call:
     known: bool = False
     runs: bool = False
 
+    @property
+    def tasks(self) -> str:
+        return "known" if self.known else "new"
+
 
 ANCHORS = (
     Call(name="A uncached", server="anchor", path="/uncached"),
@@ -51,11 +55,12 @@ _MODULES = {"product": "erl_site.wsgi", "anchor": "tests.bench.serving.anchor:ap
 
 @dataclass(kw_only=True)
 class Bench:
-    """One filled project, two web servers on it, and the figures taken from them."""
+    """One filled project, the web servers on it, and the figures taken from them."""
 
     home: Path
-    project: UUID
     token: str
+    project: UUID | None = None  # that F and A search; a product that is compared has none
+    root: Path = ROOT  # the checkout that the product is started from
     seconds: float
     rounds: int
     _servers: dict[str, tuple[subprocess.Popen[bytes], int]] = field(default_factory=dict)
@@ -66,12 +71,14 @@ class Bench:
         for name in _MODULES:
             self._start(name)
 
-    def start_product(self, *, processes: int, threads: int, options: Sequence[str] = ()) -> None:
-        """Start the product alone, with other settings than it has."""
+    def start_product(
+        self, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
+    ) -> None:
+        """Start the product alone."""
         self._start("product", processes=processes, threads=threads, options=options)
 
     def ask(self, call: Call, *, clients: int) -> dict[str, Any]:
-        """Let clients ask as fast as they are answered, for all of the seconds."""
+        """Let clients ask as fast as they are answered, for the seconds of one round."""
         return self._measure(call, clients=clients, rate=0.0)
 
     def stop(self) -> None:
@@ -96,7 +103,7 @@ class Bench:
         parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
         floors = []
         for _ in range(self.rounds):
-            floors.append(self._measure_floor())
+            floors.append(self.measure_floor())
             for mode, clients, each_second in modes:
                 for call in calls:
                     part = self._measure(call, clients=clients, rate=each_second)
@@ -110,7 +117,9 @@ class Bench:
             "worker_pss_mb": {name: round(sizes[1]) for name, sizes in memory.items()},
         }
 
-    def _measure_floor(self) -> dict[str, Any]:
+    def measure_floor(self) -> dict[str, Any]:
+        """Take F for the seconds of one round."""
+        assert self.project is not None
         seconds = self.seconds / self.rounds
         tasks = self._write(lambda corpus: corpus.write_task(), int(seconds * MOST_PER_SECOND))
         return measure_floor(self._database_url(), self.project, tasks, seconds=seconds)
@@ -150,9 +159,7 @@ class Bench:
             load.stdin.flush()
             result: dict[str, Any] = json.loads(load.stdout.readline())
             after = self._read_cpu(process.pid)
-        faults = {status: n for status, n in result["statuses"].items() if status not in ("200", "201", "503")}
-        if faults:
-            print(f"{call.name}: {faults}", file=sys.stderr)
+        refuse_faults(call.name, result["statuses"], log=self.home / f"{call.server}.log")
         requests = len(result["latencies_ms"]) + len(result["refused_ms"])
         used = [(new - old) * 1000 / requests for new, old in zip(after, before, strict=True)]
         return result | {"web_ms": used[0], "postgres_ms": used[1], "cpu_ms": sum(used)}
@@ -176,13 +183,15 @@ class Bench:
         self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
     ) -> None:
         port = free_port()
-        place = ["--config=python:erl_site.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        place = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
-        environment = {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
+        environment = {"ERL_HOME": str(self.home)}
+        if name == "anchor":
+            environment |= {"ERL_BENCH_DATABASE_URL": self._database_url(), "ERL_BENCH_PROJECT": str(self.project)}
         with (self.home / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "gunicorn", _MODULES[name], *place, *size, *options],
-                cwd=ROOT,
+                cwd=self.root,
                 env=os.environ | environment,
                 stdout=log,
                 stderr=log,
@@ -203,6 +212,25 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def refuse_faults(call: str, statuses: dict[str, int], *, log: Path) -> None:
+    """End the run where answers failed: their times would be those of an error page.
+
+    A 503 is the product's answer to too much load and stays in the table, without ratios.
+
+    Raises:
+        SystemExit: it says what was answered and where to read why.
+    """
+    faults = {status: n for status, n in statuses.items() if not status.startswith("2") and status != "503"}
+    if not faults:
+        return
+    told = [line for line in log.read_text(errors="replace").splitlines() if '"level": "error"' in line]
+    answered = ", ".join(f"{n} times {status}" for status, n in sorted(faults.items()))
+    raise SystemExit(
+        f"{call} was answered {answered}, so there are no ratios. The server's log is {log}; --home keeps it. "
+        f"Its last error:\n{(told or ['none'])[-1][:1500]}"
+    )
 
 
 def merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -231,6 +259,6 @@ def _all(parts: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def _quantile(values: list[float], share: float) -> float:
-    if not values:  # everybody was turned away
+    if not values:  # every request was turned away
         return 0.0
     return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 2)

@@ -1,33 +1,33 @@
 """Fill projects with very many approved lessons: rows are copied past the triggers, with what the triggers would write.
 
 Words and their counts are those PostgreSQL makes of the texts; hashes are not those of the words, which nothing here
-looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise.
+looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise. Small projects are filled without copies.
 """
 
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
 import psycopg
+from django.apps import apps
 from django.db import connection, transaction
 
-from memory.embeddings.base import Vectors, scale_to_unit
-from memory.heuristics.models import HeuristicRevision
-from memory.heuristics.text import LessonText
 from memory.ids import uuid7
-from memory.index.heuristic_vectors import get_active_model
-from memory.projects.models import Project
-from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
 from tests.bench.serving.corpus import Corpus
 from tests.bench.serving.seeding import seed_lessons
 
 SHARES = (50, 20, 10, 10, 5, 3, 1, 1)  # percent of all lessons that each project has
 REAL_LESSONS = 1000
+SMALL = 200  # lessons of a project that are all embedded
 BATCH = 5000
 NOISE = 0.35  # length of what is added to a mixture
+TEXTS = ("trigger", "guideline", "avoid", "source_task")  # the first three are those of the kind lesson
 SPARSE_DIMENSIONS = 1_000_000_000
+
+Vectors: TypeAlias = "np.ndarray[Any, np.dtype[np.float32]]"
 
 _COPY_TEXTS = """
 COPY memory_heuristicembedding (project_id, heuristic_id, revision_id, embedding_model_id, kind, text_sha256, served,
@@ -38,7 +38,7 @@ COPY memory_heuristicembedding (project_id, heuristic_id, revision_id, embedding
 class Words:
     """What PostgreSQL makes of each word of the corpus in a project: a number, or nothing for a stop word."""
 
-    def __init__(self, project: Project, corpus: Corpus) -> None:
+    def __init__(self, project: Any, corpus: Corpus) -> None:
         words = [str(word) for word in corpus.words]
         with connection.cursor() as cursor:
             cursor.execute(
@@ -61,22 +61,23 @@ class Words:
         return numbers, [occurrences[number] / length for number in numbers]
 
 
-def seed_shares(*, count: int) -> Project:
+def seed_shares(*, count: int) -> Any:
     """Return the largest of the projects that hold `count` approved lessons together; fill them if they are not there.
 
-    A project that is half filled, because somebody broke off, is left behind and made anew.
+    A project that an interrupted run left half filled is renamed and filled again.
     """
-    largest: Project | None = None
-    known = Project.objects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
+    projects = apps.get_model("memory.Project").objects
+    largest: Any = None
+    known = projects.filter(slug__startswith="bench-", slug__endswith="-0", name="filled").first()
     for place, share in enumerate(SHARES):
         slug = f"bench-{count}-{place}"
-        project = Project.objects.filter(slug=slug, name="filled").first()
+        project = projects.filter(slug=slug, name="filled").first()
         if project is None:
-            Project.objects.filter(slug=slug).update(slug=f"left-{uuid7().hex}")
-            project = Project.objects.create(slug=slug, name="being filled")
+            projects.filter(slug=slug).update(slug=f"left-{uuid7().hex}")
+            project = projects.create(slug=slug, name="being filled")
             print(f"Approving {count * share // 100:,} lessons…", file=sys.stderr, flush=True)
             seed_many(project, count=count * share // 100, like=largest or known, seed=1 + place)
-            Project.objects.filter(pk=project.pk).update(name="filled")
+            projects.filter(pk=project.pk).update(name="filled")
         largest = largest or project
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
@@ -85,26 +86,26 @@ def seed_shares(*, count: int) -> Project:
     return largest
 
 
-def seed_many(project: Project, *, count: int, like: Project | None = None, seed: int = 1) -> None:
+def seed_many(project: Any, *, count: int, like: Any = None, seed: int = 1) -> None:
     """Add `count` approved lessons, each with the task it was learnt from.
 
     Args:
         like: whose vectors to mix from, once it has real ones; None embeds up to REAL_LESSONS.
     """
-    done = min(count, REAL_LESSONS if like is None else 10)
-    seed_lessons(project, count=done, with_tasks=True, seed=seed)
+    done = count if count <= SMALL else min(count, REAL_LESSONS if like is None else 10)
+    seed_lessons(project, count=done, seed=seed)
     if count == done:
         return
     corpus, random = Corpus(seed=1000 + seed), np.random.default_rng(seed)
     words = Words(project, corpus)
-    model = get_active_model()
-    template = HeuristicRevision.objects.filter(project=project, served=True).first()
+    model = apps.get_model("memory.EmbeddingModel").objects.get(active=True)
+    template = apps.get_model("memory.HeuristicRevision").objects.filter(project=project, served=True).first()
     assert template is not None
     real = {kind: _read_vectors(like or project, kind) for kind in ("lesson", "source_task")}
     first = done
     while done < count:
         size = min(BATCH, count - done)
-        lessons = [(uuid7(), uuid7(), corpus.write_lesson(with_task=True)) for _ in range(size)]
+        lessons = [(uuid7(), uuid7(), corpus.write_lesson()) for _ in range(size)]
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL session_replication_role = replica")
             cursor.execute("SET LOCAL synchronous_commit = off")
@@ -115,10 +116,14 @@ def seed_many(project: Project, *, count: int, like: Project | None = None, seed
     _add_counts(project, words, texts=2 * (count - first))
 
 
-def _read_vectors(project: Project, kind: str) -> Vectors:
-    found = HeuristicEmbedding.objects.filter(project=project, kind=kind).order_by("pk")
+def _read_vectors(project: Any, kind: str) -> Vectors:
+    found = apps.get_model("memory.HeuristicEmbedding").objects.filter(project=project, kind=kind).order_by("pk")
     rows = found.values_list("vector", flat=True)[:REAL_LESSONS]
     return np.array([vector.to_list() if hasattr(vector, "to_list") else vector for vector in rows], np.float32)
+
+
+def scale_to_unit(vectors: Vectors) -> Vectors:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
@@ -127,7 +132,7 @@ def _mix(real: Vectors, size: int, random: np.random.Generator) -> Vectors:
     return scale_to_unit(scale_to_unit(real[pairs[0]] + real[pairs[1]]) + NOISE * scale_to_unit(noise))
 
 
-def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID, LessonText]]) -> None:
+def _insert_rows(template: Any, lessons: Sequence[tuple[UUID, UUID, dict[str, str]]]) -> None:
     """Write heuristics and revisions like the template, whatever columns there are, with other ids and texts."""
     raw: psycopg.Connection = connection.connection
     with raw.cursor() as cursor:
@@ -137,7 +142,9 @@ def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID
         )
         with cursor.copy("COPY bulk FROM STDIN") as copy:
             for heuristic, revision, text in lessons:
-                copy.write_row((heuristic, revision, text.trigger, text.guideline, text.avoid, text.source_task))
+                copy.write_row(
+                    (heuristic, revision, *(text[name] for name in ("trigger", "guideline", "avoid", "source_task")))
+                )
         sha256 = "encode(sha256(convert_to(b.revision::text, 'UTF8')), 'hex')"
         _insert_like(
             cursor,
@@ -155,7 +162,7 @@ def _insert_rows(template: HeuristicRevision, lessons: Sequence[tuple[UUID, UUID
                 "content_sha256": sha256,
                 "approved_sha256": sha256,
                 "search": "NULL",
-                **{name: f"b.{name}" for name in ("trigger", "guideline", "avoid", "source_task")},
+                **{name: f"b.{name}" for name in TEXTS},
             },
         )
 
@@ -172,10 +179,10 @@ def _insert_like(cursor: psycopg.Cursor, table: str, like: UUID, changed: dict[s
 
 
 def _copy_texts(
-    project: Project,
-    model: EmbeddingModel,
+    project: Any,
+    model: Any,
     kind: str,
-    lessons: Sequence[tuple[UUID, UUID, LessonText]],
+    lessons: Sequence[tuple[UUID, UUID, dict[str, str]]],
     vectors: Vectors,
     words: Words,
 ) -> None:
@@ -186,7 +193,9 @@ def _copy_texts(
         head = struct.pack(">hh", vectors.shape[1], 0)
         for (heuristic, revision, text), half in zip(lessons, halves, strict=True):
             own = kind == "lesson"
-            numbers, weights = words.read(f"{text.trigger} {text.guideline} {text.avoid}" if own else text.source_task)
+            numbers, weights = words.read(
+                f"{text['trigger']} {text['guideline']} {text['avoid']}" if own else text["source_task"]
+            )
             fields = (
                 project.pk.bytes,
                 heuristic.bytes,
@@ -220,7 +229,7 @@ def _pack_integers(numbers: Sequence[int]) -> bytes:
     return struct.pack(">iiiii", 1, 0, 23, len(numbers), 1) + parts
 
 
-def _add_counts(project: Project, words: Words, *, texts: int) -> None:
+def _add_counts(project: Any, words: Words, *, texts: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO memory_termcount AS c (project_id, term, texts)"

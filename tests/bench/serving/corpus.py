@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from memory.embeddings.minilm import TOKENIZER
-from memory.heuristics.text import LessonText
 
 TOPICS, TOPIC_WORDS = 400, 24
 BACKGROUND_WORDS = 8000
@@ -50,20 +49,20 @@ class Corpus:
         return " ".join(self.words[chosen])
 
     def write_task(self, topic: int | None = None) -> str:
-        """A task of 18 words; no two are alike."""
+        """A task of 18 words; each is different."""
         topic = self._draw_topic() if topic is None else topic
         return self.write_words(topic, TASK_WORDS)
 
-    def write_lesson(self, *, with_task: bool) -> LessonText:
-        """A lesson of 56 words, with the task it was learnt from if asked for."""
+    def write_lesson(self) -> dict[str, str]:
+        """A lesson of 56 words, by the names of a revision's fields, with the task it was learnt from."""
         topic = self._draw_topic()
-        return LessonText(
-            trigger=self.write_words(topic, 18),
-            guideline=self.write_words(topic, 30),
-            avoid=self.write_words(topic, 8),
-            scope="project",
-            source_task=self.write_task(topic) if with_task else "",
-        )
+        return {
+            "trigger": self.write_words(topic, 18),
+            "guideline": self.write_words(topic, 30),
+            "avoid": self.write_words(topic, 8),
+            "scope": "project",
+            "source_task": self.write_task(topic),
+        }
 
     def write_run(self) -> dict[str, Any]:
         """A finished run of 8 steps, about 3 kB, as a client posts it."""

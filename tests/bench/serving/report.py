@@ -12,7 +12,10 @@ COLOURS = ("#1b6ca8", "#c2571a", "#3f7d20", "#7a3e9d", "#555555", "#a8324a")
 
 
 def print_report(result: dict[str, Any]) -> None:
-    """Print one size: F first, then every call against F and against the anchor under the same load."""
+    """Print one size: F first, then every call against F and against the anchor under the same load.
+
+    A call of which requests were turned away has no ratios: its CPU is partly that of refusals.
+    """
     floor, rows = result["floor"], result["rows"]
     load = " ".join(f"{value:.1f}" for value in result["load_average"])
     print(f"\n{result['heuristics']:,} approved lessons, {result['asked']:,} of them in the project asked; load {load}")
@@ -22,7 +25,8 @@ def print_report(result: dict[str, Any]) -> None:
     _print_line("F", "1 caller", f"{floor['cpu_ms']:.2f}", "", *times, "", "", "1", "1", "", "")
     for row in rows:
         anchor = find_anchor(rows, row)
-        against = [f"{row[n] / anchor[n]:.2f}" for n in ("cpu_ms", "p50_ms")] if anchor else ["", ""]
+        ratios = [_ratio(row, floor, name) for name in ("cpu_ms", "p50_ms")]
+        ratios += [_ratio(row, anchor, name) if anchor else "" for name in ("cpu_ms", "p50_ms")]
         _print_line(
             row["call"],
             row["mode"],
@@ -31,12 +35,14 @@ def print_report(result: dict[str, Any]) -> None:
             *(f"{row[name]:.2f}" for name in ("p50_ms", "p95_ms", "p99_ms")),
             f"{row['per_second']:.0f}",
             f"{row['refused'] / (row['requests'] + row['refused']):.0%}" if row["refused"] else "",
-            f"{row['cpu_ms'] / floor['cpu_ms']:.2f}",
-            f"{row['p50_ms'] / floor['p50_ms']:.2f}",
-            *against,
+            *ratios,
         )
     rss, pss = result["worker_rss_mb"], result["worker_pss_mb"]
     print(f"Largest web process: {rss['product']} MB RSS, {pss['product']} MB PSS (anchor {rss['anchor']} MB RSS).")
+
+
+def _ratio(row: dict[str, Any], other: dict[str, Any], name: str) -> str:
+    return "" if row["refused"] or other.get("refused") else f"{row[name] / other[name]:.2f}"
 
 
 def find_anchor(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any] | None:

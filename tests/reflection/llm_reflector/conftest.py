@@ -20,7 +20,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[ScriptedProvider]:
             ERL_LLM_MODEL="m",
             ERL_LLM_API_KEY="test-key",
             ERL_LLM_BASE_URL=base_url,
-            ERL_LLM_ALLOW_LOOPBACK=True,
             ERL_LLM_TIMEOUT_SECONDS=5.0,
         ):
             yield server

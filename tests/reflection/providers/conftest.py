@@ -6,7 +6,7 @@ import pytest
 
 from reflection.llm.base import Provider
 from reflection.llm.registry import ProviderConfig, build_provider
-from reflection.llm.transport import EgressPolicy, EgressTransport
+from reflection.llm.transport import BoundedTransport
 from tests.reflection.providers.asking import KEY, Make
 from tests.reflection.providers.listening import TRUSTS_SYSTEM, Listener
 from tests.scripted_provider import ScriptedProvider
@@ -30,10 +30,9 @@ def make(server: ScriptedProvider) -> Iterator[Make]:
                 model="test-model",
                 base_url=base_url or url,
                 timeout_seconds=timeout_seconds,
-                policy=EgressPolicy(allow_loopback=True),
                 api_key=KEY,
             ),
-            transport=EgressTransport(policy=EgressPolicy(allow_loopback=True), ssl_context=TRUSTS_SYSTEM),
+            transport=BoundedTransport(ssl_context=TRUSTS_SYSTEM),
         )
         made.append(provider)
         return provider

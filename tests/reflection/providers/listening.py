@@ -1,14 +1,10 @@
-"""A socket that counts who connects to it, and requests through the guarded transport."""
+"""A socket that counts who connects to it."""
 
 import socket
 from threading import Thread
 
-import httpx
+from reflection.llm.transport import default_ssl_context
 
-from reflection.llm.transport import EgressPolicy, EgressTransport, Resolver, default_ssl_context
-
-CLOSED = EgressPolicy()
-OPEN_LOOPBACK = EgressPolicy(allow_loopback=True)
 TRUSTS_SYSTEM = default_ssl_context()
 
 
@@ -35,12 +31,3 @@ class Listener:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join()
-
-
-def transport(policy: EgressPolicy, resolve: Resolver | None = None) -> EgressTransport:
-    return EgressTransport(policy=policy, ssl_context=TRUSTS_SYSTEM, resolve=resolve)
-
-
-def fetch(url: str, through: EgressTransport) -> httpx.Response:
-    with httpx.Client(transport=through, trust_env=False, timeout=2) as client:
-        return client.post(url, json={})

@@ -9,7 +9,6 @@ import pytest
 from reflection.llm.base import Provider
 from reflection.llm.http import MAX_RESPONSE_BYTES
 from reflection.llm.registry import ProviderConfig
-from reflection.llm.transport import EgressPolicy
 from tests.reflection.providers.asking import KEY, REQUEST, Make, failure_of
 from tests.scripted_answers import (
     Behaviour,
@@ -205,8 +204,6 @@ def test_key_shows_in_no_message(status: int, server: ScriptedProvider, provider
 
 
 def test_key_shows_in_no_repr_of_the_configuration() -> None:
-    config = ProviderConfig(
-        name="openai", model="m", base_url="https://x", timeout_seconds=1, policy=EgressPolicy(), api_key=KEY
-    )
+    config = ProviderConfig(name="openai", model="m", base_url="https://x", timeout_seconds=1, api_key=KEY)
 
     assert KEY not in repr(config)

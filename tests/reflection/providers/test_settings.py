@@ -64,7 +64,6 @@ def test_one_process_keeps_one_client(server: ScriptedProvider, close_afterwards
         "ERL_LLM_MODEL": "m",
         "ERL_LLM_API_KEY": KEY,
         "ERL_LLM_BASE_URL": server.openai_url,
-        "ERL_LLM_ALLOW_LOOPBACK": True,
     }
 
     with override_settings(**chosen):

@@ -1,6 +1,7 @@
 """A private authority is trusted where the operator names it, and no other (reliability D8)."""
 
 import os
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reflection.llm.transport import EgressPolicy, EgressTransport, default_ssl_context
-from tests.reflection.providers.listening import fetch, transport
+from reflection.llm.transport import BoundedTransport, default_ssl_context
+from tests.reflection.providers.listening import TRUSTS_SYSTEM
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
 
@@ -25,30 +26,33 @@ def tls_server() -> Iterator[ScriptedProvider]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def every_name_leads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: ask("127.0.0.1", *rest, **named))
+
+
+def fetch(url: str, context: ssl.SSLContext) -> httpx.Response:
+    transport = BoundedTransport(ssl_context=context)
+    with httpx.Client(transport=transport, trust_env=False, timeout=2) as client:
+        return client.post(url, json={})
+
+
 def test_private_authority_is_trusted_when_named(tls_server: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(CERTIFICATE))
-    policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
-    through = EgressTransport(
-        policy=policy, ssl_context=default_ssl_context(), resolve=lambda host, port: ["127.0.0.1"]
-    )
 
-    response = fetch(f"https://llm.internal:{tls_server.port}/v1/messages", through)
+    response = fetch(f"https://llm.internal:{tls_server.port}/v1/messages", default_ssl_context())
 
-    assert response.status_code == 200  # so SNI and the checked name were llm.internal, not the address
+    assert response.status_code == 200
 
 
 def test_unknown_authority_is_refused(tls_server: ScriptedProvider) -> None:
-    policy = EgressPolicy(allowed_hosts=frozenset({"llm.internal"}))
-    through = transport(policy, lambda host, port: ["127.0.0.1"])
-
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        fetch(f"https://llm.internal:{tls_server.port}/v1/messages", through)
+        fetch(f"https://llm.internal:{tls_server.port}/v1/messages", TRUSTS_SYSTEM)
 
 
 def test_certificate_for_another_name_is_refused(tls_server: ScriptedProvider) -> None:
     context = ssl.create_default_context(cafile=str(CERTIFICATE))
-    policy = EgressPolicy(allowed_hosts=frozenset({"other.internal"}))
-    through = EgressTransport(policy=policy, ssl_context=context, resolve=lambda host, port: ["127.0.0.1"])
 
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        fetch(f"https://other.internal:{tls_server.port}/v1/messages", through)
+        fetch(f"https://other.internal:{tls_server.port}/v1/messages", context)

@@ -18,7 +18,7 @@ class _Mismatch:
 
 
 def find(run: RunView) -> list[Finding]:
-    """Look for errors that name the sum of a numeric argument beside another total."""
+    """Look for errors that name the sum of a numeric argument together with another total."""
     findings = []
     seen: set[str] = set()
     for call in run.calls:

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 from reflection.reflectors.rules.finding import Finding
-from reflection.reflectors.rules.offers import find_presses
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
@@ -15,9 +14,8 @@ ROUNDING = 0.005
 
 def find(run: RunView) -> list[Finding]:
     """Look for a failing call and the first later call of that tool that worked."""
-    by_label = {press.call.index for press in find_presses(run)}
     findings = []
-    failing = [call for call in run.calls if call.error and call.index not in by_label]
+    failing = [call for call in run.calls if call.error]
     for failed in failing[:MAX_FAILURES]:
         fixed = next((c for c in run.calls if c.index > failed.index and c.name == failed.name and not c.error), None)
         if fixed and fixed.leaves != failed.leaves and (finding := _explain(run, failed, fixed)):
@@ -72,7 +70,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
         if any(failed.index < turn.index < fixed.index for turn in run.turns):
             guideline += ", name the choices that are left and let the user pick"
         guideline += f"; then call {tool} again with it."
-    what = "was not accepted" if known else "had been returned by no tool and given by nobody"
+    what = "was not accepted" if known else "had come from no tool and no person"
     return Finding(
         rule="corrected_call",
         trigger=trigger,

@@ -48,11 +48,11 @@ _NOISE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class _Gap:
-    """What a person said they did not know, in which turn, and what the agent had asked for beside it."""
+    """What a person said they did not know, in which turn, and what else the agent had asked for."""
 
     identifier: str
     turn: Turn
-    beside: str
+    other: str
 
 
 def find(run: RunView) -> list[Finding]:
@@ -73,8 +73,8 @@ def _gap_in(run: RunView, turn: Turn) -> _Gap | None:
     for clause in _LACKING.findall(heard):
         for identifier in _identifiers(clause):
             if identifier in asked:
-                beside = next((each for each in asked if each != identifier and each.split()[-1] == "ID"), "")
-                return _Gap(identifier=identifier, turn=turn, beside=beside)
+                other = next((each for each in asked if each != identifier and each.split()[-1] == "ID"), "")
+                return _Gap(identifier=identifier, turn=turn, other=other)
     return None
 
 
@@ -143,10 +143,10 @@ def _insisted(run: RunView, gap: _Gap) -> Finding | None:
     ]
     if len(again) < MIN_REPEATED_ASKS:
         return None
-    name, beside = gap.identifier, gap.beside
-    if beside:
+    name, other = gap.identifier, gap.other
+    if other:
         guideline = (
-            f"Ask for the {beside} alone, look the person up with the tool that takes it, and find the {name} in the "
+            f"Ask for the {other} alone, look the person up with the tool that takes it, and find the {name} in the "
             f"answer. Do not ask for the {name} a second time."
         )
     else:

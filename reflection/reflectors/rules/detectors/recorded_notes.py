@@ -4,10 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
-
 from memory.heuristics.text import Citation
-from memory.runs.episode import Step
+from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
 from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.note_advice import Advice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
@@ -45,9 +43,9 @@ def _went(run: RunView) -> str:
     score = run.episode.score
     if score is None:
         return run.verdict
-    if score >= settings.ERL_EPISODE_SUCCESS_SCORE:
+    if score >= SUCCESS_SCORE:
         return "success"
-    return "failure" if score < settings.ERL_EPISODE_FAILURE_SCORE else "unknown"
+    return "failure" if score < FAILURE_SCORE else "unknown"
 
 
 def _each_once(findings: list[Finding]) -> list[Finding]:

@@ -1,7 +1,6 @@
 """The same call again and again: with the same error, or with the same answer."""
 
 from reflection.reflectors.rules.finding import Finding
-from reflection.reflectors.rules.offers import find_presses
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
 from reflection.reflectors.rules.wording import code
@@ -12,11 +11,10 @@ ANSWERED_REPEATS = 3
 
 def find(run: RunView) -> list[Finding]:
     """Look for calls repeated without a change in their arguments."""
-    by_label = {press.call.index for press in find_presses(run)}
     findings = []
     done: list[Call] = []
     for call in run.calls:
-        if call.index in by_label or any(call.same_as(other) for other in done):
+        if any(call.same_as(other) for other in done):
             continue
         done.append(call)
         same = [other for other in run.calls if other.same_as(call) and other.answer == call.answer]

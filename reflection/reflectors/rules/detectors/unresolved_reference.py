@@ -1,4 +1,4 @@
-"""A person named something by its last digits, and the agent passed an id nobody had linked to them."""
+"""A person named something by its last digits, and the agent passed an id that nothing linked to them."""
 
 import re
 

@@ -1,0 +1,109 @@
+"""What happens around every request: its id and trace (reliability A12), the limit of waiting, the content policy."""
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+
+import structlog
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from erl_site.web.worker import waited_seconds
+from memory.api.errors import ErrorCode, problem
+from memory.ids import uuid7
+
+log = structlog.get_logger(__name__)
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+OVERLOAD_RETRY_SECONDS = 1
+_QUIET_PATHS = frozenset({"/health", "/ready"})  # polled every few seconds by monitoring
+
+
+class RequestIdMiddleware:
+    """Give every request an id, or keep the caller's if it is well-formed, and answer with it.
+
+    The id is bound to every log line of the request (structlog's context variables `request_id` and `traceparent`);
+    code that queues work copies both onto the job. Logs one `request_finished` for each request, without its query.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        started = time.perf_counter()
+        given = request.headers.get("X-Request-ID", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        if trace := child_trace(request.headers.get("traceparent", "")):
+            structlog.contextvars.bind_contextvars(traceparent=trace)
+        response = self.get_response(request)
+        response["X-Request-ID"] = request_id
+        if response.status_code == HTTPStatus.NOT_MODIFIED:  # Django's would be 0, not that of the whole (RFC 9110 8.6)
+            del response["Content-Length"]
+        _log_finished(request, response, milliseconds=(time.perf_counter() - started) * 1000)
+        return response  # the variables stay bound: Django still logs what it answered
+
+
+class OverloadMiddleware:
+    """Turn away API requests that waited too long for a thread, so that the next one waits less.
+
+    Otherwise requests beyond the machine's capacity would queue, and every answer would come too late.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        limit = settings.ERL_API_MAX_WAIT_SECONDS
+        if limit and waited_seconds.get() > limit and request.path_info.startswith("/api/v1/"):
+            headers = {"Retry-After": str(OVERLOAD_RETRY_SECONDS)}
+            response = problem(ErrorCode.OVERLOADED, request=request, headers=headers)
+            response["Content-Length"] = str(len(response.content))  # no other middleware does it this far out
+            return response
+        return self.get_response(request)
+
+
+class PolicyMiddleware(CSPMiddleware):
+    """Content security policy. All answers of the API carry the same one, built once."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._policy = build_policy()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.path_info.startswith("/api/v1/"):
+            response.headers.setdefault(HEADER, self._policy)
+            return response
+        return super().process_response(request, response)
+
+
+def child_trace(traceparent: str) -> str:
+    """Return the trace context of our part of the caller's trace (W3C Trace Context §3), or "" where there is none.
+
+    Later versions may append fields, which are not ours to pass on; version 00 may not.
+    """
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or (match[1] == "00" and match[5]):
+        return ""
+    span = secrets.token_hex(8)
+    sampled = int(match[4], 16) & 1
+    return f"00-{match[2]}-{span}-{sampled:02x}"
+
+
+def _log_finished(request: HttpRequest, response: HttpResponse, *, milliseconds: float) -> None:
+    route = request.resolver_match.route if request.resolver_match else ""
+    write = log.debug if request.path in _QUIET_PATHS else log.info
+    write(
+        "request_finished",
+        method=request.method,
+        route=route,
+        status=response.status_code,
+        duration_ms=round(milliseconds, 1),
+    )

@@ -1,0 +1,81 @@
+"""What is outside the apps: health, readiness, and the answers to requests that reach no view."""
+
+import json
+import sys
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
+from django.views.csrf import csrf_failure as django_csrf_failure
+from django.views.decorators.csrf import csrf_exempt
+
+from erl_site.web import health as checks
+from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
+from memory.api.exceptions import find_refusal
+
+
+@csrf_exempt
+def health(request: HttpRequest) -> HttpResponse:
+    """Answer as long as this process can. Restart it when it does not."""
+    return _refuse_method(request) or JsonResponse({"status": "ok"})
+
+
+@csrf_exempt
+def ready(request: HttpRequest) -> HttpResponse:
+    """Say whether requests can be served: not without the database, degraded without the rest."""
+    if refused := _refuse_method(request):
+        return refused
+    broker = "ok" if checks.broker.succeeds() else "unavailable"
+    found = {"broker": broker, "embedder": checks.embedder_state()}
+    if not checks.database.succeeds():
+        error = json.loads(problem(ErrorCode.DATABASE_UNAVAILABLE).content)["error"]
+        body = {"status": "unavailable", "checks": {"database": "unavailable", **found}, "error": error}
+        return JsonResponse(body, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    degraded = "unavailable" in found.values()
+    return JsonResponse({"status": "degraded" if degraded else "ready", "checks": {"database": "ok", **found}})
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_admin(request):
+        return defaults.bad_request(request, exception)
+    refusal = find_refusal(exception)
+    code = refusal.error_code if refusal else ErrorCode.INVALID_REQUEST
+    return problem(code, refusal.message if refusal else "", request=request)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_admin(request):
+        return defaults.permission_denied(request, exception)
+    return problem(ErrorCode.PERMISSION_DENIED, request=request)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if _is_admin(request):
+        return defaults.page_not_found(request, exception)
+    return problem(ErrorCode.NOT_FOUND, request=request)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    if _is_admin(request):
+        return defaults.server_error(request)
+    error = sys.exc_info()[1]
+    refusal = find_refusal(error) if error else None
+    if refusal is None:
+        return problem(ErrorCode.INTERNAL_ERROR, request=request)
+    return problem(refusal.error_code, refusal.message, request=request, headers=refusal.headers)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "", **kwargs: Any) -> HttpResponse:
+    if _is_admin(request):
+        return django_csrf_failure(request, reason=reason, **kwargs)
+    return problem(ErrorCode.PERMISSION_DENIED, request=request)
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    return request.path.startswith("/admin/")
+
+
+def _refuse_method(request: HttpRequest) -> HttpResponse | None:
+    if request.method in ("GET", "HEAD"):
+        return None
+    return problem(ErrorCode.METHOD_NOT_ALLOWED, request=request, headers={"Allow": "GET, HEAD"})

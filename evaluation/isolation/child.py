@@ -1,0 +1,83 @@
+"""A process in which suites run. It knows a sandbox database and no other (`python -m evaluation.isolation.child`).
+
+It reads JSON objects from standard input, one a line: first the options, then each unit to run, with what was read of
+live data for it if anything was. It writes one JSON object a line: progress, each unit as it is finished, and "ready"
+when it waits for the next. It ends when its input does, and when the process that started it is gone.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+import django
+
+LOCK = 0x45524C  # of the sandbox: one evaluation at a time
+
+
+def main(stdin: TextIO, stdout: TextIO) -> int:
+    """Do what is asked and return the exit code."""
+    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
+    django.setup()
+    from django.db import DatabaseError
+
+    from evaluation.errors import EvaluationError
+
+    lock = threading.Lock()
+
+    def say(**event: Any) -> None:
+        with lock:  # environments may report from threads
+            stdout.write(json.dumps(event) + "\n")
+            stdout.flush()
+
+    try:
+        _run(stdin, say)
+    except EvaluationError as error:
+        say(event="refused", kind=type(error).__name__, says=str(error))
+        return 1
+    except DatabaseError as error:
+        say(event="refused", kind="", says=f"The sandbox database refused: {str(error).splitlines()[0]}")
+        return 1
+    return 0
+
+
+def _run(stdin: TextIO, say: Any) -> None:
+    from evaluation.isolation.sandbox import empty_sandbox, hold_sandbox, prepare_sandbox
+    from evaluation.suites.base import Options
+    from evaluation.suites.embedding_memory import remember_vectors
+    from evaluation.suites.registry import get_suite
+    from memory.ids import repeat_ids
+
+    job = json.loads(stdin.readline())
+    options = Options.from_json(job["options"]).with_journal(job.get("journal", ""))
+    hold_sandbox(LOCK)
+    say(event="progress", what="preparing the sandbox", done=0, total=1)
+    prepare_sandbox()
+    remember_vectors()
+    say(event="ready")
+    for line in stdin:
+        task = json.loads(line)
+        suite, unit = task["suite"], task["unit"]
+        empty_sandbox()
+        repeat_ids(f"{suite}:{unit}:{options.seed}")
+
+        def progress(what: str, done: int, total: int, *, suite: str = suite) -> None:
+            say(event="progress", what=f"{suite}: {what}", done=done, total=total)
+
+        result = get_suite(suite).run_unit(unit, options.with_material(task.get("material")), progress)
+        say(event="unit", suite=suite, unit=unit, result=result)
+        empty_sandbox()
+        say(event="ready")
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, so that a run that is killed leaves nobody in the sandbox."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin, sys.stdout))

@@ -1,0 +1,113 @@
+"""The processes that evaluate, seen from outside: each gets a sandbox, one unit after another, and is stopped."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from django.conf import settings
+
+from evaluation import errors
+from evaluation.errors import EvaluationError, ProcessEnded
+from evaluation.isolation.sandbox import create_sandbox, sandbox_environment
+from evaluation.models import EvaluationRun
+from evaluation.suites.base import Options
+from evaluation.suites.registry import get_suite, needs_provider
+
+PROCESSES = 2
+Unit = tuple[str, str]  # of which suite, and its name
+
+
+def run_children(run: EvaluationRun, options: Options, todo: Sequence[Unit]) -> Iterator[dict[str, Any]]:
+    """Yield what the processes say while they work off the units; stop them where nobody listens any more.
+
+    Raises:
+        EvaluationError: one refuses, or ends before its unit is done.
+    """
+    waiting = deque(todo)
+    heavy = sum(get_suite(suite).is_heavy for suite, _ in todo)
+    count = max(1, min(PROCESSES, os.cpu_count() or 1, heavy + (heavy < len(todo))))
+    provider = needs_provider(options)
+    journal = settings.ERL_HOME / "evaluations" / f"{run.pk}.jsonl"
+    events: SimpleQueue[tuple[_Child, dict[str, Any]]] = SimpleQueue()
+    with ExitStack() as stack:
+        urls = [create_sandbox(number) for number in range(1, count + 1)]
+        children = [_Child(sandbox_environment(url, provider=provider), events) for url in urls]
+        for child in children:
+            stack.callback(child.stop)
+            child.send({"options": options.as_json(), "journal": str(journal) if provider else ""})
+        working = len(children)
+        while working:
+            child, event = events.get()
+            match event["event"]:
+                case "ready" if waiting:
+                    suite, unit = waiting.popleft()
+                    material = get_suite(suite).collect(unit, options)
+                    child.send({"suite": suite, "unit": unit, "material": material})
+                case "ready":
+                    child.finish()
+                case "refused":
+                    raise getattr(errors, event["kind"], EvaluationError)(event["says"])
+                case "ended" if event["code"] or not child.is_finished:
+                    raise ProcessEnded(
+                        f"The evaluating process ended with exit code {event['code']} before it was done."
+                    )
+                case "ended":
+                    working -= 1
+                case _:
+                    yield event
+
+
+class _Child:
+    """One process. What it says goes to `events` as it comes, at the end that it ended."""
+
+    def __init__(self, environment: dict[str, str], events: "SimpleQueue[tuple[_Child, dict[str, Any]]]") -> None:
+        self.is_finished = False
+        self._events = events
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "evaluation.isolation.child"],
+            cwd=settings.BASE_DIR,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Tell it something; a process that is gone says so itself."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            return
+
+    def finish(self) -> None:
+        """Let it end, since nothing is left to do."""
+        assert self._process.stdin is not None
+        self.is_finished = True
+        self._process.stdin.close()
+
+    def stop(self) -> None:
+        """End it, whatever it does, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._events.put((self, json.loads(line)))
+        self._events.put((self, {"event": "ended", "code": self._process.wait()}))

@@ -1,0 +1,174 @@
+"""A database of its own for evaluations, on the same server, so that nothing they do can touch the live one."""
+
+import os
+import re
+import time
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+import structlog
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
+from psycopg import sql
+
+from evaluation.errors import EvaluationError, SandboxTaken, SandboxUnavailable
+from memory.projects.models import Project
+
+log = structlog.get_logger(__name__)
+
+SUFFIX = "_evaluation"
+_SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
+HELD_SECONDS = 10.0  # how long the process of a run that was killed may take to end
+APPS = ("memory", "reflection", "evaluation")
+_CONNECTION = ("host", "port", "user", "password")
+_PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
+
+
+def create_sandbox(number: int = 1) -> str:
+    """Create a sandbox database where it is missing; return its URL.
+
+    Args:
+        number: from 1; two processes that evaluate at once have a sandbox each.
+
+    Raises:
+        SandboxUnavailable: it is missing and may not be created.
+    """
+    connection.ensure_connection()  # an embedded server starts at the first connection
+    parameters = connection.get_connection_params()
+    name = f"{parameters['dbname']}{SUFFIX}" + (f"_{number}" if number > 1 else "")
+    with psycopg.connect(**parameters, autocommit=True) as raw:
+        known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+    if known is None and not _copy_new_database(parameters, name):
+        with psycopg.connect(**parameters, autocommit=True) as raw:
+            try:
+                raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            except psycopg.errors.DuplicateDatabase:
+                pass  # somebody else was first
+            except psycopg.Error as error:
+                raise SandboxUnavailable(
+                    f"Evaluations run in a database of their own, {name}, which does not exist and could not be "
+                    f"created ({error.diag.message_primary or error}). Create it as an administrator: CREATE DATABASE "
+                    f"{name} OWNER {parameters.get('user')}; and in it: CREATE EXTENSION vector."
+                ) from error
+            _relax(raw, name)
+    return _make_url(parameters, name)
+
+
+def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
+    """Copy the tables of a live database that has nothing in them yet, if that works: it saves making them again."""
+    if connection.in_atomic_block or Project.objects.exists() or get_user_model().objects.exists():
+        return False
+    connection.close()  # what is copied may not be in use
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    try:
+        with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as raw:
+            raw.execute(statement.format(sql.Identifier(name), sql.Identifier(parameters["dbname"])))
+            _relax(raw, name)
+    except psycopg.Error as error:
+        log.debug("sandbox_not_copied", error=type(error).__name__)
+        return False
+    return True
+
+
+def _relax(raw: psycopg.Connection[Any], name: str) -> None:
+    """Let nothing wait for the disk: nothing in a sandbox has to survive a crash."""
+    raw.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
+
+
+def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
+    """Return the environment of the process that evaluates: the sandbox, the embedder, and no way to anything live.
+
+    Args:
+        provider: pass on how to reach the language model, for those suites and arms that ask one.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ERL_", "CELERY_", "DATABASE_"))}
+    embedder = {name: str(getattr(settings, name)) for name in _PASSED_ON}
+    return kept | embedder | (_provider_environment() if provider else {}) | {
+        "ERL_EMBEDDER_DIMENSIONS": str(settings.ERL_EMBEDDER_DIMENSIONS),
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")])),  # noqa: PTH109
+        "DATABASE_URL": url,
+        "CELERY_BROKER_URL": "memory://",
+        "ERL_ENV_FILE": os.devnull,
+        "ERL_SECRET_KEY": "of-a-sandbox-that-serves-nobody",
+        "ERL_LOG_LEVEL": "ERROR",
+        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "erl_site.settings"),
+    }  # fmt: skip
+
+
+def _provider_environment() -> dict[str, str]:
+    names = [name for name in dir(settings) if name.startswith(("ERL_LLM_", "ERL_REFLECTOR", "ERL_LESSONS_"))]
+    values = {name: getattr(settings, name) for name in names}
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in values.items()
+    }
+
+
+def hold_sandbox(lock: int) -> None:
+    """Hold the sandbox as long as this process is connected.
+
+    Raises:
+        SandboxTaken: another evaluation holds it.
+    """
+    _ensure_sandbox()
+    deadline = time.monotonic() + HELD_SECONDS
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
+            if cursor.fetchone()[0]:
+                return
+        if time.monotonic() > deadline:
+            raise SandboxTaken("Another evaluation is running in the sandbox. Wait until it is finished.")
+        time.sleep(0.2)
+
+
+def prepare_sandbox() -> None:
+    """Bring the sandbox's tables up to date."""
+    _ensure_sandbox()
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", verbosity=0, interactive=False)
+
+
+def empty_sandbox() -> None:
+    """Remove everything from the sandbox's tables and start its counters anew."""
+    _ensure_sandbox()
+    tables = [model._meta.db_table for name in APPS for model in apps.get_app_config(name).get_models()]
+    names = sql.SQL(", ").join(map(sql.Identifier, tables))
+    for left in (2, 1, 0):
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names).as_string(cursor.connection)
+                )
+        except OperationalError as error:  # somebody, such as a thread of ours, still reads the same tables
+            if not left or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
+                raise
+        else:
+            return
+
+
+def _ensure_sandbox() -> None:
+    """Refuse to go on in any database that is not a sandbox, whatever the environment says."""
+    name = str(connection.settings_dict["NAME"])
+    if not _SANDBOX.search(name):
+        raise EvaluationError(f"{name} is not a sandbox: its name does not end with {SUFFIX}. Nothing was changed.")
+
+
+def _make_url(parameters: dict[str, Any], name: str) -> str:
+    user, password = (
+        quote(str(parameters.get("user") or ""), safe=""),
+        quote(str(parameters.get("password") or ""), safe=""),
+    )
+    host, port = str(parameters.get("host") or "localhost"), str(parameters.get("port") or 5432)
+    credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
+    extra = {key: str(value) for key, value in parameters.items() if key.startswith("ssl")}
+    if host.startswith("/"):
+        return f"postgresql://{credentials}/{quote(name, safe='')}?{urlencode({'host': host, 'port': port} | extra)}"
+    query = f"?{urlencode(extra)}" if extra else ""
+    return f"postgresql://{credentials}{host}:{port}/{quote(name, safe='')}{query}"

@@ -1,0 +1,196 @@
+"""A report for people and for machines: terminal, JSON, JUnit and one HTML page."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from django.template.loader import render_to_string
+
+from evaluation.reports.charts import draw_bars, draw_costs, draw_curve, find_doses
+from evaluation.reports.comparison import Verdict, show
+from evaluation.reports.tables import collect_latencies, group_figures, show_cell, write_headline
+
+WIDTH = 110  # of a terminal
+
+
+def write_json(results: dict[str, Any]) -> str:
+    """Return the report as JSON, keys in order: the same bytes for the same results."""
+    return json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def write_text(results: dict[str, Any]) -> str:
+    """Return the report for a terminal, 110 columns wide where the names allow it."""
+    parts = []
+    for suite in results["suites"]:
+        lines = [suite["title"], "=" * len(suite["title"]), ""]
+        if headline := write_headline(suite):
+            lines += [*_wrap(headline), ""]
+        lines += [*_wrap(suite["proves"]), ""]
+        if suite["arms"]:
+            lines += _arms(suite["arms"])
+        for table in group_figures(suite.get("figures", [])):
+            lines += ["", *_figures(table)]
+        if suite["curve"]:
+            lines += ["", "after so many earlier tasks   uplift (paired, 95 %)"]
+            lines += [f"{point['x']:>27}   {show(point['uplift'])}" for point in suite["curve"]]
+        latencies = collect_latencies(results.get("timing", {}).get("suites", {}).get(suite["name"], {}))
+        if latencies:
+            width = max(len(each["name"]) for each in latencies)
+            lines += ["", f"{'milliseconds':<{width}}     p50     p95"]
+            lines += [f"{each['name']:<{width}}  {each['p50']:6.1f}  {each['p95']:6.1f}" for each in latencies]
+        says = [
+            f"{'Holds' if check['passed'] else 'DOES NOT HOLD'}: {check['name']}. {check['says']}"
+            for check in suite["checks"]
+        ]
+        says += [suite["power"], *suite["notes"], f"Data: {suite['data']}. Licence: {suite['licence']}."]
+        says += [f"Splits: {suite['splits']}", f"Seeds: {suite['seeds']}"]
+        says += [f"Reflector: {suite['reflector']}."] if suite.get("reflector") else []
+        lines += ["", *(line for each in says for line in _wrap(each))]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def write_junit(results: dict[str, Any], verdicts: Sequence[Verdict]) -> str:
+    """Return JUnit XML: a suite's checks, then the limits that were asked for."""
+    root = ElementTree.Element("testsuites")
+    for suite in results["suites"]:
+        checks = [Verdict(name=each["name"], passed=each["passed"], says=each["says"]) for each in suite["checks"]]
+        _add_cases(root, suite["name"], checks)
+    _add_cases(root, "limits", verdicts)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def write_html(results: dict[str, Any]) -> str:
+    """Return one page that needs nothing else: no script, no other file, light and dark."""
+    asked = {name: value for name, value in results["configuration"].items() if value not in (None, "", [])}
+    return render_to_string(
+        "evaluation/report.html", {"results": results, "suites": present(results), "asked": sorted(asked.items())}
+    )
+
+
+def present(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the templates show of each suite, plots drawn."""
+    timing = results.get("timing", {}).get("suites", {})
+    return [
+        suite
+        | {
+            "headline": write_headline(suite),
+            "bars": draw_bars([row for row in suite["arms"] if row["uplift"].get("n")], "uplift"),
+            "line": draw_curve(suite["curve"], "success"),
+            "dose": draw_curve(
+                find_doses(suite["arms"]), "success", axis="lessons given at most", at="With up to {} lessons"
+            ),
+            "costs": draw_costs(suite["arms"]),
+            "rows": [
+                row | {"success_text": show_success(row["success"]), "uplift_text": show(row["uplift"])}
+                for row in suite["arms"]
+            ],
+            "has_tokens": any("tokens_mean" in row for row in suite["arms"]),
+            "has_costs": any(row.get("cost_usd_per_gained_success") for row in suite["arms"]),
+            "figure_tables": [
+                _present_table(table, main=suite.get("main_figure", ""))
+                for table in group_figures(suite.get("figures", []))
+            ],
+            "latencies": collect_latencies(timing.get(suite["name"], {})),
+        }
+        for suite in results.get("suites", [])
+    ]
+
+
+def _present_table(table: dict[str, Any], *, main: str) -> dict[str, Any]:
+    """Return a table with its cells as text, and bars of the main figure if it is one of the columns."""
+    compared = []
+    if main in table["columns"]:
+        at = table["columns"].index(main)
+        compared = [{"arm": row["arm"], main: row["cells"][at]} for row in table["rows"] if row["cells"][at].get("n")]
+    return table | {
+        "main": main,
+        "bars": draw_bars(compared, main, sign=""),
+        "rows": [
+            row | {"cells": [{"mean": show_cell(cell), "interval": _show_interval(cell)} for cell in row["cells"]]}
+            for row in table["rows"]
+        ],
+        "listed": [figure | {"text": _show_figure(figure)} for figure in table["listed"]],
+    }
+
+
+def show_success(estimate: dict[str, Any]) -> str:
+    """Write a share: 0.735 [0.712, 0.758]."""
+    if not estimate.get("n"):
+        return "–"
+    return f"{estimate['mean']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+
+
+def _show_figure(figure: dict[str, Any]) -> str:
+    """Write a figure of a list: a difference with its sign, a count without an interval as what it is."""
+    if figure.get("paired"):
+        return show(figure)
+    if figure.get("n") and figure["low"] == figure["mean"] == figure["high"]:
+        return show_cell(figure)
+    if figure.get("n") and figure["high"] >= 100:
+        return f"{figure['mean']:,.0f} [{figure['low']:,.0f}, {figure['high']:,.0f}]"
+    return show_success(figure)
+
+
+def _show_interval(figure: dict[str, Any]) -> str:
+    if not figure.get("n"):
+        return ""
+    if figure["high"] >= 100:
+        return f"{figure['low']:,.0f} to {figure['high']:,.0f}"
+    return f"{figure['low']:.3f} to {figure['high']:.3f}"
+
+
+def _arms(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the table of arms; tokens are those of the block, and what is left out says that lessons were given."""
+    width = max(len(row["arm"]) for row in rows)
+    has_tokens = any("tokens_mean" in row for row in rows)
+    head = f"{'arm':<{width}}  success               uplift (paired, 95 %)      gained    lost"
+    lines = [head + ("  tokens   p95  no lesson" if has_tokens else "")]
+    for row in rows:
+        line = (
+            f"{row['arm']:<{width}}  {show_success(row['success']):<20}  {show(row['uplift']):<25}  "
+            f"{row['gained']:6.1f}  {row['lost']:6.1f}"
+        )
+        if "tokens_mean" in row:
+            line += f"  {row['tokens_mean']:6.0f}  {row['tokens_p95']:4.0f}  {100 * row['abstained']:7.1f} %"
+        lines.append(line)
+    return lines
+
+
+def _figures(table: dict[str, Any]) -> list[str]:
+    lines = []
+    if table["columns"]:
+        width = max(len(row["arm"]) for row in table["rows"] + [{"arm": table["name"]}])
+        widths = [max(len(column), 6) for column in table["columns"]]
+        heads = (f"{column:>{wide}}" for column, wide in zip(table["columns"], widths, strict=True))
+        lines.append(f"{table['name']:<{width}}  {'  '.join(heads)}".rstrip())
+        for row in table["rows"]:
+            cells = (f"{show_cell(cell):>{wide}}" for cell, wide in zip(row["cells"], widths, strict=True))
+            lines.append(f"{row['arm']:<{width}}  {'  '.join(cells)}")
+        lines.append(
+            f"Means; the widest 95 % interval of a share is ±{table['width']:.3f}, all are in --html and --json."
+        )
+    if table["listed"]:
+        width = max(len(figure["arm"]) for figure in table["listed"])
+        names = max(len(figure["name"]) for figure in table["listed"])
+        lines += [
+            f"{each['arm']:<{width}}  {each['name']:<{names}}  {_show_figure(each)}  n={each['n']}"
+            for each in table["listed"]
+        ]
+    return lines
+
+
+def _add_cases(root: ElementTree.Element, name: str, verdicts: Sequence[Verdict]) -> None:
+    failures = sum(not verdict.passed for verdict in verdicts)
+    suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(verdicts)), failures=str(failures))
+    for verdict in verdicts:
+        case = ElementTree.SubElement(suite, "testcase", classname=f"evaluation.{name}", name=verdict.name)
+        if not verdict.passed:
+            ElementTree.SubElement(case, "failure", message=verdict.says)

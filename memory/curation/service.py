@@ -1,0 +1,97 @@
+"""The steps that decisions on heuristics and on mistake cards share: lock, check, serve, withdraw, record."""
+
+from typing import Any, TypedDict, TypeVar
+
+from django.utils import timezone
+
+from memory.errors import ChangedMeanwhile, NotServable
+from memory.heuristics.reviewed import AbstractRevision, Reviewed
+from memory.projects.actors import Actor
+
+Item = TypeVar("Item", bound=Reviewed)
+
+
+class ReviewNote(TypedDict, total=False):
+    """What is recorded with a decision: why, how long the text was on the screen, and the request it came with."""
+
+    reason: str
+    seconds_on_screen: float | None
+    request_id: str
+
+
+def lock_item(item: Item) -> Item:
+    """Read the row again and hold it until the transaction ends."""
+    return type(item)._default_manager.select_for_update().get(pk=item.pk)
+
+
+def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
+    """Return the newest wording of a locked row, if it is the one that was read.
+
+    Args:
+        content_sha256: the hash of the wording that was read; None stands for the newest.
+
+    Raises:
+        ChangedMeanwhile: the newest is another.
+    """
+    current = item.current_revision
+    assert current is not None  # every row is made with one
+    if content_sha256 is not None and content_sha256 != current.content_sha256:
+        raise ChangedMeanwhile(
+            "The text changed after you read it. Read the present text and decide again; its content_sha256 is "
+            f"{current.content_sha256}."
+        )
+    return current
+
+
+def serve_revision(item: Reviewed, revision: AbstractRevision, *, by: Actor) -> None:
+    """Approve a wording by its hash and serve it from now on, in place of any earlier one."""
+    item.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
+    item.revisions.filter(pk=revision.pk).update(
+        approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
+    )
+
+
+def withdraw_revision(item: Reviewed) -> Any:
+    """Take the served wording out of service; it becomes the current one. Return it.
+
+    Raises:
+        NotServable: none is served.
+    """
+    served = item.revisions.filter(served=True).first()
+    if served is None:
+        raise NotServable(
+            f"This {item._meta.verbose_name} is {item.status} and is not being served, so nothing was changed."
+        )
+    item.revisions.filter(pk=served.pk).update(served=False)
+    item.current_revision = served
+    return served
+
+
+def refuse_revision(item: Reviewed) -> str:
+    """Make the served wording, if there is one, the current one again; return the status that follows."""
+    served = item.revisions.filter(served=True).first()
+    if served is None:
+        return "rejected"
+    item.current_revision = served
+    return "approved"
+
+
+def set_status(item: Reviewed, status: str, *more_fields: str) -> None:
+    """Move a locked row to another status, and save its current revision and the fields named."""
+    item.status = status
+    item.updated_at = timezone.now()
+    item.save(update_fields=["status", "current_revision", "updated_at", *more_fields])
+
+
+def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, **columns: Any) -> None:
+    """Append one decision on one exact text. `columns` are the rest: a `ReviewNote`, and what one kind alone has."""
+    item.reviews.create(
+        project_id=item.project_id,
+        revision=revision,
+        decision=decision,
+        content_sha256=revision.content_sha256,
+        reviewer=by.label,
+        reviewer_user_id=by.user_id,
+        reviewer_key_id=by.api_key_id,
+        **columns,
+    )

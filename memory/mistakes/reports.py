@@ -1,0 +1,62 @@
+"""Mistakes as runs report them: reading a report, and telling whether two report the same mistake."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+WORDS = ("mistake_type", "task_id", "worker_id", "bad_decision", "correct_decision", "lesson")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MistakeText:
+    """A reported mistake. At least one of `bad_decision`, `correct_decision` and `lesson` says something."""
+
+    mistake_type: str
+    task_id: str = ""
+    worker_id: str = ""
+    bad_decision: str = ""
+    correct_decision: str = ""
+    evidence: str = ""
+    lesson: str = ""
+
+    def words(self) -> dict[str, str]:
+        """Return what a card keeps in its revisions: everything but the evidence."""
+        return {name: getattr(self, name) for name in WORDS}
+
+
+def read_mistake(raw: Mapping[str, Any], *, task_id: str = "", worker_id: str = "") -> MistakeText | None:
+    """Read a report as agents send it, or return None if it says nothing.
+
+    Args:
+        task_id, worker_id: the run's task family and agent, for reports that name none.
+    """
+    values = {field.name: str(raw.get(field.name) or "").strip() for field in fields(MistakeText)}
+    values["task_id"] = values["task_id"] or task_id
+    values["worker_id"] = values["worker_id"] or worker_id
+    values["mistake_type"] = values["mistake_type"] or "mistake"
+    if not (values["bad_decision"] or values["correct_decision"] or values["lesson"]):
+        return None
+    return MistakeText(**values)
+
+
+def identify_mistake(text: MistakeText) -> str:
+    """Return the hash of what makes two reports the same mistake: type, task family, worker and correct decision.
+
+    A report without a correct decision is identified by its lesson, or else by its bad decision.
+    """
+    decision = text.correct_decision or text.lesson or text.bad_decision
+    parts = [_fold(part) for part in (text.mistake_type, text.task_id, text.worker_id, decision)]
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
+
+
+def fold_words(words: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a card's words for comparison, without case, repeated spaces and final punctuation."""
+    return tuple(_fold(words[name]) for name in WORDS)
+
+
+def _fold(text: str) -> str:
+    return _SPACE.sub(" ", text).strip(" .!;,").casefold()

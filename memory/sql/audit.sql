@@ -1,0 +1,143 @@
+-- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, erasure and
+-- quarantine. The triggers are deferred, so that entries are written at commit.
+
+-- Append one link to the chain of a project. Its lock is taken at commit and held for a moment only.
+CREATE OR REPLACE FUNCTION memory_audit_append(of_project uuid, what text, of_subject uuid, said jsonb) RETURNS void
+LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+DECLARE
+    last record;
+    body text;
+    moment timestamptz := clock_timestamp();
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('memory_audit:' || of_project::text, 0));
+    SELECT a.number, a.sha256 INTO last FROM memory_auditentry a
+    WHERE a.project_id = of_project ORDER BY a.number DESC LIMIT 1;
+    body := jsonb_build_object(
+        'project', of_project, 'number', coalesce(last.number, 0) + 1, 'at', moment, 'kind', what,
+        'subject', of_subject, 'actor', coalesce(current_setting('erl.actor', true), ''), 'role', session_user,
+        'said', said)::text;
+    INSERT INTO memory_auditentry
+        (project_id, number, kind, subject_id, content, previous_sha256, sha256, created_at)
+    VALUES (of_project, coalesce(last.number, 0) + 1, what, of_subject, body, coalesce(last.sha256, repeat('0', 64)),
+            encode(sha256(convert_to(coalesce(last.sha256, repeat('0', 64)) || E'\n' || body, 'UTF8')), 'hex'), moment);
+END $$;
+
+-- The hash of a review as it was written. It leaves out the links to accounts and keys, which may be cleared.
+CREATE OR REPLACE FUNCTION memory_review_digest(r memory_review) RETURNS text
+LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
+    SELECT encode(sha256(convert_to(jsonb_build_array(
+        r.id, r.project_id, r.heuristic_id, r.revision_id, r.decision, r.content_sha256, r.reason, r.reviewer,
+        r.seconds_on_screen, r.request_id, r.created_at)::text, 'UTF8')), 'hex')
+$$;
+
+CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'review', NEW.id, jsonb_build_object(
+        'heuristic', NEW.heuristic_id, 'revision', NEW.revision_id, 'decision', NEW.decision,
+        'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id,
+        'row_sha256', memory_review_digest(NEW)));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;
+CREATE CONSTRAINT TRIGGER memory_audit_review AFTER INSERT ON memory_review
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review();
+
+-- A revision that goes into or out of service without a review leaves an entry too.
+CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
+        jsonb_build_object('heuristic', NEW.heuristic_id, 'content_sha256', NEW.content_sha256,
+                           'approved_by', NEW.approved_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_serving ON memory_heuristicrevision;
+CREATE CONSTRAINT TRIGGER memory_audit_serving AFTER UPDATE ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
+    EXECUTE FUNCTION memory_audit_serving();
+DROP TRIGGER IF EXISTS memory_audit_serving_at_once ON memory_heuristicrevision;
+CREATE CONSTRAINT TRIGGER memory_audit_serving_at_once AFTER INSERT ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_audit_serving();
+
+-- The same two for mistake cards.
+CREATE OR REPLACE FUNCTION memory_audit_cardreview() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'card_review', NEW.id, jsonb_build_object(
+        'card', NEW.card_id, 'revision', NEW.revision_id, 'decision', NEW.decision,
+        'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_cardreview ON memory_mistakecardreview;
+CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistakecardreview
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_cardreview();
+
+CREATE OR REPLACE FUNCTION memory_audit_cardserving() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, CASE WHEN NEW.served THEN 'card_served' ELSE 'card_withdrawn' END,
+        NEW.id, jsonb_build_object('card', NEW.card_id, 'content_sha256', NEW.content_sha256,
+                                   'approved_by', NEW.approved_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_cardserving ON memory_mistakecardrevision;
+CREATE CONSTRAINT TRIGGER memory_audit_cardserving AFTER UPDATE ON memory_mistakecardrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
+    EXECUTE FUNCTION memory_audit_cardserving();
+DROP TRIGGER IF EXISTS memory_audit_cardserving_at_once ON memory_mistakecardrevision;
+CREATE CONSTRAINT TRIGGER memory_audit_cardserving_at_once AFTER INSERT ON memory_mistakecardrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_audit_cardserving();
+
+-- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
+CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+DECLARE
+    k memory_apikey := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+    PERFORM memory_audit_append(k.project_id, 'key_' || lower(TG_OP), k.id, jsonb_build_object(
+        'prefix', k.prefix, 'client', k.client, 'scopes', to_jsonb(k.scopes), 'expires_at', k.expires_at,
+        'revoked_at', k.revoked_at, 'owner', k.created_by_id,
+        'secret', encode(sha256(convert_to(k.secret_sha256, 'UTF8')), 'hex')));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_key ON memory_apikey;
+CREATE CONSTRAINT TRIGGER memory_audit_key AFTER INSERT OR DELETE ON memory_apikey
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_key();
+DROP TRIGGER IF EXISTS memory_audit_key_change ON memory_apikey;
+CREATE CONSTRAINT TRIGGER memory_audit_key_change AFTER UPDATE ON memory_apikey
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.project_id, OLD.prefix, OLD.client, OLD.scopes, OLD.expires_at, OLD.revoked_at, OLD.secret_sha256,
+           OLD.created_by_id)
+          IS DISTINCT FROM
+          (NEW.project_id, NEW.prefix, NEW.client, NEW.scopes, NEW.expires_at, NEW.revoked_at, NEW.secret_sha256,
+           NEW.created_by_id))
+    EXECUTE FUNCTION memory_audit_key();
+
+CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'erasure', NEW.trajectory_id, jsonb_build_object(
+        'heuristics', to_jsonb(NEW.heuristic_ids), 'erased_by', NEW.erased_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_erasure ON memory_erasure;
+CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_erasure();
+
+CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'quarantine', NEW.id, jsonb_build_object(
+        'source', NEW.source, 'since', NEW.since, 'heuristics', to_jsonb(NEW.heuristic_ids),
+        'retrievals', NEW.retrieval_count, 'ordered_by', NEW.ordered_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_quarantine ON memory_quarantineorder;
+CREATE CONSTRAINT TRIGGER memory_audit_quarantine AFTER INSERT ON memory_quarantineorder
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_quarantine();
+
+-- Audit entries, erasures and quarantine orders are never changed or deleted.
+CREATE OR REPLACE FUNCTION memory_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE OR REPLACE TRIGGER memory_auditentry_keep BEFORE UPDATE OR DELETE ON memory_auditentry
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
+CREATE OR REPLACE TRIGGER memory_erasure_keep BEFORE UPDATE OR DELETE ON memory_erasure
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();
+CREATE OR REPLACE TRIGGER memory_quarantineorder_keep BEFORE UPDATE OR DELETE ON memory_quarantineorder
+    FOR EACH ROW EXECUTE FUNCTION memory_append_only();

@@ -1,0 +1,157 @@
+-- What the database guarantees about heuristics, their revisions and reviews.
+
+-- The hash covers every text that is served. A reviewer approves this hash and nothing else (reliability C2).
+-- A revision never changes after it is written, and an approval never changes after it is given.
+CREATE OR REPLACE FUNCTION memory_revision_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    wanted text := encode(sha256(convert_to(jsonb_build_array(
+        NEW.trigger, NEW.guideline, NEW.avoid, NEW.not_when, NEW.rationale, NEW.polarity, NEW.scope, NEW.task_id,
+        to_jsonb(NEW.tags), NEW.source_task)::text, 'UTF8')), 'hex');
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF wanted <> OLD.content_sha256 OR NEW.content_sha256 <> OLD.content_sha256
+           OR NEW.id <> OLD.id OR NEW.heuristic_id <> OLD.heuristic_id OR NEW.number <> OLD.number
+           OR NEW.project_id <> OLD.project_id OR NEW.created_by <> OLD.created_by THEN
+            RAISE EXCEPTION 'a heuristic revision is immutable: write a new revision'
+                USING ERRCODE = 'restrict_violation';
+        END IF;
+        IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
+           IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_by, OLD.approved_at) THEN
+            RAISE EXCEPTION 'an approval is immutable' USING ERRCODE = 'restrict_violation';
+        END IF;
+    ELSE
+        NEW.content_sha256 := wanted;
+        NEW.search := setweight(to_tsvector('english', NEW.trigger), 'A')
+            || setweight(to_tsvector('english', NEW.guideline), 'B')
+            || setweight(to_tsvector('english', array_to_string(NEW.tags, ' ')), 'B')
+            || setweight(to_tsvector('english', concat_ws(' ', NEW.avoid, NEW.not_when)), 'C')
+            || setweight(to_tsvector('english', NEW.source_task), 'D');
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_revision_guard BEFORE INSERT OR UPDATE ON memory_heuristicrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_revision_guard();
+
+-- A review is appended and never changed. Only its link to a deleted account or key may be cleared.
+CREATE OR REPLACE FUNCTION memory_review_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF to_jsonb(NEW) - 'reviewer_user_id' - 'reviewer_key_id' IS DISTINCT FROM
+       to_jsonb(OLD) - 'reviewer_user_id' - 'reviewer_key_id'
+       OR (NEW.reviewer_user_id IS NOT NULL AND NEW.reviewer_user_id IS DISTINCT FROM OLD.reviewer_user_id)
+       OR (NEW.reviewer_key_id IS NOT NULL AND NEW.reviewer_key_id IS DISTINCT FROM OLD.reviewer_key_id) THEN
+        RAISE EXCEPTION 'a review is append-only' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_review_guard BEFORE UPDATE ON memory_review
+    FOR EACH ROW EXECUTE FUNCTION memory_review_guard();
+
+-- Revisions and reviews are deleted only by erasure, which announces itself with SET LOCAL erl.erasing = 'on'.
+CREATE OR REPLACE FUNCTION memory_only_by_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('erl.erasing', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION '% is append-only: use the erase service', TG_TABLE_NAME
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE OR REPLACE TRIGGER memory_revision_keep BEFORE DELETE ON memory_heuristicrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+CREATE OR REPLACE TRIGGER memory_review_keep BEFORE DELETE ON memory_review
+    FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
+
+-- Whether a label stands for a person in this project: an active account, or a client with a key owned by one.
+CREATE OR REPLACE FUNCTION memory_is_person(project uuid, label text) RETURNS boolean LANGUAGE sql STABLE
+SECURITY DEFINER AS $$
+    SELECT EXISTS (SELECT FROM auth_user u WHERE 'user:' || u.username = label AND u.is_active)
+        OR EXISTS (SELECT FROM memory_apikey k JOIN auth_user u ON u.id = k.created_by_id
+                   WHERE k.project_id = project AND 'key:' || k.client = label AND u.is_active)
+$$;
+
+-- Where a project asks for two reviewers, two different people approve the same text before it is served. A revision is
+-- approved at the moment `approved_sha256` is filled; one that was approved before the project asked stays approved. A
+-- policy is not a person. A person who renamed the account, or who owns the key of the other approval, is the same
+-- person; a deleted account no longer counts. Runs with the owner's rights: it locks a project that others only read.
+CREATE OR REPLACE FUNCTION memory_two_reviewers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF NEW.approved_sha256 = '' OR (TG_OP = 'UPDATE' AND OLD.approved_sha256 <> '') THEN
+        RETURN NEW;
+    END IF;
+    -- FOR SHARE waits for a change of the rule that is under way.
+    PERFORM FROM memory_project WHERE id = NEW.project_id AND four_eyes FOR SHARE;
+    IF FOUND AND (NOT memory_is_person(NEW.project_id, NEW.approved_by) OR NOT EXISTS (
+        SELECT FROM memory_review v
+        LEFT JOIN memory_apikey k ON k.id = v.reviewer_key_id
+        WHERE v.revision_id = NEW.id AND v.decision = 'first_approval' AND v.content_sha256 = NEW.approved_sha256
+            AND v.reviewer <> NEW.approved_by AND coalesce(v.reviewer_user_id, k.created_by_id) IS NOT NULL
+            AND NOT EXISTS (
+                SELECT FROM auth_user u
+                WHERE 'user:' || u.username = NEW.approved_by AND u.id IN (v.reviewer_user_id, k.created_by_id))
+            AND NOT EXISTS (
+                SELECT FROM memory_apikey a
+                WHERE a.project_id = NEW.project_id AND 'key:' || a.client = NEW.approved_by
+                    AND a.created_by_id IN (v.reviewer_user_id, k.created_by_id))
+    )) THEN
+        RAISE EXCEPTION 'two different people have to approve the same text in this project'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_two_reviewers BEFORE INSERT OR UPDATE ON memory_heuristicrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_two_reviewers();
+
+-- A row changes its status only as listed with its trigger; memory/heuristics/life_cycle.py has the same list, and a test compares
+-- the two (reliability C11). Erasure removes revisions and may put the status back.
+CREATE OR REPLACE FUNCTION memory_move_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.status || ' ' || NEW.status) = ANY (TG_ARGV[0]::text[])
+       OR current_setting('erl.erasing', true) IS NOT DISTINCT FROM 'on' THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION '% does not move from % to %', TG_TABLE_NAME, OLD.status, NEW.status
+        USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE OR REPLACE TRIGGER memory_heuristic_move BEFORE UPDATE OF status ON memory_heuristic
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION memory_move_guard('{
+        proposed approved, proposed rejected, proposed retired, proposed quarantined, proposed superseded,
+        approved proposed, approved retired, approved quarantined, approved superseded,
+        rejected proposed, retired proposed, retired approved, quarantined proposed, quarantined approved,
+        superseded proposed}');
+
+-- At commit an approved heuristic serves a revision, and a rejected, retired, quarantined or superseded one serves none
+-- (reliability C11). A revision is served only with an approval of exactly its hash, so a heuristic cannot become
+-- approved without a review.
+CREATE OR REPLACE FUNCTION memory_status_agrees() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    of_heuristic uuid;
+    current_status text;
+    serves boolean;
+BEGIN
+    IF TG_TABLE_NAME = 'memory_heuristic' THEN
+        of_heuristic := NEW.id;
+    ELSE
+        of_heuristic := NEW.heuristic_id;
+    END IF;
+    SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served)
+    INTO current_status, serves FROM memory_heuristic h WHERE h.id = of_heuristic;
+    IF (current_status = 'approved' AND NOT serves) OR (current_status NOT IN ('approved', 'proposed') AND serves) THEN
+        RAISE EXCEPTION 'the heuristic % is % but % a revision', of_heuristic, current_status,
+            CASE WHEN serves THEN 'serves' ELSE 'does not serve' END USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_status_agrees ON memory_heuristic;
+CREATE CONSTRAINT TRIGGER memory_status_agrees AFTER UPDATE OF status ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
+    EXECUTE FUNCTION memory_status_agrees();
+DROP TRIGGER IF EXISTS memory_status_agrees_at_once ON memory_heuristic;
+CREATE CONSTRAINT TRIGGER memory_status_agrees_at_once AFTER INSERT ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status <> 'proposed')
+    EXECUTE FUNCTION memory_status_agrees();
+DROP TRIGGER IF EXISTS memory_service_agrees ON memory_heuristicrevision;
+CREATE CONSTRAINT TRIGGER memory_service_agrees AFTER UPDATE OF served ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
+    EXECUTE FUNCTION memory_status_agrees();
+DROP TRIGGER IF EXISTS memory_service_agrees_at_once ON memory_heuristicrevision;
+CREATE CONSTRAINT TRIGGER memory_service_agrees_at_once AFTER INSERT ON memory_heuristicrevision
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_status_agrees();

@@ -1,0 +1,162 @@
+-- What keeps projects apart: rows never move to another project, references stay inside one, and row-level security
+-- limits a role to one. Needs roles.sql. The functions write the triggers and policies of a table; the calls at the end
+-- say which tables have them.
+
+CREATE OR REPLACE FUNCTION memory_keep_project() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a row of % cannot move to another project', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+
+-- Show a table's rows only where `rule` holds, unless the transaction sees every project (reliability D12). The owner
+-- of the table is not limited.
+CREATE OR REPLACE FUNCTION memory_limit_rows(of_table regclass, rule text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', of_table);
+    EXECUTE format('DROP POLICY IF EXISTS erl_project ON %s', of_table);
+    EXECUTE format(
+        'CREATE POLICY erl_project ON %s USING ((SELECT memory_sees_every_project()) OR %s)', of_table, rule);
+END $$;
+
+-- Keep the rows of a table with a column project_id in their projects (reliability C1), and limit a role to those of
+-- its own (D12).
+CREATE OR REPLACE FUNCTION memory_belongs_to_project(of_table regclass) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_limit_rows(of_table, 'project_id = (SELECT memory_current_project())');
+    EXECUTE format(
+        'CREATE OR REPLACE TRIGGER %1$s_keep_project BEFORE UPDATE OF project_id ON %1$s FOR EACH ROW'
+        ' WHEN (OLD.project_id IS DISTINCT FROM NEW.project_id) EXECUTE FUNCTION memory_keep_project()', of_table);
+END $$;
+
+-- Let the rows of a table refer only to rows of their own project (reliability C1, D12). Each reference is a column,
+-- the table it refers to, and what else has to hold of the row `p` there. The trigger runs with the owner's rights, so
+-- that it sees the rows of other projects too. It leaves a row that does not exist to the foreign key.
+CREATE OR REPLACE FUNCTION memory_check_references(of_table regclass, reference_rows text[])
+RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+    reference text[];
+    checks text := '';
+    columns text[] := '{}';
+    changed text[] := '{}';
+BEGIN
+    FOREACH reference SLICE 1 IN ARRAY reference_rows LOOP
+        columns := columns || reference[1];
+        changed := changed || format('OLD.%1$s IS DISTINCT FROM NEW.%1$s', reference[1]);
+        checks := checks || format($check$
+    IF NEW.%1$s IS NOT NULL AND EXISTS (SELECT FROM %2$s p WHERE p.id = NEW.%1$s
+        AND NOT (p.project_id = NEW.project_id%3$s)) THEN
+        RAISE EXCEPTION '%4$s.%1$s refers to a row that belongs elsewhere' USING ERRCODE = 'restrict_violation';
+    END IF;$check$, reference[1], reference[2], ' AND ' || nullif(reference[3], ''), of_table);
+    END LOOP;
+    EXECUTE format($function$
+CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN%2$s
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER %1$s_references_insert BEFORE INSERT ON %1$s FOR EACH ROW EXECUTE FUNCTION %1$s_references();
+CREATE OR REPLACE TRIGGER %1$s_references_update BEFORE UPDATE OF %3$s ON %1$s
+    FOR EACH ROW WHEN (%4$s) EXECUTE FUNCTION %1$s_references();
+$function$, of_table, checks, array_to_string(columns, ', '), array_to_string(changed, ' OR '));
+END $body$;
+
+SELECT memory_belongs_to_project('memory_apikey');
+SELECT memory_belongs_to_project('memory_auditentry');
+SELECT memory_belongs_to_project('memory_erasure');
+SELECT memory_belongs_to_project('memory_evidence');
+SELECT memory_belongs_to_project('memory_heuristic');
+SELECT memory_belongs_to_project('memory_heuristicembedding');
+SELECT memory_belongs_to_project('memory_heuristicfeedback');
+SELECT memory_belongs_to_project('memory_heuristicrevision');
+SELECT memory_belongs_to_project('memory_idempotencyrecord');
+SELECT memory_belongs_to_project('memory_memoryimport');
+SELECT memory_belongs_to_project('memory_mistakecard');
+SELECT memory_belongs_to_project('memory_mistakecardreview');
+SELECT memory_belongs_to_project('memory_mistakecardrevision');
+SELECT memory_belongs_to_project('memory_mistakeembedding');
+SELECT memory_belongs_to_project('memory_mistakemerge');
+SELECT memory_belongs_to_project('memory_mistakesighting');
+SELECT memory_belongs_to_project('memory_polarityquota');
+SELECT memory_belongs_to_project('memory_quarantineorder');
+SELECT memory_belongs_to_project('memory_retrieval');
+SELECT memory_belongs_to_project('memory_review');
+SELECT memory_belongs_to_project('memory_searchindex');
+SELECT memory_belongs_to_project('memory_searchstatistics');
+SELECT memory_belongs_to_project('memory_servedchange');
+SELECT memory_belongs_to_project('memory_taskvector');
+SELECT memory_belongs_to_project('memory_termchange');
+SELECT memory_belongs_to_project('memory_termcount');
+SELECT memory_belongs_to_project('memory_trajectory');
+SELECT memory_belongs_to_project('memory_usageverdict');
+
+-- These have no project_id of their own, or one that may be empty.
+SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_current_project())');
+SELECT memory_limit_rows(
+    'memory_projectmembership', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
+SELECT memory_limit_rows('memory_reviewclaim', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
+SELECT memory_limit_rows('memory_deskopening', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
+
+-- The API key of a retrieval is left to `check_invariants`: the busiest request writes retrievals.
+SELECT memory_check_references('memory_trajectory', ARRAY[
+    ['retrieval_id', 'memory_retrieval', ''],
+    ['api_key_id', 'memory_apikey', '']
+]);
+SELECT memory_check_references('memory_heuristic', ARRAY[
+    ['current_revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.id'],
+    ['superseded_by_id', 'memory_heuristic', '']
+]);
+SELECT memory_check_references('memory_heuristicrevision', ARRAY[
+    ['heuristic_id', 'memory_heuristic', '']
+]);
+SELECT memory_check_references('memory_evidence', ARRAY[
+    ['heuristic_id', 'memory_heuristic', ''],
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_heuristicembedding', ARRAY[
+    ['heuristic_id', 'memory_heuristic', ''],
+    ['revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.heuristic_id'],
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_heuristicfeedback', ARRAY[
+    ['heuristic_id', 'memory_heuristic', ''],
+    ['trajectory_id', 'memory_trajectory', ''],
+    ['retrieval_id', 'memory_retrieval', '']
+]);
+SELECT memory_check_references('memory_review', ARRAY[
+    ['heuristic_id', 'memory_heuristic', ''],
+    ['revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.heuristic_id'],
+    ['reviewer_key_id', 'memory_apikey', '']
+]);
+SELECT memory_check_references('memory_taskvector', ARRAY[
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_usageverdict', ARRAY[
+    ['heuristic_id', 'memory_heuristic', ''],
+    ['trajectory_id', 'memory_trajectory', ''],
+    ['retrieval_id', 'memory_retrieval', '']
+]);
+SELECT memory_check_references('memory_mistakecard', ARRAY[
+    ['current_revision_id', 'memory_mistakecardrevision', 'p.card_id = NEW.id'],
+    ['merged_into_id', 'memory_mistakecard', ''],
+    ['first_seen_id', 'memory_trajectory', ''],
+    ['last_seen_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_mistakecardrevision', ARRAY[
+    ['card_id', 'memory_mistakecard', ''],
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_mistakesighting', ARRAY[
+    ['card_id', 'memory_mistakecard', ''],
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('memory_mistakemerge', ARRAY[
+    ['card_id', 'memory_mistakecard', ''],
+    ['into_id', 'memory_mistakecard', ''],
+    ['served_before_id', 'memory_mistakecardrevision', 'p.card_id = NEW.card_id']
+]);
+SELECT memory_check_references('memory_mistakecardreview', ARRAY[
+    ['card_id', 'memory_mistakecard', ''],
+    ['revision_id', 'memory_mistakecardrevision', 'p.card_id = NEW.card_id'],
+    ['reviewer_key_id', 'memory_apikey', '']
+]);
+SELECT memory_check_references('memory_mistakeembedding', ARRAY[
+    ['card_id', 'memory_mistakecard', '']
+]);

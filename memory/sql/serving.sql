@@ -1,0 +1,88 @@
+-- The views that retrieval reads, and what the two roles may do. Needs roles.sql and projects.sql.
+
+-- Everything an agent may be given (reliability C3). The planner folds these views into the statements that use them:
+-- they cost nothing, and no statement can forget the condition.
+CREATE OR REPLACE VIEW servable_heuristic AS
+    SELECT r.id, r.project_id, r.heuristic_id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when,
+           r.rationale, r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.support, h.usefulness, h.client
+    FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
+    WHERE r.served AND r.approved_sha256 = r.content_sha256;
+CREATE OR REPLACE VIEW servable_text AS
+    SELECT project_id, heuristic_id, revision_id, trajectory_id, embedding_model_id, kind, vector, terms, term_ids
+    FROM memory_heuristicembedding WHERE served;
+CREATE OR REPLACE VIEW servable_name AS
+    SELECT id AS revision_id, project_id, names FROM memory_heuristicrevision
+    WHERE served AND approved_sha256 = content_sha256 AND names > '';
+CREATE OR REPLACE VIEW servable_mistake_card AS
+    SELECT r.id AS revision_id, r.project_id, r.card_id, r.mistake_type, r.task_id, r.worker_id, r.bad_decision,
+           r.correct_decision, r.lesson, c.seen_count, c.ranked_count
+    FROM memory_mistakecardrevision r JOIN memory_mistakecard c ON c.id = r.card_id
+    WHERE r.served AND r.approved_sha256 = r.content_sha256 AND c.merged_into_id IS NULL;
+
+-- Of the runs that lessons come from: the agent and how the task begins, but no steps.
+CREATE OR REPLACE VIEW servable_source AS
+    SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory;
+CREATE OR REPLACE VIEW servable_evidence AS
+    SELECT heuristic_id, trajectory_id FROM memory_evidence;
+-- Of all runs: figures for the score history, but no text.
+CREATE OR REPLACE VIEW servable_outcome AS
+    SELECT id, project_id, task_id, agent, outcome, score, created_at FROM memory_trajectory;
+
+-- The same views, of the current project only: this schema comes first on the search path of a request that is limited
+-- to its project (reliability D12).
+CREATE SCHEMA IF NOT EXISTS erl_tenant;
+CREATE OR REPLACE VIEW erl_tenant.servable_heuristic AS
+    SELECT * FROM servable_heuristic WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_text AS
+    SELECT * FROM servable_text WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_name AS
+    SELECT * FROM servable_name WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_mistake_card AS
+    SELECT * FROM servable_mistake_card WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_source AS
+    SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory
+    WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_evidence AS
+    SELECT heuristic_id, trajectory_id FROM memory_evidence WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_outcome AS
+    SELECT * FROM servable_outcome WHERE project_id = (SELECT memory_current_project());
+
+-- Searches run as erl_serving, which reads these views and tables. None of the tables holds a lesson.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_serving') THEN
+        GRANT SELECT ON servable_heuristic, servable_text, servable_name, servable_mistake_card, servable_source,
+            servable_evidence, servable_outcome, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
+            memory_servedchange, memory_searchindex, memory_polarityquota TO erl_serving;
+    END IF;
+END $$;
+
+-- Let erl_tenant do what requests of the API do, on every table with the policy erl_project. Safe to repeat; does
+-- nothing without the role. If this user may not create the role, a superuser does and calls this
+-- (docs/reliability.md).
+CREATE OR REPLACE FUNCTION memory_grant_tenant() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    each regclass;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_tenant') THEN
+        RETURN;
+    END IF;
+    FOR each IN SELECT polrelid FROM pg_policy WHERE polname = 'erl_project' LOOP
+        IF each::text IN ('memory_project', 'memory_apikey', 'memory_projectmembership') THEN
+            EXECUTE format('GRANT SELECT ON %s TO erl_tenant', each);
+        ELSE
+            EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO erl_tenant', each);
+        END IF;
+    END LOOP;
+    GRANT SELECT, INSERT ON memory_embeddingmodel TO erl_tenant;
+    GRANT SELECT (id, username, is_active) ON auth_user TO erl_tenant;
+    IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'erl_tenant') THEN
+        GRANT USAGE ON SCHEMA erl_tenant TO erl_tenant;
+        GRANT SELECT ON ALL TABLES IN SCHEMA erl_tenant TO erl_tenant;
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_serving') THEN
+            GRANT USAGE ON SCHEMA erl_tenant TO erl_serving;
+            GRANT SELECT ON ALL TABLES IN SCHEMA erl_tenant TO erl_serving;
+        END IF;
+    END IF;
+END $$;
+SELECT memory_grant_tenant();

@@ -1,0 +1,91 @@
+"""Lessons that have had their day: given often and of no use, harmful, or never given for long (reference: ERL c.1).
+
+Nothing is retired here. A suggestion says why, with the runs that show it, and a person decides.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from math import log2
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
+from memory.effects.usefulness import Use, find_uses
+from memory.heuristics.models import Heuristic
+from memory.projects.models import Project
+from reflection.consolidation.drafts import Advice, Author, Support
+from reflection.consolidation.models import Suggestion
+from reflection.consolidation.sources import Lesson
+
+MIN_USED_SHARE = 0.05  # of the runs that were given a lesson: followed it and succeeded
+MIN_USES = 20  # before the use of a lesson is judged
+UNUSED_DAYS = 180  # without having been given to an agent
+AUTHOR = Author(method="rules", version="1")
+HARMFUL_USEFULNESS = 0.4
+HARMFUL_RUNS = 5
+
+
+def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: datetime | None = None) -> list[Advice]:
+    """Suggest to retire what is served without being of use. Six queries, however many lessons there are."""
+    now = now or timezone.now()
+    served = [lesson for lesson in lessons if lesson.status == Heuristic.Status.APPROVED]
+    if not served:
+        return []
+    given = count_by_heuristic([project.pk])
+    uses = find_uses([lesson.id for lesson in served])
+    return [
+        advice
+        for lesson in served
+        if (advice := _suggest(lesson, given.get(lesson.id), uses.get(lesson.id, []), now)) is not None
+    ]
+
+
+def used_lessons(project: Project) -> list[UUID]:
+    """Return the lessons that some verdict speaks of, and those that one spoke of before its run was erased."""
+    judged: Any = UsageVerdict.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
+    told: Any = HeuristicFeedback.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
+    counted: Any = Heuristic.objects.for_project(project).exclude(usefulness_version="").values_list("pk", flat=True)
+    return sorted({*judged.distinct(), *told.distinct(), *counted})
+
+
+def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use], now: datetime) -> Advice | None:
+    uses = list(uses)
+    followed = [use for use in uses if use.verdict == UsageVerdict.Verdict.FOLLOWED and use.outcome != "unknown"]
+    failed = [use for use in followed if use.outcome == "failure"]
+    succeeded = len(followed) - len(failed)
+    if len(followed) >= HARMFUL_RUNS and lesson.usefulness < HARMFUL_USEFULNESS:
+        reason = (
+            f"{len(failed)} of the {len(followed)} runs that followed it failed; its usefulness is "
+            f"{lesson.usefulness:.2f}, where 0.50 is neutral."
+        )
+        return _retire(lesson, reason, failed, occasion=f"harmful/{int(log2(len(followed)))}")
+    times, last_at = (given.answers, given.last_at) if given else (0, None)
+    known = len([use for use in uses if use.outcome != "unknown"])
+    if times >= MIN_USES and known >= MIN_USES:
+        share = succeeded / known
+        if share < MIN_USED_SHARE:
+            reason = f"It was given {times} times; {succeeded} of {known} runs followed it and succeeded."
+            return _retire(lesson, reason, uses[:5], occasion=f"idle/{int(log2(times))}")
+    approved_at = lesson.revision.approved_at or lesson.created_at
+    idle = now - max(last_at or approved_at, approved_at)
+    if idle >= timedelta(days=UNUSED_DAYS):
+        since = "since it was approved" if last_at is None else "since it was last given to an agent"
+        reason = f"{idle.days} days have passed {since}, so no recent task came near it."
+        return _retire(lesson, reason, [], occasion=f"unused/{idle.days // UNUSED_DAYS}")
+    return None
+
+
+def _retire(lesson: Lesson, reason: str, uses: Iterable[Use], *, occasion: str) -> Advice:
+    return Advice(
+        kind=Suggestion.Kind.RETIRE,
+        heuristic_id=lesson.id,
+        content_sha256=lesson.revision.content_sha256,
+        reason=reason,
+        author=AUTHOR,
+        support=tuple(Support(trajectory_id=use.trajectory_id) for use in uses),
+        tokens_saved=lesson.tokens,
+        occasion=occasion,
+    )

@@ -1,0 +1,30 @@
+"""The API's page in a browser: Swagger UI shows every operation, and the content policy stops none of it."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from memory.api.documentation import build_document
+
+pytestmark = [pytest.mark.browser]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_docs_page_shows_every_operation(page: Page, live_server: Any, width: int) -> None:
+    operations = [operation for path in build_document()["paths"].values() for operation in path.values()]
+    page.set_viewport_size({"width": width, "height": 720})
+
+    page.goto(f"{live_server.url}/api/docs")
+
+    expect(page.locator(".opblock")).to_have_count(len(operations))
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_docs_page_opens_an_operation(page: Page, live_server: Any) -> None:
+    page.goto(f"{live_server.url}/api/docs")
+    page.locator("#operations-retrieval-retrieveLessons .opblock-summary-control").click()
+
+    expect(page.locator("#operations-retrieval-retrieveLessons")).to_contain_text("409")
