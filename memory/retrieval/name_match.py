@@ -63,7 +63,7 @@ def find_names(text: str) -> tuple[Name, ...]:
     for token in _TOKEN.findall(text[:MAX_CHARACTERS]):
         for part in _take_apart(token):
             key = _NOT_OF_KEY.sub("", part).lower()
-            if key in found or not _has_length(key):
+            if key in found or not SHORTEST <= len(key) <= LONGEST or key.isdigit():
                 continue
             if _SIGN.search(part) or (_COMPOUND.match(part) and not LITTLE_WORDS & set(part.lower().split("-"))):
                 found[key] = part
@@ -98,10 +98,6 @@ def _take_apart(token: str) -> list[str]:
         return [token]
     parts = [token, *re.split(r"[/:]+", token), *re.split(r"[/:.]+", token)]
     return list(dict.fromkeys(parts))
-
-
-def _has_length(key: str) -> bool:
-    return SHORTEST <= len(key) <= LONGEST and not key.isdigit()
 
 
 def _count_slips(one: str, other: str) -> int:

@@ -232,19 +232,16 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         return prepare_empty_answer(question)
 
 
-def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
-    """Return an answer as the client reads it."""
-    return _without_items(answer) | {"items": answer.items}
-
-
 def write_answer(answer: RetrievalAnswer) -> HttpResponse:
     """Write an answer as the client reads it; its items are JSON already."""
-    others = json.dumps(_without_items(answer), ensure_ascii=False, separators=(",", ":"))
-    body = f'{others[:-1]},"items":{answer.items_json}}}'
-    return HttpResponse(body.encode(), content_type="application/json")
+    body = answer_body(answer)
+    del body["items"]
+    others = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return HttpResponse(f'{others[:-1]},"items":{answer.items_json}}}'.encode(), content_type="application/json")
 
 
-def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
+def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
+    """Return an answer as the client reads it."""
     return {
         "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
         "mode": answer.mode,
@@ -254,4 +251,5 @@ def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
         "context": answer.context,
         "context_sha256": answer.context_sha256,
         "tokens": answer.tokens,
+        "items": answer.items,
     }
