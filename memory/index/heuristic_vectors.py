@@ -1,4 +1,4 @@
-"""Make heuristics findable: the vectors and words of what each says, and of the tasks it was learnt from."""
+"""The vectors and words by which heuristics are found: of what each says, and of the tasks it was learnt from."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Change the model that vectors come from, without a moment in which nothing is found (reliability C7)."""
+"""A change of the embedding model, with no moment in which searches find nothing (reliability C7)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Comparison:
 def make_vectors(model: EmbeddingModel) -> Iterator[int]:
     """Make the vectors of a model that are lacking; yield the number of heuristics done, batch by batch.
 
-    It may be stopped and run again at any time, and run beside itself.
+    It may be stopped and run again at any time, and twice at once.
 
     Raises:
         EmbedderError: the embedder gives none.

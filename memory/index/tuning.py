@@ -1,4 +1,4 @@
-"""Give each large project an index of its own, and see how well its searches do with it."""
+"""An index for each large project, and how well searches do with it."""
 
 import hashlib
 import time
@@ -23,20 +23,20 @@ from memory.retrieval.scoring import get_meaning_weight
 log = structlog.get_logger(__name__)
 
 INDEX_FROM_TEXTS = 20_000  # served texts of a project from which an index pays
-# More neighbours than pgvector's defaults: of 60 tasks at 100,000 texts these lose none, the defaults lost 4.
+# More neighbours than pgvector's defaults, which lost results in 4 of 60 tasks at 100,000 texts; these lose none.
 NEIGHBOURS, CONSTRUCTION = 32, 200
 QUICK_NEIGHBOURS, QUICK_CONSTRUCTION = 16, 64  # beyond this many texts a build of the former takes hours
 QUICK_FROM_TEXTS = 300_000
 MOST_BREADTH = 8 * FIRST_BREADTH
 WANTED_RECALL, LEAST_RECALL = 0.95, 0.5
-REBUILD_FACTOR = 4  # an index that has grown this much is built anew
+REBUILD_FACTOR = 4  # an index that has grown this much is built again
 NEAREST = 20  # lessons that both ways are asked for
 SHRUNK = 0.5  # of the threshold: below, the index goes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """Share of the likest lessons that searches by the index find: in the mean over tasks, and for the worst task."""
+    """Share of the nearest lessons that searches by the index find: the mean over tasks, and that of the worst task."""
 
     mean: float
     least: float
@@ -54,8 +54,8 @@ def find_projects_to_tune() -> list[Project]:
 def tune_search(project: Project, *, threshold: int | None = None) -> SearchIndex | None:
     """Build, keep or drop the index of a project by how much it serves; return the one that is in use afterwards.
 
-    Searches go on all the while: a new index is built beside the old one and used once it is whole, and without any
-    index everything is compared. Not for a transaction. Where another process builds already, nothing happens.
+    Searches go on all the while: the old index is used until the new one is whole, and without any index everything is
+    compared. Not to be called in a transaction. Where another process builds already, nothing happens.
 
     Args:
         threshold: served texts from which on there is an index; None takes INDEX_FROM_TEXTS.
@@ -66,7 +66,7 @@ def tune_search(project: Project, *, threshold: int | None = None) -> SearchInde
         if not allowed:
             return None
         present = _find_indexes(project)
-        SearchIndex.objects.filter(project=project).exclude(name__in=present).delete()  # somebody dropped the index
+        SearchIndex.objects.filter(project=project).exclude(name__in=present).delete()  # it was dropped by hand
         found = list(SearchIndex.objects.filter(project=project))
         texts = 0
         if model is not None and model.dimensions and is_indexable(model.pk):
@@ -90,7 +90,10 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
     index goes and everything is compared.
 
     Args:
-        tasks: how many different tasks to ask; None is returned where none was logged or the embedder is away.
+        tasks: how many different tasks to ask.
+
+    Returns:
+        None where no task was logged or the embedder is away.
     """
     embedder = find_embedder(index.embedding_model_id)
     logged = Retrieval.objects.filter(project=index.project, mode=Retrieval.Mode.HYBRID).order_by("-created_at")
@@ -123,7 +126,7 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
 
 
 def _build(project: Project, model: EmbeddingModel, texts: int) -> SearchIndex:
-    """Build an index without keeping anybody from reading or writing."""
+    """Build an index while others read and write."""
     quick = texts >= QUICK_FROM_TEXTS
     neighbours, construction = (QUICK_NEIGHBOURS, QUICK_CONSTRUCTION) if quick else (NEIGHBOURS, CONSTRUCTION)
     name = f"{_get_prefix(project)}{time.time_ns():x}"

@@ -1,10 +1,10 @@
-"""Stop asking a service that does not answer, so that not every task waits for its deadline (A16)."""
+"""A circuit breaker: a service that does not answer is left alone for a while, so that tasks do not wait (A16)."""
 
 import time
 
 
 class Breaker:
-    """Counts failures in a row; after some of them the service rests. One for each process and service."""
+    """Counts failures in a row; after `failures` of them the service rests. Each process has one for each service."""
 
     def __init__(self, *, failures: int = 3, rest_seconds: float = 30.0) -> None:
         self._allowed = failures
@@ -17,7 +17,7 @@ class Breaker:
         return time.monotonic() < self._resting_until
 
     def note(self, *, answered: bool) -> None:
-        """Count an answer or a failure. After a rest one failure is enough for the next."""
+        """Count an answer or a failure. After a rest one more failure starts the next."""
         self._failures = 0 if answered else self._failures + 1
         if self._failures >= self._allowed:
             self._failures = self._allowed - 1

@@ -1,4 +1,4 @@
-"""A cross-encoder that reads task and lesson together. It belongs to another app, which registers it here."""
+"""Scores by a cross-encoder, which reads task and lesson together. Another app provides and registers it here."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Choice by a language model (ERL c.4): what it is shown, and what of its answer counts.
+"""The choice by a language model (ERL c.4): what it is shown, and which parts of its answer count.
 
 The model belongs to another app, which registers it here: memory knows no provider. The model sees short labels in
-place of ids and names those it chooses; whatever it names besides is dropped.
+place of ids and answers with those it chooses; any other label is dropped.
 """
 
 from collections import Counter
@@ -27,12 +27,12 @@ from memory.retrieval.safe_text import clean
 log = structlog.get_logger(__name__)
 
 MAX_POOL = 250  # the whole pool is shown up to here (ERL 1.7) …
-MAX_CANDIDATES = 100  # … and above so many candidates,
-BATCH_SIZE = 50  # so many at a time
+MAX_CANDIDATES = 100  # … and of a larger one so many candidates,
+BATCH_SIZE = 50  # in batches of this size
 MOST = 10.0  # the model's scores go from 0 to this
 ENOUGH = 4.0  # below it a lesson is not worth its place (ERL c.1)
-DIVERSITY = 0.3  # of the choice is how little a lesson resembles those chosen before
-SAME_SUBTASK = 0.05  # what each lesson that serves the same sub-task already costs
+DIVERSITY = 0.3  # what counts for being unlike the lessons chosen before
+SAME_SUBTASK = 0.05  # what it costs for each lesson chosen before that serves the same sub-task
 RESTING = "did not answer a moment ago"
 MAX_WHY_CHARACTERS, MAX_SUBTASK_CHARACTERS, MAX_SUBTASKS = 300, 200, 20
 

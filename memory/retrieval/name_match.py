@@ -18,14 +18,14 @@ MAX_CHARACTERS = 20_000  # of a text that are read
 SHORTEST, LONGEST = 3, 64  # letters and digits of a name
 SHORTEST_NEAR, LONG = 6, 10  # a name of one wrong letter may be meant from here on; of two
 MOST_CAPITALS = 5  # different words in capitals; more are shouting or a heading
-# Words that are written in capitals to stress them, beside those that every task shares.
+# Words that are written in capitals to stress them, besides those that every task shares.
 STRESSED = frozenset(
     "always never must note important warning caution critical required todo else then".split()  # noqa: SIM905
 )
 LITTLE_WORDS = frozenset("of the to on by in and or a an for at up as it is be use".split())  # noqa: SIM905
 
-MOST_LESSONS = 200  # with one name; what more of them name tells them apart no better than a word does
-MOST_ADDED = 20  # lessons that names alone bring into question
+MOST_LESSONS = 200  # with one name; a name that more lessons have says no more than a word
+MOST_ADDED = 20  # lessons that are considered for their names alone
 NEAR = 0.7  # of what a name counts for where it is spelled with a slip
 
 _NAMED = "SELECT place, revision_id, names FROM memory_named(%(project)s, %(keys)s::text[], %(most)s)"
@@ -38,7 +38,7 @@ _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+){2,}\Z")
 _SIGN = re.compile(
     r"_|::|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]{2}|/.*/|\A[A-Za-z].*[0-9]|[A-Za-z][0-9]|[0-9][A-Za-z]{4}", re.DOTALL
 )
-# What every name has something of. Nearly all tasks are plain English, and are not taken apart for nothing.
+# Every name has one of these. Nearly all tasks are plain English, and are not taken apart for nothing.
 _ANY = re.compile(r"[_:/0-9]|[a-z][A-Z]|[A-Z]{2}|[A-Za-z]\.[A-Za-z]{2}|-[A-Za-z]+-")
 
 
@@ -55,7 +55,7 @@ class Name(NamedTuple):
 
 
 def find_names(text: str) -> tuple[Name, ...]:
-    """Return the different names of a text in their order."""
+    """Return the different names of a text in order."""
     if not _ANY.search(text, 0, MAX_CHARACTERS):
         return ()
     found: dict[str, str] = {}
@@ -63,7 +63,7 @@ def find_names(text: str) -> tuple[Name, ...]:
     for token in _TOKEN.findall(text[:MAX_CHARACTERS]):
         for part in _take_apart(token):
             key = _NOT_OF_KEY.sub("", part).lower()
-            if key in found or not _has_length(key):
+            if key in found or not SHORTEST <= len(key) <= LONGEST or key.isdigit():
                 continue
             if _SIGN.search(part) or (_COMPOUND.match(part) and not LITTLE_WORDS & set(part.lower().split("-"))):
                 found[key] = part
@@ -76,9 +76,9 @@ def find_names(text: str) -> tuple[Name, ...]:
 
 
 def is_near(key: str, other: str) -> bool:
-    """Tell whether two names differ by a slip: a letter or two, never the first two, never a digit.
+    """Tell whether two names differ by a typing mistake: a letter or two, never the first two, never a digit.
 
-    A name of another number is another thing.
+    A name with another number is another thing.
     """
     shortest = min(len(key), len(other))
     if shortest < SHORTEST_NEAR or key[:2] != other[:2] or get_digits(key) != get_digits(other):
@@ -93,19 +93,15 @@ def get_digits(key: str) -> str:
 
 
 def _take_apart(token: str) -> list[str]:
-    """Return a name and those it is made of: a method of its class, a file of its path, an id of its kind."""
+    """Return a name and its parts: the method of a class, the file of a path, the id behind its kind."""
     if token.startswith("REDACTED:"):
         return [token]
     parts = [token, *re.split(r"[/:]+", token), *re.split(r"[/:.]+", token)]
     return list(dict.fromkeys(parts))
 
 
-def _has_length(key: str) -> bool:
-    return SHORTEST <= len(key) <= LONGEST and not key.isdigit()
-
-
 def _count_slips(one: str, other: str) -> int:
-    """Return how many letters are to be put in, taken out, changed or turned around (Damerau, restricted)."""
+    """Return how many letters have to be added, removed, changed or swapped (restricted Damerau distance)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, sign in enumerate(one, 1):
@@ -127,7 +123,7 @@ class Naming(NamedTuple):
 
 
 def find_named(project_id: UUID, text: str) -> Mapping[UUID, Naming]:
-    """Return the served revisions of a project that name something of a task; no statement where it names nothing."""
+    """Return the served revisions that name what a task names. A task without names costs no statement."""
     names = [name for name in find_names(text) if not name.is_word][:MAX_NAMES]
     if not names:
         return {}
@@ -137,7 +133,7 @@ def find_named(project_id: UUID, text: str) -> Mapping[UUID, Naming]:
 
 
 def weigh(keys: Sequence[str], rows: Sequence[tuple[int, UUID, str]]) -> dict[UUID, Naming]:
-    """Return what the names of each revision are worth. The fewer lessons have a name, the more it counts."""
+    """Return what the names in each revision are worth. The fewer lessons have a name, the more it counts."""
     found: dict[tuple[int, str], set[UUID]] = {}
     for place, revision_id, names in rows:
         key = keys[place - 1]
@@ -163,5 +159,5 @@ def weigh(keys: Sequence[str], rows: Sequence[tuple[int, UUID, str]]) -> dict[UU
 
 
 def choose_added(named: Mapping[UUID, Naming]) -> list[UUID]:
-    """Return the revisions that are to be considered whatever else speaks for them."""
+    """Return the revisions that are considered in any case, those with the most names first."""
     return sorted(named, key=lambda revision_id: (-named[revision_id].share, revision_id.int))[:MOST_ADDED]

@@ -1,6 +1,6 @@
 """The order of an answer: scores with boosts, without repeats, within limits, and nothing where nothing fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,14 +68,21 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    boosted = [_boost(one, task_id) for one in candidates if get_likeness(one) >= floor.listed]
-    boosted.sort(key=lambda one: (-one.score, one.heuristic_id.int))
-    first = 0
-    if boosted:  # an old task very like the new one decides who is first, not who else is there
-        first = max(range(len(boosted)), key=lambda place: boosted[place].lead)
-        boosted.insert(0, boosted.pop(first))
+    nearness = [get_likeness(one) for one in candidates]
+    boosts = [
+        (one, _get_boost(one, task_id))
+        for one, likeness in zip(candidates, nearness, strict=True)
+        if likeness >= floor.listed
+    ]
+    boosts.sort(key=lambda pair: (-pair[0].score * pair[1], pair[0].heuristic_id.int))
+    leader = None
+    if boosts:  # an old task very like the new one decides who is first, not who else is there
+        first = max(range(len(boosts)), key=lambda place: boosts[place][0].lead * boosts[place][1])
+        boosts.insert(0, boosts.pop(first))
+        leader = boosts[0][0].heuristic_id if first else None  # it is first without the highest score
+    boosted = (one._replace(score=one.score * boost, lead=one.lead * boost) for one, boost in boosts)
     parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
-    wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
+    wanted = len(boosts) if limits != NO_LIMITS or covers_parts else top_k
     chosen = _leave_out_repeats(boosted, top_k=wanted)
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
@@ -83,13 +90,13 @@ def rank(
     placed = [*zip(chosen, subtasks, strict=True)]
     if covers_parts:
         placed = _cover(placed, top_k=top_k)
-    fits = max(map(get_likeness, candidates), default=0.0) >= floor.best
+    fits = max(nearness, default=0.0) >= floor.best
     return [
         Ranked(
             candidate=one,
             fits=fits and get_likeness(one) >= floor.injected,
             value=one.score,
-            scores=_describe_scores(one, with_lead=first > 0 and one is boosted[0]),
+            scores=_describe_scores(one, with_lead=one.heuristic_id == leader),
             reason=explain(one, task_id=task_id, subtask=subtask),
             subtask=subtask,
         )
@@ -132,18 +139,17 @@ def _get_texts(candidate: Candidate) -> tuple[str, ...]:
     return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
 
 
-def _boost(candidate: Candidate, task_id: str) -> Candidate:
+def _get_boost(candidate: Candidate, task_id: str) -> float:
     boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
     boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
     boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
     if task_id and candidate.task_id == task_id:
-        boost *= SAME_FAMILY
-    elif task_id and candidate.task_id and candidate.scope == "task_family":
-        boost *= OTHER_FAMILY
-    return candidate._replace(score=candidate.score * boost, lead=candidate.lead * boost)
+        return boost * SAME_FAMILY
+    is_other = task_id and candidate.task_id and candidate.scope == "task_family"
+    return boost * OTHER_FAMILY if is_other else boost
 
 
-def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
+def _leave_out_repeats(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
     """Take the first `top_k`, passing over those that say what a better one said."""
     chosen: list[Candidate] = []
     taken = np.empty((top_k, 0), np.float32)

@@ -1,4 +1,4 @@
-"""Show an answer again: the block as it was injected, and what came of it."""
+"""A past answer as it was given: the injected block, written again from the record."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What is asked of retrieval and what it answers.
+"""The bodies of retrieval: what a request may ask, and what an answer says.
 
 Answers are plain dictionaries; the models of answers are for the OpenAPI document.
 """

@@ -1,4 +1,4 @@
-"""Lessons for a task. These views are thin: they sit in front of everything an agent does."""
+"""Lessons for a task, over HTTP. These views are thin: agents call them before every task."""
 
 import json
 from dataclasses import replace
@@ -54,9 +54,9 @@ class RetrieveView(ApiView):
     prepared: Prepared | None = None
 
     def run(self, handler: Any, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Search before any transaction is opened: services may be asked over the network.
+        """Search before a transaction is opened, since services may be asked over the network.
 
-        Without a key none is opened at all. A key that was answered before is not searched for again.
+        Without an idempotency key none is opened at all. For a key that was answered before nothing is searched.
         """
         if "HTTP_IDEMPOTENCY_KEY" not in request.META:
             response: HttpResponse = handler(request, *args, **kwargs)
@@ -186,9 +186,9 @@ _RECORDED = (
 
 
 def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
-    """Retrieve as the caller of this view. Never in the way: without the database it answers that there is nothing.
+    """Retrieve as the caller of this view. Without the database it answers that there is nothing, never with an error.
 
-    Such an answer has a `retrieval_id` of its own only where it could be written down.
+    An answer that could not be written down has no `retrieval_id`.
     """
     prepared = prepare(view, query)
     try:
@@ -232,19 +232,16 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         return prepare_empty_answer(question)
 
 
-def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
-    """Return an answer as the client reads it."""
-    return _without_items(answer) | {"items": answer.items}
-
-
 def write_answer(answer: RetrievalAnswer) -> HttpResponse:
     """Write an answer as the client reads it; its items are JSON already."""
-    others = json.dumps(_without_items(answer), ensure_ascii=False, separators=(",", ":"))
-    body = f'{others[:-1]},"items":{answer.items_json}}}'
-    return HttpResponse(body.encode(), content_type="application/json")
+    body = answer_body(answer)
+    del body["items"]
+    others = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return HttpResponse(f'{others[:-1]},"items":{answer.items_json}}}'.encode(), content_type="application/json")
 
 
-def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
+def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
+    """Return an answer as the client reads it."""
     return {
         "retrieval_id": str(answer.retrieval_id) if answer.recorded else None,
         "mode": answer.mode,
@@ -254,4 +251,5 @@ def _without_items(answer: RetrievalAnswer) -> dict[str, Any]:
         "context": answer.context,
         "context_sha256": answer.context_sha256,
         "tokens": answer.tokens,
+        "items": answer.items,
     }

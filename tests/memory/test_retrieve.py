@@ -232,9 +232,9 @@ def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["x", "--top-k", "-1"], "no whole number from 0 to 200"),
-        (["x", "--top-k", "100000"], "no whole number from 0 to 200"),
-        (["x", "--budget-tokens", "-5"], "no whole number from 0 to 100,000"),
+        (["x", "--top-k", "-1"], "not a whole number from 0 to 200"),
+        (["x", "--top-k", "100000"], "not a whole number from 0 to 200"),
+        (["x", "--budget-tokens", "-5"], "not a whole number from 0 to 100,000"),
         ([" \u200b "], "Say what is to be done"),
         (["a\udcff"], "not UTF-8"),
     ],
