@@ -11,7 +11,7 @@ from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.index.upkeep import fold_changes, name_lessons
-from memory.mistakes.retention import keep_cards
+from memory.mistakes.policy import keep_cards
 from memory.retrieval.models import TermChange
 
 

@@ -12,7 +12,7 @@ from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.models import MistakeCard
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.project_state import read_state
