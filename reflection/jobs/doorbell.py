@@ -59,7 +59,7 @@ class Doorbell:
 
     def ring(self, job_id: UUID, kind: str, *, expires_seconds: float | None = None) -> bool:
         """Tell the workers about a job; return whether the broker took the message."""
-        return self.send(RUN_JOB, str(job_id), expires_seconds=expires_seconds, **dict(get_kind(kind).message_options))
+        return self.send(RUN_JOB, str(job_id), expires_seconds=expires_seconds, **get_kind(kind).message_options)
 
     def send(self, task: str, *arguments: str, expires_seconds: float | None = None, **options: Any) -> bool:
         """Publish one message and return whether the broker took it. Raises nothing that a broker can cause.

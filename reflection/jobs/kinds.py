@@ -1,12 +1,15 @@
 """The kinds of jobs there are. An app registers its own when it is ready."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 if TYPE_CHECKING:
     from reflection.jobs.models import Job
+
+
+GRACE_SECONDS = 30  # between being asked to stop and being killed
 
 
 class RunJob(Protocol):
@@ -35,16 +38,15 @@ class JobKind:
     command: str = ""
 
     @property
-    def message_options(self) -> Iterator[tuple[str, Any]]:
-        """Yield what Celery has to know of a message about such a job."""
-        if self.queue:
-            yield "queue", self.queue
+    def message_options(self) -> dict[str, Any]:
+        """What Celery has to know about a message for such a job."""
+        options: dict[str, Any] = {"queue": self.queue} if self.queue else {}
         if self.time_limit_seconds is not None:
-            yield "soft_time_limit", self.time_limit_seconds
-            yield "time_limit", self.time_limit_seconds + GRACE_SECONDS
+            options["soft_time_limit"] = self.time_limit_seconds
+            options["time_limit"] = self.time_limit_seconds + GRACE_SECONDS
+        return options
 
 
-GRACE_SECONDS = 30  # between being asked to stop and being killed
 _kinds: dict[str, JobKind] = {}
 
 
