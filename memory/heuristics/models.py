@@ -261,9 +261,6 @@ class Review(AbstractReview):
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="memory_review_recent")]
 
-    def __str__(self) -> str:
-        return f"{self.decision} by {self.reviewer}"
-
 
 class ReviewClaim(models.Model):
     """Who is deciding on a heuristic, for a few minutes. One row a heuristic; a row whose time is up means nobody."""
