@@ -11,9 +11,9 @@ from pgvector import HalfVector
 
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
+from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding
-from memory.retrieval.heuristic_vectors import get_active_model
 
 log = structlog.get_logger(__name__)
 
