@@ -265,9 +265,6 @@ class Review(AbstractReview):
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="memory_review_recent")]
 
-    def __str__(self) -> str:
-        return f"{self.decision} by {self.reviewer}"
-
 
 class ReviewClaim(models.Model):
     """Which reviewer has claimed a heuristic, for a few minutes. One row per heuristic; an expired row means no one."""

@@ -98,7 +98,12 @@ def served_is_approved(name: str) -> models.CheckConstraint:
 
 
 class AbstractReview(models.Model):
-    """One decision by one person or a named policy on one exact content hash. The database refuses changes."""
+    """One decision by one person or a named policy on one exact content hash. The database refuses changes.
+
+    Each kind declares `decision` with its own choices, and foreign keys to what was reviewed and to its `revision`.
+    """
+
+    decision: Any
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
@@ -115,3 +120,6 @@ class AbstractReview(models.Model):
     class Meta:
         abstract = True
         ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.decision} by {self.reviewer}"

@@ -270,6 +270,3 @@ class MistakeCardReview(AbstractReview):
             not_blank("reviewer", "memory_cardreview_reviewer_not_blank"),
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="memory_cardreview_recent")]
-
-    def __str__(self) -> str:
-        return f"{self.decision} by {self.reviewer}"
