@@ -1,4 +1,4 @@
-"""Bars by week, drawn on the server: no script, no foreign service."""
+"""Bar charts by week, drawn on the server without scripts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """Bars by week, with the words for those who do not see them."""
+    """Bars by week, with labels for screen readers."""
 
     title: str
     first_label: str

@@ -1,4 +1,4 @@
-"""A run as a conversation: what the agent thought, did and said, and what came back."""
+"""A run as a conversation: the agent's thoughts, calls and messages, and the answers it got."""
 
 import json
 from dataclasses import dataclass

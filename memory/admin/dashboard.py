@@ -1,4 +1,4 @@
-"""What a reviewer's home page counts: the queue, the decisions, the runs and the answers."""
+"""The home page: figures and charts about the queue, decisions, runs and answers."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

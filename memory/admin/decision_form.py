@@ -49,6 +49,7 @@ _DECISIONS = (
     "claim",
     "release",
 )
+_PROPOSED = Heuristic.Status.PROPOSED  # after an approval: it was the first of two
 STAYING = frozenset({"restore", "again", "claim"})  # after these the page shows the same heuristic
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
@@ -139,12 +140,16 @@ class DecisionForm(forms.Form):
         match data["decision"]:
             case "approve":
                 done = approve_heuristic(self.heuristic, **seen, **about)
-                return FIRST_APPROVAL if _waits(done) else "Approved. Agents get this lesson from now on."
+                return FIRST_APPROVAL if done.status == _PROPOSED else "Approved. Agents get this lesson from now on."
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
                 done = edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **seen, **about)
-                return FIRST_APPROVAL if _waits(done) else "Edited and approved. Agents get your wording from now on."
+                return (
+                    FIRST_APPROVAL
+                    if done.status == _PROPOSED
+                    else "Edited and approved. Agents get your wording from now on."
+                )
             case "reject":
                 reject_heuristic(self.heuristic, **seen, **about)
                 return "Rejected. The lesson stays on record with your reason."
@@ -186,7 +191,7 @@ class DecisionForm(forms.Form):
             into_sha256=data["into_sha256"] or None,
             **about,
         )
-        if takes_over and _waits(kept) and into.status != Heuristic.Status.PROPOSED:
+        if takes_over and kept.status == _PROPOSED and into.status != _PROPOSED:
             return f"Merged. {FIRST_APPROVAL}"
         if takes_over:
             return "Merged. The other lesson now has this wording and the evidence of both."
@@ -204,8 +209,3 @@ class DecisionForm(forms.Form):
             return None
         seconds = round(time.time() - opened_at, 1)
         return seconds if 0 <= seconds <= _MAX_SECONDS else None
-
-
-def _waits(heuristic: Heuristic) -> bool:
-    """Tell whether an approval was the first of two."""
-    return heuristic.status == Heuristic.Status.PROPOSED

@@ -15,8 +15,7 @@ from memory.admin.queue import Queue, explain_priority
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
 from memory.curation.reviewers import open_heuristic
-from memory.effects.outcomes import OutcomeCount, count_by_heuristic
-from memory.effects.usefulness import describe_usefulness
+from memory.effects.outcomes import count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
@@ -65,13 +64,13 @@ class CitedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Neighbour:
-    """An existing lesson, how like it is in meaning, and what the words on the desk would change in it."""
+class SimilarHeuristic:
+    """An existing lesson, how similar it is, and the changes from its wording to the one on the desk."""
 
     revision: HeuristicRevision
     percent: int
     diff: list[DiffPart]
-    contradiction: str  # a sentence; empty where nothing speaks for one
+    contradiction: str  # a sentence; empty if nothing suggests one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,8 +107,9 @@ def desk_context(
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
     runs = _cited_runs(heuristic)
-    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk, OutcomeCount())
-    line = _agent_line(revision)
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
+    words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
+    line = write_line({"id": revision.heuristic_id, **words}, number=1)  # as it stands in an agent's prompt
     user = queue.user
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= timezone.now()
@@ -126,10 +126,10 @@ def desk_context(
         "runs": runs,
         "runs_not_shown": max(0, heuristic.support - len(runs)),
         "fitting": find_fitting_tasks(heuristic),
-        "neighbours": find_neighbours(revision),
+        "similar": find_similar(revision),
         "panels": draw_desk_panels(heuristic),
-        "effect": f"{outcome.describe()} {describe_usefulness(heuristic)}",
-        "events": collect_events(heuristic, outcome.first_at),
+        "effect": describe_effect(heuristic, outcome),
+        "events": collect_events(heuristic, outcome.first_at if outcome else None),
         "form": form or DecisionForm.for_revision(heuristic, revision),
         "stale": stale,
         "may_review": reviews_here,
@@ -159,12 +159,6 @@ def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None
 
 def _first_approvals(revision: HeuristicRevision) -> list[Review]:
     return list(Review.objects.filter(revision=revision, decision=Review.Decision.FIRST_APPROVAL))
-
-
-def _agent_line(revision: HeuristicRevision) -> str:
-    """Return the lesson as it stands in an agent's prompt."""
-    words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
-    return write_line({"id": revision.heuristic_id, **words}, number=1)
 
 
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
@@ -230,8 +224,8 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
-def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
-    """Return the lessons in use that are closest in meaning, closest first; none without an embedder. Two queries."""
+def find_similar(revision: HeuristicRevision) -> list[SimilarHeuristic]:
+    """Return the lessons in use that are most similar in meaning; none without an embedder. Two queries."""
     own: Any = (
         HeuristicEmbedding.objects.filter(revision=revision, kind=HeuristicEmbedding.Kind.LESSON, vector__isnull=False)
         .order_by("-embedding_model__active")
@@ -239,36 +233,8 @@ def find_neighbours(revision: HeuristicRevision) -> list[Neighbour]:
     )
     if own is None:
         return []
-    return [
-        Neighbour(
-            revision=found.revision,
-            percent=round(-100 * found.distance),
-            diff=diff_heuristics(found.revision.as_text(), revision.as_text()),
-            contradiction=find_contradiction(found.revision, revision),
-        )
-        for found in _closest(own)
-    ]
-
-
-def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
-    """Say in a sentence why two close lessons may contradict each other; "" where nothing speaks for it."""
-    if _share_of_words(one.guideline, other.avoid) or _share_of_words(other.guideline, one.avoid):
-        return "One says to do what the other says to avoid, in nearly the same words."
-    if {one.polarity, other.polarity} == _OPPOSED:
-        return "One says what works, the other what to avoid."
-    return ""
-
-
-def _share_of_words(text: str, other: str) -> bool:
-    """Tell whether most words of the shorter of two texts stand in the longer; too short ones are not compared."""
-    words, others = (set(_WORD.findall(each.lower())) for each in (text, other))
-    shorter = min(len(words), len(others))
-    return shorter >= _MIN_WORDS and len(words & others) >= _SAME_WORDS * shorter
-
-
-def _closest(own: HeuristicEmbedding) -> list[Any]:
     # Unit vectors: the inner product is the cosine. The operator gives its negative.
-    return list(
+    nearest: Any = (
         HeuristicEmbedding.objects.filter(
             Q(heuristic__current_revision=F("revision")),
             project=own.project_id,
@@ -282,3 +248,28 @@ def _closest(own: HeuristicEmbedding) -> list[Any]:
         .select_related("revision__heuristic")
         .order_by("distance")[:_SIMILAR]
     )
+    return [
+        SimilarHeuristic(
+            revision=found.revision,
+            percent=round(-100 * found.distance),
+            diff=diff_heuristics(found.revision.as_text(), revision.as_text()),
+            contradiction=find_contradiction(found.revision, revision),
+        )
+        for found in nearest
+    ]
+
+
+def find_contradiction(one: HeuristicRevision, other: HeuristicRevision) -> str:
+    """Say why two similar lessons may contradict each other; "" if nothing suggests it."""
+    if _shares_most_words(one.guideline, other.avoid) or _shares_most_words(other.guideline, one.avoid):
+        return "One says to do what the other says to avoid, in nearly the same words."
+    if {one.polarity, other.polarity} == _OPPOSED:
+        return "One says what works, the other what to avoid."
+    return ""
+
+
+def _shares_most_words(text: str, other: str) -> bool:
+    """Tell whether the longer text contains most words of the shorter; very short texts are not compared."""
+    words, others = (set(_WORD.findall(each.lower())) for each in (text, other))
+    shorter = min(len(words), len(others))
+    return shorter >= _MIN_WORDS and len(words & others) >= _SAME_WORDS * shorter

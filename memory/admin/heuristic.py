@@ -1,4 +1,4 @@
-"""The review queue: lessons waiting for a decision, each with what it is drawn from."""
+"""The list of heuristics and the review desk: filters, actions, decisions and undo."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from django.utils.timesince import timesince
 
 from memory.admin.decision_form import REASONS, STAYING, DecisionForm
 from memory.admin.desk import Stale, compare_with_read, desk_context
-from memory.admin.queue import QUEUE_FILTERS, Queue, explain_priority, ordering_of
+from memory.admin.queue import BY_EFFECT, ORDERS, QUEUE_FILTERS, Queue, explain_priority
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.saved_filters import SavedFilterViews
 from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
@@ -63,7 +63,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED or "order" in request.GET:
-            return ordering_of(request.GET.get("order", ""))
+            return ORDERS.get(request.GET.get("order", ""), BY_EFFECT)
         return ("-created_at", "-id")
 
     @admin.display(description="when", ordering="current_revision__trigger")
@@ -166,7 +166,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     def undo_view(self, request: HttpRequest, review_id: UUID) -> HttpResponse:
-        """Take back a decision and show the heuristic again."""
+        """Undo a decision and show the heuristic again."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         self._require_review_permission(request)

@@ -1,4 +1,4 @@
-"""What other apps show on the review desk and on the home page: they know memory, memory does not know them."""
+"""Registration of what other apps show on the review desk and the home page; memory imports none of them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

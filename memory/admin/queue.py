@@ -1,4 +1,4 @@
-"""The queue: its filters, its order with the reason for it, and what comes after and before an item."""
+"""The review queue: its filters, its order, why each proposal has its place, and the next and previous proposal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
-OLDEST_FIRST = ("created_at", "id")
+ORDERS = {"oldest": ("created_at", "id"), "newest": ("-created_at", "-id")}  # by their names in the address
 _FAMILIES = 30
 # What the admin's own filters put into the address.
 _EXACT = ("project__id__exact", "current_revision__polarity__exact", "reflector")
@@ -26,7 +26,7 @@ _EXACT = ("project__id__exact", "current_revision__polarity__exact", "reflector"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where in the queue a proposal stands, and what is before and after it."""
+    """The place of a proposal in the queue, and the next and previous proposal."""
 
     number: int
     waiting: int
@@ -35,7 +35,7 @@ class Place:
 
 
 class QueueFilter(admin.SimpleListFilter):
-    """A filter of the list that the desk applies too, when it looks for what comes next."""
+    """A filter of the list that the desk also applies to find the next proposal."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Heuristic]) -> QuerySet[Heuristic]:
         value = self.value()
@@ -141,7 +141,7 @@ class AgeFilter(QueueFilter):
 
 
 class OrderFilter(QueueFilter):
-    """Not a filter: the order of the queue, in the address like the filters."""
+    """The order of the queue. Not a filter, but kept in the address like one."""
 
     title = "order"
     parameter_name = "order"
@@ -171,13 +171,13 @@ QUEUE_FILTERS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
-    """The proposals a person walks through, as the list showed them. `query` is the list's address after the mark."""
+    """The proposals a person works through, as the list shows them. `query` is the list's query string."""
 
     user: Any
     query: str
 
     def rows(self) -> QuerySet[Heuristic]:
-        """Return what the list's filters leave of the proposals, without an order."""
+        """Return the proposals that pass the list's filters, in no particular order."""
         given = dict(parse_qsl(self.query))
         rows = narrow_to_projects(Heuristic.objects.proposed(), self.user).order_by()
         rows = rows.exclude(project__archived_at__lte=timezone.now())
@@ -193,10 +193,10 @@ class Queue:
     @property
     def order(self) -> tuple[str, ...]:
         """The fields the queue is ordered by."""
-        return ordering_of(dict(parse_qsl(self.query)).get("order", ""))
+        return ORDERS.get(dict(parse_qsl(self.query)).get("order", ""), BY_EFFECT)
 
     def find_place(self, heuristic: Heuristic) -> Place:
-        """Say where a heuristic stands. Three queries, whatever the queue's length."""
+        """Return a heuristic's place in the queue. Three queries, however long the queue is."""
         rows, ahead = self.rows(), _ahead_of(heuristic, self.order)
         counted = rows.aggregate(waiting=Count("pk"), ahead=Count("pk", filter=ahead))
         free = self._free(rows).exclude(pk=heuristic.pk)
@@ -210,7 +210,7 @@ class Queue:
         )
 
     def find_next(self, heuristic: Heuristic) -> UUID | None:
-        """Return what follows a heuristic that was decided on: the next behind it, then the first of the rest."""
+        """Return the next proposal after a decision: the first behind this one, else the first in the queue."""
         free = self._free(self.rows()).exclude(pk=heuristic.pk).order_by(*self.order).values_list("pk", flat=True)
         behind = free.exclude(_ahead_of(heuristic, self.order)).first()
         return behind or free.first()
@@ -223,13 +223,8 @@ class Queue:
         )
 
 
-def ordering_of(name: str) -> tuple[str, ...]:
-    """Return the fields of an order by its name in the address; the largest effect first where there is none."""
-    return {"oldest": OLDEST_FIRST, "newest": ("-created_at", "-id")}.get(name, BY_EFFECT)
-
-
 def explain_priority(heuristic: Heuristic) -> str:
-    """Say in a few words why a proposal stands where it stands."""
+    """Explain a proposal's place in the queue in a few words."""
     basis = heuristic.review_basis
     if heuristic.prioritised_at is None or not basis:
         return "not worked out yet"
@@ -259,7 +254,7 @@ def _first_approvals() -> QuerySet[Review]:
 
 
 def _ahead_of(heuristic: Heuristic, order: tuple[str, ...]) -> Q:
-    """Return the condition for rows that come before this one in an order whose last field is unique."""
+    """Return the condition for rows ahead of this one, in an order whose last field is unique."""
     ahead, same = Q(), Q()
     for field in order:
         name = field.removeprefix("-")

@@ -4,7 +4,6 @@ from typing import Any, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import FieldDoesNotExist
 from django.db import DataError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -25,16 +24,10 @@ class MemberProjectsFilter(admin.RelatedFieldListFilter):
 class MemberRows(admin.ModelAdmin[Row]):
     """Shows the rows of the projects a person is a member of. `project_path` leads from a row to its project."""
 
-    project_path: str | None = "project"
+    project_path = "project"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        queryset = super().get_queryset(request)
-        path = self.project_path
-        if path is not None and self._has_field(path.partition("__")[0]):
-            return narrow_to_projects(queryset, request.user, path=path)
-        if path is not None and self._has_field("project_id"):  # of a record that outlives its project
-            return narrow_to_projects(queryset, request.user, path="project_id")
-        return queryset
+        return narrow_to_projects(super().get_queryset(request), request.user, path=self.project_path)
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         try:
@@ -45,13 +38,6 @@ class MemberRows(admin.ModelAdmin[Row]):
     def get_list_filter(self, request: HttpRequest) -> Any:
         filters = super().get_list_filter(request)
         return [("project", MemberProjectsFilter) if each == "project" else each for each in filters]
-
-    def _has_field(self, name: str) -> bool:
-        try:
-            self.opts.get_field(name)
-        except FieldDoesNotExist:
-            return False
-        return True
 
 
 class ReadOnlyAdmin(MemberRows[Row]):

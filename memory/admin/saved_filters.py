@@ -1,4 +1,4 @@
-"""Views of the queue that a person gave a name."""
+"""Saved filters of the review queue."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.urls import URLPattern, path, reverse
 from memory.heuristics.models import Heuristic, SavedFilter
 
 MAX_SAVED = 30
-# What the list offers to everybody.
+# Offered to everyone.
 SHARED = [
     ("Waiting", "status__exact=proposed"),
     ("Unclaimed", "status__exact=proposed&claim=unassigned"),
@@ -20,7 +20,7 @@ _NOT_FILTERS = ("p", "e", "all")  # the page, and what the admin adds to an addr
 
 
 class SavedFilterViews(admin.ModelAdmin[Heuristic]):
-    """Adds to the list: the person's saved filters, saving the present one, forgetting one."""
+    """Lets a person save, use and delete filters of the list."""
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -31,7 +31,7 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
         ]
 
     def saved_filters_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the person's filters and the present one as it would be saved. One query."""
+        """Return the person's saved filters, and the current one in the form it would be saved. One query."""
         given = request.GET.copy()
         for name in _NOT_FILTERS:
             given.pop(name, None)
@@ -46,7 +46,7 @@ class SavedFilterViews(admin.ModelAdmin[Heuristic]):
         }
 
     def save_filter(self, request: HttpRequest) -> HttpResponse:
-        """Keep the list's filters under a name; a name that is taken gets the new ones."""
+        """Save the list's filters under a name, replacing those saved under it before."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         # PostgreSQL cannot store U+0000.

@@ -1,4 +1,4 @@
-"""Runs, readable."""
+"""Runs: the list, and a page to read one."""
 
 import json
 from typing import Any

@@ -36,7 +36,7 @@ def diff_words(old: str, new: str) -> list[DiffPart]:
 
 
 def diff_heuristics(old: HeuristicText, new: HeuristicText) -> list[DiffPart]:
-    """Compare all that two lessons tell an agent."""
+    """Compare two heuristics word by word."""
     return diff_words(_spell_out(old), _spell_out(new))
 
 

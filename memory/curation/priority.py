@@ -1,11 +1,11 @@
-"""Put those proposals first on which a decision has the largest effect (reference: ERL (b) 5).
+"""The order of the review queue: what a reviewer sees first is what a decision affects most (reference: ERL (b) 5).
 
     priority = traffic · uncertainty · harm
 
-Traffic is the mean likeness to the project's newest tasks, of those that the lesson fits by retrieval's likeness and
-floor; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and where the
-reflector said how sure it is, with its distance from a coin's toss. Harm grows with what the checks found, with a scope
-of the whole project, and where an earlier wording is being served.
+Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, by the measure and the floor
+of retrieval; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and
+with the reflector's confidence, if stated, the further it is from a half. Harm grows with what the checks found, with a
+scope of the whole project, and if an earlier wording is in use.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from memory.heuristics.extensions import find_flags
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.retrieval.ranking import FLOORS
-from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class FittingTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fit:
-    """How many recent tasks a lesson fits, of how many, and the sum of the likeness to those."""
+    """How many recent tasks a lesson fits, out of how many, and the sum of its similarity to those."""
 
     matches: int = 0
     tasks: int = 0
@@ -138,7 +138,7 @@ def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) 
 
 
 def prioritise_queue(*, limit: int = BATCH) -> int:
-    """Bring the order of the queue up to date: proposals that have none first, then those whose order is old.
+    """Update the order of the queue: proposals without a priority first, then those whose priority is old.
 
     Returns:
         how many were looked at; 0 where everything is up to date.

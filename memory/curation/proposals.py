@@ -15,10 +15,10 @@ from memory.curation.service import get_current_revision, lock_item
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
+from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
-from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 
 
@@ -35,7 +35,7 @@ def propose_heuristic(
     confidence: float | None = None,
     client: str = "",
 ) -> Heuristic:
-    """Put a lesson before the reviewers. It is served to nobody until one of them approves it.
+    """Propose a lesson for review. It is not served until a reviewer approves it.
 
     Raises:
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
@@ -180,7 +180,7 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by:
     heuristic.current_revision = revision
     heuristic.status = Heuristic.Status.PROPOSED
     heuristic.superseded_by = None
-    heuristic.prioritised_at = None  # its place in the queue is worked out anew
+    heuristic.prioritised_at = None  # its priority is worked out again
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
     embed_when_committed(heuristic.pk)

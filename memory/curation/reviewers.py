@@ -61,8 +61,11 @@ def check_rights(item: Reviewed, *, by: Actor, withdraws: bool = False) -> Proje
         _check_person(by.user_id, item, project, withdraws=withdraws)
     elif by.api_key_id is not None:
         _check_key(by.api_key_id, project)
-    if not withdraws:
-        _check_open(project)
+    if not withdraws and project.archived_at is not None and project.archived_at <= timezone.now():
+        raise ProjectArchived(
+            f"The project {project} was archived on {project.archived_at:%Y-%m-%d}, so no decisions are taken in it. "
+            "Ask an operator to open it again if that is a mistake."
+        )
     return project
 
 
@@ -147,14 +150,6 @@ def release_heuristic(heuristic: Heuristic, *, by: Actor) -> None:
     """Give up one's claim, if one has it."""
     if by.user_id is not None:
         ReviewClaim.objects.filter(heuristic=heuristic.pk, user=by.user_id).delete()
-
-
-def _check_open(project: Project) -> None:
-    if project.archived_at is not None and project.archived_at <= timezone.now():
-        raise ProjectArchived(
-            f"The project {project} was archived on {project.archived_at:%Y-%m-%d}, so no decisions are taken in it. "
-            "Ask an operator to open it again if that is a mistake."
-        )
 
 
 def _check_person(user_id: int, item: Reviewed, project: Project, *, withdraws: bool) -> None:

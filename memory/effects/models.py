@@ -19,7 +19,7 @@ class HeuristicFeedbackVerdict(models.TextChoices):
 
 
 class HeuristicFeedback(models.Model):
-    """A verdict on one heuristic in one run. Counted once for a client and run, so that repeating it moves nothing."""
+    """A verdict on one heuristic in one run. Counted once per client and run, so that repeating it changes nothing."""
 
     Verdict = HeuristicFeedbackVerdict
 

@@ -1,4 +1,4 @@
-"""What became of answers: how the runs ended that were given them, by mode, by task family and by heuristic.
+"""Outcomes of answers: how the runs given them ended, by mode, by task family and by heuristic.
 
 A heuristic was given to a run if it stood in the context block of the answer that the run names, among the lessons or
 in the record before them: `Retrieval.injected_ids`. What an answer only listed was not given.
@@ -13,6 +13,8 @@ from uuid import UUID
 from django.db import connection
 from django.template.defaultfilters import pluralize
 from django.utils.timesince import timesince
+
+from memory.heuristics.models import Heuristic
 
 # Each run counts once, with its own family where it names one.
 _COUNTS = """
@@ -68,16 +70,6 @@ class OutcomeCount:
         known = self.successes + self.failures
         return self.successes / known if known else None
 
-    def describe(self) -> str:
-        """Say what the count shows of one heuristic, in two sentences."""
-        if self.last_at is None:
-            return "No agent has been given it yet."
-        answers = f"{self.answers:,} answer{pluralize(self.answers)}"
-        given = f"Given in {answers}, most recently {timesince(self.last_at, depth=1)} ago."
-        if not self.successes and not self.failures:
-            return f"{given} No run with a known outcome has been given it yet."
-        return f"{given} Of the runs given it, {self.successes} succeeded and {self.failures} failed."
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcomes:
@@ -117,6 +109,30 @@ def count_by_heuristic(
         heuristic_id: _read(counts, heuristic_id=heuristic_id, first_at=first_at, last_at=last_at)
         for heuristic_id, first_at, last_at, *counts in _ask(statement, parameters)
     }
+
+
+def describe_effect(heuristic: Heuristic, outcome: OutcomeCount | None) -> str:
+    """Say how often a heuristic was given, how the runs given it ended, and how useful it has been."""
+    if outcome is None or outcome.last_at is None:
+        given = "No agent has been given this lesson yet."
+    else:
+        age = timesince(outcome.last_at, depth=1)
+        answers = f"{outcome.answers:,} answer{pluralize(outcome.answers)}"
+        given = f"Given in {answers}, most recently {age} ago."
+        if outcome.successes or outcome.failures:
+            given += f" Of the runs given it, {outcome.successes} succeeded and {outcome.failures} failed."
+        else:
+            given += " The outcome of the runs given it is not known yet."
+    basis = heuristic.usefulness_basis
+    if not basis.get("runs"):
+        return f"{given} No run has reported what it did with the lesson, so its usefulness is unknown."
+    runs = f"{basis['runs']:,} run{pluralize(basis['runs'])}"
+    clients = f"{basis['clients']:,} client{pluralize(basis['clients'])}"
+    return (
+        f"{given} Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {runs} of {clients} did with it: "
+        f"{basis['followed']} followed it ({basis['followed_success']} succeeded, {basis['followed_failure']} failed), "
+        f"{basis['contradicted']} did something else, and it did not apply to {basis['not_applicable']}."
+    )
 
 
 def _ask(statement: str, parameters: dict[str, Any]) -> Sequence[tuple[Any, ...]]:

@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
-from django.template.defaultfilters import pluralize
 
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
@@ -65,7 +64,7 @@ class Use:
 
 
 def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
-    """Return how useful a lesson is, 0–1, and what that was counted from, whatever the order of its uses."""
+    """Return how useful a lesson is, 0–1, and what that was counted from, independent of the order of its uses."""
     ordered = sorted({use.trajectory_id: use for use in uses}.values(), key=lambda use: (use.at, use.trajectory_id))
     of_client: Counter[str] = Counter()
     counted: list[Use] = []
@@ -96,21 +95,6 @@ def count_usefulness(uses: Iterable[Use]) -> tuple[float, dict[str, Any]]:
         "not_applicable": tally[_Verdict.NOT_APPLICABLE],
     }
     return round(usefulness, 6), basis
-
-
-def describe_usefulness(heuristic: Heuristic) -> str:
-    """Say how useful a heuristic has been and what that was counted from."""
-    basis = heuristic.usefulness_basis
-    if not basis.get("runs"):
-        return "Its usefulness is not known yet: no run has reported what it did with the lesson."
-    runs = f"{basis['runs']:,} run{pluralize(basis['runs'])}"
-    clients = f"{basis['clients']:,} client{pluralize(basis['clients'])}"
-    return (
-        f"Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {runs} of {clients} did with it: "
-        f"{basis['followed']} followed it "
-        f"({basis['followed_success']} succeeded, {basis['followed_failure']} failed), {basis['contradicted']} did "
-        f"something else, and it did not apply to {basis['not_applicable']}."
-    )
 
 
 @transaction.atomic

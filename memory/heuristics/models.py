@@ -25,7 +25,7 @@ from memory.runs.models import Trajectory
 
 
 def hash_words(text: Concat | Value) -> MD5:
-    """Return a hash of the words of a text, the same whatever their case, the punctuation and the spaces between."""
+    """Return a hash of the words of a text that ignores case, punctuation and spaces."""
     words = Func(text, Value(r"\W+"), Value(" "), Value("g"), function="regexp_replace", output_field=TextField())
     return MD5(Lower(Trim(words)))
 
@@ -45,7 +45,7 @@ class HeuristicStatus(models.TextChoices):
 
 
 class Heuristic(Reviewed):
-    """A lesson. Its words live in revisions; this row is its identity and its place in the life cycle.
+    """A lesson. Its wordings are revisions; this row is its identity and its status.
 
     `status` speaks of the newest revision. A heuristic with an approved revision that is being edited is `proposed`
     and still serves the approved one: what is served is `HeuristicRevision.served`, nothing else.
@@ -58,30 +58,34 @@ class Heuristic(Reviewed):
     current_revision = models.OneToOneField(
         "memory.HeuristicRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
-    reflector = models.TextField(blank=True, default="", help_text="Who wrote it: llm, rules, or empty for a person.")
+    reflector = models.TextField(
+        blank=True, default="", help_text="The reflector that wrote it, llm or rules; empty if a person did."
+    )
     reflector_version = models.TextField(blank=True, default="")
     model = models.TextField(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
     confidence = models.FloatField(null=True, blank=True)
-    client = models.TextField(blank=True, default="", help_text="The API client it came from.")
-    support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it is drawn from.")
+    client = models.TextField(blank=True, default="", help_text="The API client that proposed it.")
+    support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it was learnt from.")
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
     )
     review_priority = models.FloatField(
-        default=0, editable=False, help_text="Expected effect of deciding on it; the queue's order."
+        default=0, editable=False, help_text="Expected effect of a decision; orders the queue."
     )
-    review_basis = models.JSONField(default=dict, editable=False, help_text="What the priority was made of.")
+    review_basis = models.JSONField(default=dict, editable=False, help_text="What the priority was computed from.")
     risk_flags = ArrayField(
-        models.TextField(), default=list, editable=False, help_text="Codes of what the checks found in it."
+        models.TextField(), default=list, editable=False, help_text="Codes of the problems the checks found."
     )
     prioritised_at = models.DateTimeField(null=True, editable=False)
     usefulness = models.FloatField(
-        default=0.5, editable=False, help_text="0–1, 0.5 where nothing is known: did runs that followed it succeed?"
+        default=0.5,
+        editable=False,
+        help_text="From 0 to 1; 0.5 if nothing is known. Whether runs that followed it succeeded.",
     )
-    usefulness_basis = models.JSONField(default=dict, editable=False, help_text="What it was counted from.")
+    usefulness_basis = models.JSONField(default=dict, editable=False, help_text="What it was computed from.")
     usefulness_version = models.TextField(
-        blank=True, default="", editable=False, help_text="The rule it was counted by; empty where it never was."
+        blank=True, default="", editable=False, help_text="Version of the rule that computed it; empty if none did."
     )
 
     objects = ReviewedQuerySet["Heuristic"].as_manager()
@@ -128,13 +132,13 @@ class HeuristicRevisionScope(models.TextChoices):
 
 
 class HeuristicRevision(AbstractRevision):
-    """The words of a heuristic at one time. Immutable: the database refuses to change them."""
+    """One wording of a heuristic. Immutable: the database refuses changes."""
 
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
 
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="revisions")
-    trigger = models.TextField(help_text="When it applies; observable before acting.")
+    trigger = models.TextField(help_text="When it applies; must be observable before acting.")
     guideline = models.TextField(help_text="What to do.")
     avoid = models.TextField(blank=True, default="")
     not_when = models.TextField(blank=True, default="")
@@ -145,7 +149,7 @@ class HeuristicRevision(AbstractRevision):
     tags = ArrayField(models.TextField(), default=list, blank=True)
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
     search = SearchVectorField(null=True, editable=False)
-    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/names.py
+    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
 
     objects = RevisionQuerySet["HeuristicRevision"].as_manager()
 
@@ -266,7 +270,7 @@ class Review(AbstractReview):
 
 
 class ReviewClaim(models.Model):
-    """Who is deciding on a heuristic, for a few minutes. One row a heuristic; a row whose time is up means nobody."""
+    """Which reviewer has claimed a heuristic, for a few minutes. One row per heuristic; an expired row means no one."""
 
     heuristic = models.OneToOneField(Heuristic, primary_key=True, on_delete=models.CASCADE, related_name="claim")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -286,7 +290,7 @@ class ReviewClaim(models.Model):
 
 
 class DeskOpening(models.Model):
-    """That a person had a heuristic's words, known by their hash, on the screen. What was not read is not approved."""
+    """A record that a person opened a wording, known by its hash. What was not read cannot be approved in bulk."""
 
     id = models.BigAutoField(primary_key=True)
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="openings")
@@ -305,7 +309,7 @@ class DeskOpening(models.Model):
 
 
 class SavedFilter(models.Model):
-    """A view of the queue under a name of a person's own. `query` is the part of the address after the mark."""
+    """A person's saved filters for the queue. `query` is the query string of the address."""
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

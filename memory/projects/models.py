@@ -53,32 +53,38 @@ class Project(models.Model):
     name = models.TextField()
     reflect_on_record = models.BooleanField(default=True, help_text="Queue a reflection for every recorded trajectory.")
     daily_call_budget = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Model calls a day; empty means no limit."
+        null=True, blank=True, help_text="Model calls per day. Leave empty for no limit."
     )
     daily_token_budget = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="Model tokens a day; empty means no limit."
+        null=True, blank=True, help_text="Model tokens per day. Leave empty for no limit."
     )
     daily_cost_budget_usd = models.DecimalField(
-        max_digits=12, decimal_places=4, null=True, blank=True, help_text="Model cost a day in US dollars."
+        max_digits=12,
+        decimal_places=4,
+        null=True,
+        blank=True,
+        help_text="Model cost per day in US dollars. Leave empty for no limit.",
     )
     four_eyes = models.BooleanField(
         "two reviewers",
         default=False,
-        help_text="Two different people have to approve the same words before agents get them.",
+        help_text="Two different people must approve a wording before agents get it.",
     )
     archived_at = models.DateTimeField(
-        null=True, blank=True, help_text="From then on its lessons wait for no decision. What is served stays served."
+        null=True, blank=True, help_text="From then on no decisions are taken in it. Lessons in use stay in use."
     )
     mistake_card_policy = models.TextField(
         choices=MistakeCardPolicy.choices,
         default=MistakeCardPolicy.PEOPLE,
-        help_text="Who decides which mistake cards agents are given. A policy's decisions are recorded in its name.",
+        help_text="Who decides which mistake cards agents are given. Decisions of a policy are recorded in its name.",
     )
     mistake_card_retention_days = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Retire cards that were not seen for so many days; empty keeps them for ever."
+        null=True, blank=True, help_text="Retire cards not seen for this many days. Leave empty to keep them."
     )
     record_budget_tokens = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Size of the record in the context block; empty takes the server's default."
+        null=True,
+        blank=True,
+        help_text="Size of the record in the context block. Leave empty for the server's default.",
     )
     record_sizes = models.JSONField(
         default=dict,
@@ -180,12 +186,12 @@ class ProjectMembership(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="memberships",
-        help_text="Empty stands for every project, those to come included.",
+        help_text="Leave empty for every project, including future ones.",
     )
     role = models.TextField(
         choices=Role.choices,
         default=Role.REVIEWER,
-        help_text="Reviewers decide, auditors look on, operators look after keys and reflections. All may read.",
+        help_text="Reviewers decide, operators manage keys and reflections, auditors only read.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

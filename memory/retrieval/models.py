@@ -53,7 +53,7 @@ class Retrieval(models.Model):
     task = models.TextField()
     task_id = models.TextField(blank=True, default="")
     agent = models.TextField(blank=True, default="")
-    mode = models.TextField(choices=Mode.choices, help_text="The mode that answered.")
+    mode = models.TextField(choices=Mode.choices, help_text="The mode that was used.")
     requested_mode = models.TextField(blank=True, default="")
     top_k = models.PositiveIntegerField()
     budget_tokens = models.PositiveIntegerField()
@@ -65,7 +65,7 @@ class Retrieval(models.Model):
         blank=True,
         default=dict,
         db_default={},
-        help_text="What else was asked: filters, seed, boundary, record; only what was not as usual.",
+        help_text="Other options of the request, if not the defaults: filters, seed, boundary, record.",
     )
     considered_ids = ArrayField(models.UUIDField(), default=list)
     considered_scores = ArrayField(models.FloatField(), default=list)
@@ -74,11 +74,11 @@ class Retrieval(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="What of the block was not lessons; those are kept with their words.",
+        help_text="The part of the block before the lessons; lessons are kept by their wordings.",
     )
     context_sha256 = models.CharField(max_length=64, blank=True, default="")
     tokens = models.PositiveIntegerField(default=0)
-    degraded = models.TextField(blank=True, default="", help_text="What was not available; empty when all was.")
+    degraded = models.TextField(blank=True, default="", help_text="What was not available; empty if everything was.")
     duration_ms = models.FloatField(default=0)
     client = models.TextField(blank=True, default="")
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
@@ -223,7 +223,7 @@ class ServedChange(models.Model):
     id = models.BigAutoField(primary_key=True)
     project_id = models.UUIDField(db_index=True)  # no foreign key: the trigger also runs while a project is erased
     token = models.BigIntegerField()
-    of_texts = models.BooleanField(default=True, db_default=True, help_text="Whether other texts are searched now.")
+    of_texts = models.BooleanField(default=True, db_default=True, help_text="Whether the searched texts changed.")
 
     def __str__(self) -> str:
         return f"{self.token} of {self.project_id}"
@@ -239,13 +239,13 @@ class PolarityQuota(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="polarity_quotas")
     task_id = models.TextField(
-        "task family", blank=True, default="", help_text="Empty stands for every family without a quota of its own."
+        "task family", blank=True, default="", help_text="Leave empty for every family without its own quota."
     )
     max_works_share = models.FloatField(
-        null=True, blank=True, help_text="Most lessons of what works, as a share of the answer from 0 to 1."
+        null=True, blank=True, help_text="Maximum share of an answer, from 0 to 1, for lessons about what works."
     )
     max_avoid_share = models.FloatField(
-        null=True, blank=True, help_text="Most lessons of what to avoid, as a share of the answer from 0 to 1."
+        null=True, blank=True, help_text="Maximum share of an answer, from 0 to 1, for lessons about what to avoid."
     )
     set_by = models.TextField(editable=False, default="")
     set_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -268,22 +268,22 @@ class PolarityQuota(models.Model):
 class SearchIndex(models.Model):
     """An index of what one project serves, and how well searches that use it agree with a comparison of everything.
 
-    `memory.retrieval.index_tuning` builds it beside the running searches and writes this row when it can be used. Small
+    `memory.index.tuning` builds it beside the running searches and writes this row when it can be used. Small
     projects have none: a comparison of everything is quick there and misses nothing.
     """
 
     name = models.TextField(primary_key=True, help_text="The index in the database.")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    texts = models.PositiveBigIntegerField(help_text="Texts that were in it when it was built.")
-    breadth = models.PositiveIntegerField(help_text="Texts that a search takes from it before it compares exactly.")
+    texts = models.PositiveBigIntegerField(help_text="Number of texts when it was built.")
+    breadth = models.PositiveIntegerField(help_text="Number of texts a search takes from it before comparing exactly.")
     build_seconds = models.FloatField()
     built_at = models.DateTimeField(default=timezone.now)
     recall_mean = models.FloatField(
-        null=True, blank=True, help_text="Share of the 20 likest lessons that searches find, over logged tasks."
+        null=True, blank=True, help_text="Share of the 20 most similar lessons that searches find, over logged tasks."
     )
-    recall_least = models.FloatField(null=True, blank=True, help_text="That share of the task it is lowest for.")
-    recall_tasks = models.PositiveIntegerField(default=0, help_text="Tasks it was measured on.")
+    recall_least = models.FloatField(null=True, blank=True, help_text="The same share for the worst task.")
+    recall_tasks = models.PositiveIntegerField(default=0, help_text="Number of tasks it was measured on.")
     measured_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -297,7 +297,7 @@ class SearchIndex(models.Model):
 class TaskVector(models.Model):
     """One task of a recent run: its meaning and its words, in the form in which lessons are compared with tasks.
 
-    Kept for the newest runs of a project alone (`memory.retrieval.recent_tasks`). `vector` is null until the
+    Kept for the newest runs of a project alone (`memory.index.recent_tasks`). `vector` is null until the
     embedder has answered.
     """
 
@@ -306,7 +306,7 @@ class TaskVector(models.Model):
     embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     vector = HalfVectorField(null=True)
     terms = SparseVectorField(null=True)
-    meaning_weight = models.FloatField(help_text="What meaning counts beside words, 0–1; long tasks blur.")
+    meaning_weight = models.FloatField(help_text="Weight of meaning against words, from 0 to 1; lower for long tasks.")
     recorded_at = models.DateTimeField(help_text="When the run was recorded.")
 
     class Meta:

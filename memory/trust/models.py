@@ -45,7 +45,7 @@ class Erasure(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()
     trajectory_id = models.UUIDField()
-    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics that rested on it alone.")
+    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics learnt from it alone.")
     erased_by = models.TextField()
     erased_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -65,8 +65,10 @@ class QuarantineOrder(models.Model):
     source = models.TextField(help_text="The API key or client, for example key:1a2b3c4d or client:agent.")
     since = models.DateTimeField()
     reason = models.TextField(blank=True, default="")
-    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="What was taken out of service.")
-    retrieval_count = models.PositiveIntegerField(default=0, help_text="Answers that had carried any of it.")
+    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics taken out of service.")
+    retrieval_count = models.PositiveIntegerField(
+        default=0, help_text="Answers that had given any of them to an agent."
+    )
     ordered_by = models.TextField()
     ordered_at = models.DateTimeField(default=timezone.now, editable=False)
 

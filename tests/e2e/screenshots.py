@@ -75,7 +75,7 @@ def main() -> int:
             page.locator(".edit .diff").scroll_into_view_if_needed()
             page.screenshot(path=options.out / f"diff-{look}.png")
             page.goto(root + history)
-            page.locator("#use-heading").scroll_into_view_if_needed()
+            page.locator("#effect-heading").scroll_into_view_if_needed()
             page.mouse.wheel(0, 2000)
             page.wait_for_timeout(300)
             page.screenshot(path=options.out / f"timeline-{look}.png")

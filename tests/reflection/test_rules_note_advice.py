@@ -1,4 +1,4 @@
-"""Advice read out of what real agents noted about their own runs."""
+"""NoteAdvice read out of what real agents noted about their own runs."""
 
 import pytest
 

@@ -64,14 +64,14 @@ _ADDRESS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Advice:
+class NoteAdvice:
     """What a note advises, as a sentence, and when, where the note says so."""
 
     what: str
     condition: str = ""
 
 
-def read_advice(note: str) -> Advice | None:
+def read_advice(note: str) -> NoteAdvice | None:
     """Return what a note says to do, or None where it does not say it, or only for its own run."""
     note = drop_numbers(_SPACE.sub(" ", note).strip())
     sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
@@ -99,7 +99,7 @@ def _is_reservation(what: str) -> bool:
     return re.search(r"\b(?:if|when) I (?:am|get)\b|\btry to execute\b", what, re.I) is not None
 
 
-def _advise(what: str, condition: str) -> Advice | None:
+def _advise(what: str, condition: str) -> NoteAdvice | None:
     what = what.strip()
     for pattern in (_LEADING_IF, _TRAILING_IF):
         if match := pattern.match(what):
@@ -110,7 +110,7 @@ def _advise(what: str, condition: str) -> Advice | None:
     if not MIN_ADVICE_CHARACTERS <= len(said) <= MAX_ADVICE_CHARACTERS or not is_general(said):
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
-    return Advice(what=said, condition=condition if fits else "")
+    return NoteAdvice(what=said, condition=condition if fits else "")
 
 
 def _condition_of(note: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.detectors import (
     amounts,
     corrected_call,
@@ -17,7 +18,6 @@ from reflection.reflectors.rules.detectors import (
     repeated_call,
     unresolved_reference,
 )
-from reflection.reflectors.rules.finding import Finding
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
@@ -31,7 +31,7 @@ NOTES = "recorded_notes"
 SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
 
-DETECTORS: tuple[Callable[[RunView], list[Finding]], ...] = (
+DETECTORS: tuple[Callable[[RunView], list[Detection]], ...] = (
     amounts.find,
     corrected_call.find,
     repeated_call.find,
@@ -79,7 +79,7 @@ class RulesReflector:
         return ReflectionResult(lessons=tuple(_propose(finding, episode, near) for finding in best))
 
 
-def _is_fit(finding: Finding, run: RunView) -> bool:
+def _is_fit(finding: Detection, run: RunView) -> bool:
     """Tell whether a finding holds beyond its run, fits its fields and is not what the run was given."""
     lesson = f"{finding.trigger} {finding.guideline}"
     return (
@@ -92,15 +92,15 @@ def _is_fit(finding: Finding, run: RunView) -> bool:
     )
 
 
-def _distinct(findings: list[Finding]) -> list[Finding]:
+def _distinct(findings: list[Detection]) -> list[Detection]:
     """Drop findings that speak of the same trigger as a better one; notes each say something else about their task."""
-    kept: dict[tuple[str, str], Finding] = {}
+    kept: dict[tuple[str, str], Detection] = {}
     for finding in findings:
         kept.setdefault((finding.trigger, finding.guideline if finding.rule == NOTES else ""), finding)
     return list(kept.values())
 
 
-def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
+def _propose(finding: Detection, episode: Episode, near: tuple[NearHeuristic, ...]) -> ProposedLesson:
     covers = next((each.id for each in near if _says_the_same(finding, each)), None)
     return ProposedLesson(
         text=HeuristicText(
@@ -122,7 +122,7 @@ def _propose(finding: Finding, episode: Episode, near: tuple[NearHeuristic, ...]
     )
 
 
-def _says_the_same(finding: Finding, near: NearHeuristic) -> bool:
+def _says_the_same(finding: Detection, near: NearHeuristic) -> bool:
     """Tell whether an existing heuristic names the same things and says nearly the same of them."""
     return (
         names_in(f"{finding.trigger} {finding.guideline}") == names_in(f"{near.trigger} {near.guideline}")
@@ -131,7 +131,7 @@ def _says_the_same(finding: Finding, near: NearHeuristic) -> bool:
     )
 
 
-def _why_none(run: RunView, found: list[Finding]) -> str:
+def _why_none(run: RunView, found: list[Detection]) -> str:
     if found:
         return (
             "What the rules found could not be said without ids, names or values of this run, so nothing is proposed."

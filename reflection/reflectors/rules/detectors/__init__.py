@@ -1,1 +1,1 @@
-"""One module a kind of lesson; each has `find(run) -> list[Finding]` and knows nothing of the others."""
+"""One module a kind of lesson; each has `find(run) -> list[Detection]` and knows nothing of the others."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, times
@@ -17,7 +17,7 @@ class _Mismatch:
     entries: str  # the list whose length is the missing factor, "" when there is none
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for errors that name the sum of a numeric argument together with another total."""
     findings = []
     seen: set[str] = set()
@@ -59,7 +59,7 @@ def _factor_list(run: RunView, call: Call, factor: float) -> str:
     return next(iter(lists)) if len(lists) == 1 else ""
 
 
-def _explain(run: RunView, mismatch: _Mismatch) -> Finding:
+def _explain(run: RunView, mismatch: _Mismatch) -> Detection:
     call, tool, path = mismatch.call, code(mismatch.call.name), parameter_name(mismatch.path)
     assert call.error is not None  # only failing calls come here
     same = [c for c in run.calls if c.name == call.name and c.error and c.error.shape == call.error.shape]
@@ -83,7 +83,7 @@ def _explain(run: RunView, mismatch: _Mismatch) -> Finding:
         cause = f"the values of {path} added up to another total than the one the tool had reckoned"
     told = f" {tool} was called {times(len(repeats))} more and refused in the same way." if repeats else ""
     told += f" It worked at step {fixed.index} with another amount." if fixed else " It never worked in this run."
-    return Finding(
+    return Detection(
         rule="amounts",
         trigger=trigger,
         guideline=guideline,

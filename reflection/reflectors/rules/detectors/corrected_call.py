@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
@@ -12,7 +12,7 @@ MAX_FAILURES = 50
 ROUNDING = 0.005
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for a failing call and the first later call of that tool that worked."""
     findings = []
     failing = [call for call in run.calls if call.error]
@@ -23,7 +23,7 @@ def find(run: RunView) -> list[Finding]:
     return findings
 
 
-def _explain(run: RunView, failed: Call, fixed: Call) -> Finding | None:
+def _explain(run: RunView, failed: Call, fixed: Call) -> Detection | None:
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     if not 1 <= len(changed) <= MAX_CHANGED or not all(is_general(path) for path in changed):
@@ -48,7 +48,7 @@ def _latest_source(run: RunView, *values: Any, before: Call) -> Call | None:
     return next((call for call in earlier if all(occurs(value, call.answer) for value in values)), None)
 
 
-def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, source: Call) -> Finding:
+def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, source: Call) -> Detection:
     """The value that worked had been returned by another tool."""
     tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.name)
     assert failed.error is not None  # only failing calls come here
@@ -71,7 +71,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
             guideline += ", name the choices that are left and let the user pick"
         guideline += f"; then call {tool} again with it."
     what = "was not accepted" if known else "had come from no tool and no person"
-    return Finding(
+    return Detection(
         rule="corrected_call",
         trigger=trigger,
         guideline=guideline,
@@ -102,7 +102,7 @@ def _split_amounts(failed: Call, fixed: Call) -> str:
     return ""
 
 
-def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str, source: Call) -> Finding:
+def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str, source: Call) -> Detection:
     """The same sum was spread over more entries."""
     tool, parameter, amount, lookup = (
         code(failed.name),
@@ -111,7 +111,7 @@ def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str,
         code(source.name),
     )
     assert failed.error is not None  # only failing calls come here
-    return Finding(
+    return Detection(
         rule="corrected_call",
         trigger=f'When about to call {tool} with one {parameter}, or when it answers "{failed.error.shape}"',
         guideline=(
@@ -133,7 +133,7 @@ def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str,
     )
 
 
-def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -> Finding | None:
+def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -> Detection | None:
     """The value stayed in the agent's hands: say how its form changed, where that can be said."""
     assert failed.error is not None  # only failing calls come here
     changes = [
@@ -142,7 +142,7 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
     if len(changes) != len(changed):
         return None
     tool = code(failed.name)
-    return Finding(
+    return Detection(
         rule="corrected_call",
         trigger=f'When about to call {tool}, or when it answers "{failed.error.shape}"',
         guideline=f"In the call of {tool}, {listed(changes)}.",

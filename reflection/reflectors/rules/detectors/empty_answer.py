@@ -2,7 +2,7 @@
 
 import json
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
@@ -10,7 +10,7 @@ from reflection.reflectors.rules.wording import code, is_general, listed, parame
 _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for a reading call with an empty answer and the next reading call, if that found something."""
     if run.failed:
         return []  # it may have failed for the very reason that something else was found
@@ -39,7 +39,7 @@ def is_empty(call: Call) -> bool:
     return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
 
 
-def _explain(run: RunView, empty: Call, following: Call) -> Finding | None:
+def _explain(run: RunView, empty: Call, following: Call) -> Detection | None:
     shared = set(map(str, _scalars(empty))) & set(map(str, _scalars(following)))
     if empty.name != following.name:
         if not shared:
@@ -50,7 +50,7 @@ def _explain(run: RunView, empty: Call, following: Call) -> Finding | None:
         if not dropped:
             return None
         guideline = f"Call {code(empty.name)} again without {listed([parameter_name(path) for path in dropped])}."
-    return Finding(
+    return Detection(
         rule="empty_answer",
         trigger=f"When {code(empty.name)} returns nothing",
         guideline=guideline,

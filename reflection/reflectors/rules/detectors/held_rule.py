@@ -2,7 +2,7 @@
 
 import re
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import RunView, Turn
 from reflection.reflectors.rules.tool_names import is_handover
 from reflection.reflectors.rules.wording import code, is_general
@@ -28,7 +28,7 @@ _PUSH = re.compile(
 )
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for a rule the agent gave as its reason, in words that hold beyond this run."""
     if not run.succeeded:
         return []
@@ -55,7 +55,7 @@ def rule_in(text: str) -> str:
     return ""
 
 
-def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handover: str) -> Finding:
+def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handover: str) -> Detection:
     guideline = (
         "Say which rule it is and what is possible instead, and keep to it when the user asks again; do not call "
         "a tool "
@@ -63,7 +63,7 @@ def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handove
     )
     if handover:
         guideline += f" Offer {code(handover)} only when the user still wants more after that."
-    return Finding(
+    return Detection(
         rule="held_rule",
         trigger=f'When a request goes against this rule: "{rule}"',
         guideline=guideline,

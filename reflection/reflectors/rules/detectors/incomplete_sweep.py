@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
 from reflection.reflectors.rules.tool_names import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
@@ -35,7 +35,7 @@ class _Sweep:
         return {call.leaves[self.parameter][0] for call in self.opened} >= set(self.entries)
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for a list of references in an answer and the calls that opened its entries."""
     if not _ALL.search(f"{run.episode.task}\n{run.heard_before(len(run.episode.steps) + 1)}"):
         return []
@@ -79,10 +79,10 @@ def _sweeps(run: RunView) -> Iterator[_Sweep]:
                 )
 
 
-def _finding(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -> Finding:
+def _finding(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -> Detection:
     source, member, opener = code(sweep.source.name), code(sweep.member), code(sweep.opener)
     distinct = len({call.leaves[sweep.parameter][0] for call in sweep.opened})
-    return Finding(
+    return Detection(
         rule="incomplete_sweep",
         trigger=f"When the request is about all entries in the {member} that {source} lists",
         guideline=(

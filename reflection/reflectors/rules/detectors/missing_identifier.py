@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change, is_read, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
@@ -55,7 +55,7 @@ class _Gap:
     other: str
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look at the first thing a person could not name."""
     gap = next((gap for turn in run.turns if (gap := _gap_in(run, turn))), None)
     if gap is None:
@@ -89,7 +89,7 @@ def _identifiers(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
+def _looked_up(run: RunView, gap: _Gap) -> Detection | None:
     """The identifier came out of another tool's answer."""
     found = _first_use(run, gap)
     if found is None:
@@ -110,7 +110,7 @@ def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
         guideline += (
             f" If it lists several, open them one by one with {code(use.name)} until one fits what the user says."
         )
-    return Finding(
+    return Detection(
         rule="missing_identifier",
         trigger=f"When the user does not know the {name} that the request needs",
         guideline=guideline,
@@ -132,7 +132,7 @@ def _looked_up(run: RunView, gap: _Gap) -> Finding | None:
     )
 
 
-def _insisted(run: RunView, gap: _Gap) -> Finding | None:
+def _insisted(run: RunView, gap: _Gap) -> Detection | None:
     """The agent went on asking for it and never called a tool that could have found it."""
     if _first_use(run, gap) is not None or any(is_change(call.name) and not call.error for call in run.calls):
         return None
@@ -156,7 +156,7 @@ def _insisted(run: RunView, gap: _Gap) -> Finding | None:
             f"find the {name} in its answer. Do not ask for the {name} a second time."
         )
     handed = run.handover()
-    return Finding(
+    return Detection(
         rule="missing_identifier",
         trigger=f"When the user does not know the {name} that the request needs",
         guideline=guideline,

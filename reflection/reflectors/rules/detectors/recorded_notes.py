@@ -6,8 +6,8 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
-from reflection.reflectors.rules.finding import Finding
-from reflection.reflectors.rules.note_advice import Advice, drop_numbers, read_advice
+from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tool_names import words_of
 from reflection.reflectors.rules.wording import cut, is_general, listed
@@ -24,7 +24,7 @@ _FIRST_PERSON = re.compile(r"\b(?:I|my|me|we|our)\b|\bimplementation\b")
 _SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Turn each recorded note that says what to do into a lesson: cards first, then what the score speaks for.
 
     What an agent calls a success counts where the run was one, what it calls a mistake where the run failed; of a run
@@ -48,11 +48,11 @@ def _went(run: RunView) -> str:
     return "failure" if score < FAILURE_SCORE else "unknown"
 
 
-def _each_once(findings: list[Finding]) -> list[Finding]:
+def _each_once(findings: list[Detection]) -> list[Detection]:
     return list({finding.guideline: finding for finding in reversed(findings)}.values())[::-1]
 
 
-def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
+def _from_card(run: RunView, card: dict[str, Any]) -> Detection | None:
     """A card names the decision that was wrong and the one that would have been right."""
     wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
     kind, lesson = _text(card, "mistake_type").replace("_", " "), _text(card, "lesson")
@@ -62,7 +62,7 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
     trigger = _about(run) or (f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else "")
     if not trigger:
         return None
-    return Finding(
+    return Detection(
         rule="recorded_notes",
         trigger=trigger,
         guideline=_sentence(guideline),
@@ -84,14 +84,14 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Finding | None:
     )
 
 
-def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
+def _from_note(run: RunView, note: str, *, kind: str) -> Detection | None:
     advice = advise(note.strip(), kind=kind)
     if advice is None:
         return None
     trigger = f"When {advice.condition}" if advice.condition else _about(run)
     if not trigger:
         return None
-    return Finding(
+    return Detection(
         rule="recorded_notes",
         trigger=trigger,
         guideline=advice.what,
@@ -104,15 +104,15 @@ def _from_note(run: RunView, note: str, *, kind: str) -> Finding | None:
     )
 
 
-def advise(note: str, *, kind: str) -> Advice | None:
+def advise(note: str, *, kind: str) -> NoteAdvice | None:
     """Return what a note says to do: in its own words if they speak to others, else what it resolves to do."""
     own = drop_numbers(note)
     if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
         said = _sentence(own)
         if kind == "success":
-            return Advice(what=said)
+            return NoteAdvice(what=said)
         if _SHOULD.search(own):
-            return Advice(what=f"Keep this from happening again: {said[0].lower()}{said[1:]}")
+            return NoteAdvice(what=f"Keep this from happening again: {said[0].lower()}{said[1:]}")
     return read_advice(note)  # a note that says neither what to do nor what not to has to be read by a person
 
 

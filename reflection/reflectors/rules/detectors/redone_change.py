@@ -2,7 +2,7 @@
 
 import re
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
 from reflection.reflectors.rules.tool_names import is_change, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
@@ -10,7 +10,7 @@ from reflection.reflectors.rules.wording import code, is_general, parameter_name
 MAX_CHANGES = 200
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for two accepted calls of one changing tool that differ in one parameter a person spoke of in between."""
     if run.succeeded:
         return []
@@ -40,9 +40,9 @@ def _objection(run: RunView, first: Call, second: Call) -> tuple[str, Turn] | No
     return None
 
 
-def _finding(run: RunView, first: Call, second: Call, *, path: str, turn: Turn) -> Finding:
+def _finding(run: RunView, first: Call, second: Call, *, path: str, turn: Turn) -> Detection:
     tool, parameter = code(first.name), parameter_name(path)
-    return Finding(
+    return Detection(
         rule="redone_change",
         trigger=f"When about to call {tool} and the user has not said which {parameter} to use",
         guideline=f"Name the choices for {parameter}, wait for the user's answer, and call {tool} once with it.",

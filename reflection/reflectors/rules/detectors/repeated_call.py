@@ -1,6 +1,6 @@
 """The same call again and again: with the same error, or with the same answer."""
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
 from reflection.reflectors.rules.wording import code
@@ -9,7 +9,7 @@ FAILING_REPEATS = 2
 ANSWERED_REPEATS = 3
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for calls repeated without a change in their arguments."""
     findings = []
     done: list[Call] = []
@@ -25,12 +25,12 @@ def find(run: RunView) -> list[Finding]:
     return findings
 
 
-def _failing(run: RunView, call: Call, same: list[Call]) -> Finding:
+def _failing(run: RunView, call: Call, same: list[Call]) -> Detection:
     tool = code(call.name)
     assert call.error is not None  # only failing calls come here
     last_resort = "tell the user what is missing" if run.turns else "go another way"
     worked = any(c.name == call.name and c.index > same[-1].index and not c.error for c in run.calls)
-    return Finding(
+    return Detection(
         rule="repeated_call",
         trigger=f'When {tool} has just answered "{call.error.shape}"',
         guideline=(
@@ -50,9 +50,9 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> Finding:
     )
 
 
-def _answered(run: RunView, call: Call, same: list[Call]) -> Finding:
+def _answered(run: RunView, call: Call, same: list[Call]) -> Detection:
     tool = code(call.name)
-    return Finding(
+    return Detection(
         rule="repeated_call",
         trigger=f"When about to call {tool} with arguments it has already answered in this run",
         guideline=(

@@ -2,7 +2,7 @@
 
 import re
 
-from reflection.reflectors.rules.finding import Finding
+from reflection.reflectors.rules.detection import Detection
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
@@ -10,7 +10,7 @@ from reflection.reflectors.rules.wording import code, is_general, parameter_name
 _ENDING = re.compile(r"\b(\w+)\s+(?:ending|ends|that ends)\s+(?:in|with)\s+(\d{2,6})\b", re.I)
 
 
-def find(run: RunView) -> list[Finding]:
+def find(run: RunView) -> list[Detection]:
     """Look for a change made while the digits a person gave stood in no answer so far."""
     if not run.failed:
         return []
@@ -27,12 +27,12 @@ def find(run: RunView) -> list[Finding]:
     return []
 
 
-def _finding(run: RunView, call: Call, *, path: str, said: str) -> Finding:
+def _finding(run: RunView, call: Call, *, path: str, said: str) -> Detection:
     tool, parameter = code(call.name), parameter_name(path)
     value = call.leaves[path][-1]
     source = run.source_of(value, before=call.index)
     turn = next((turn for turn in run.turns if said in turn.heard), None)
-    return Finding(
+    return Detection(
         rule="unresolved_reference",
         trigger=f"When about to call {tool} and the user names the {parameter} only by its last digits",
         guideline=(

@@ -6,7 +6,7 @@ from memory.heuristics.text import Citation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Detection:
     """A lesson one detector drew from one run.
 
     `trigger` and `guideline` hold the general words: tool, parameter and label names, never values of this run, so
