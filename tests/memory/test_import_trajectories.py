@@ -163,5 +163,5 @@ def test_import_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("task: find a lamp")
 
-    with pytest.raises(CommandError, match="is not JSON we can read"):
+    with pytest.raises(CommandError, match="is not readable JSON"):
         run_import(path)
