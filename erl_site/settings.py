@@ -10,6 +10,7 @@ from csp.constants import NONE, SELF
 from erl_site.embedded import valkey
 from erl_site.embedded.home import erl_home, secret_key
 from erl_site.monitoring.logs import logging_config
+from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
 
@@ -208,13 +209,10 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     # No delayed messages: a sweep that no worker took within its period is dropped; the next one does the same.
     "sweep": {"task": "reflection.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
-    "tune_retrieval": {"task": "memory.tasks.tune_retrieval", "schedule": 3600.0, "options": {"expires": 1800.0}},
-    # Every hour: the task looks itself whether it is the hour of ERL_CONSOLIDATE_HOUR_UTC, once a night.
-    "consolidate": {"task": "reflection.tasks.consolidate_nightly", "schedule": 3600.0, "options": {"expires": 1800.0}},
 }
 
 # ── API ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", 1024 * 1024)
+ERL_API_MAX_REQUEST_BYTES = env.int("ERL_API_MAX_REQUEST_BYTES", MAX_REQUEST_BYTES)
 DATA_UPLOAD_MAX_MEMORY_SIZE = ERL_API_MAX_REQUEST_BYTES
 ERL_IDEMPOTENCY_HOURS = env.int("ERL_IDEMPOTENCY_HOURS", 72)
 ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
@@ -269,16 +267,14 @@ ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
 
 # ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
-CELERY_TASK_ROUTES = {"evaluation.tasks.evaluate": {"queue": ERL_EVALUATION_QUEUE}}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["memory.api.permissions.HasScope"],
-    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["memory.api.authentication.HasScope"],
+    "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "memory.api.parsers.JsonNegotiation",
     "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "memory.api.exceptions.exception_handler",
     "UNAUTHENTICATED_USER": None,
@@ -306,8 +302,8 @@ SPECTACULAR_SETTINGS = {
         "OutcomeSource": "memory.runs.models.TrajectoryOutcomeSource",
         "RetrievalMode": "memory.retrieval.models.RetrievalMode",
         "Verdict": "memory.effects.models.HeuristicFeedbackVerdict",
-        "ReflectionStatus": "reflection.models.ReflectionStatus",
+        "ReflectionStatus": "reflection.jobs.models.JobStatus",
         "EvaluationStatus": "evaluation.models.EvaluationRunStatus",
-        "ProposalEffect": "reflection.models.ProposalEffect",
+        "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
     },
 }

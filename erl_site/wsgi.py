@@ -12,8 +12,7 @@ django.setup(set_prefix=False)
 
 # These read the settings, which take the time-out from above.
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest  # noqa: E402
-
-from memory.api.parsers import read_media_type  # noqa: E402
+from django.utils.http import parse_header_parameters  # noqa: E402
 
 
 class Utf8Request(WSGIRequest):
@@ -24,7 +23,10 @@ class Utf8Request(WSGIRequest):
     """
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
-        self.content_type, self.content_params = read_media_type(meta.get("CONTENT_TYPE", ""))
+        try:
+            self.content_type, self.content_params = parse_header_parameters(meta.get("CONTENT_TYPE", ""))
+        except (ValueError, LookupError):  # a parameter in a charset that does not exist (RFC 2231)
+            self.content_type, self.content_params = "", {}
 
 
 class Utf8Handler(WSGIHandler):

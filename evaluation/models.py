@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from memory.ids import uuid7
 from memory.projects.models import Project
+from reflection.jobs.models import Job
 
 
 class EvaluationRunStatus(models.TextChoices):
@@ -20,13 +21,14 @@ class EvaluationRun(models.Model):
     """One evaluation: what was asked for, with which versions, and what came of it.
 
     `units` are the finished parts, kept as they come, so that a killed run goes on where it stopped. `results` is the
-    report, empty until the end. `project` is set where an API client asked for it.
+    report, empty until the end. `project` and `job` are set where an API client asked for it.
     """
 
     Status = EvaluationRunStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluation")
     status = models.TextField(choices=Status.choices, default=Status.RUNNING)
     suites = ArrayField(models.TextField())
     configuration = models.JSONField(default=dict)

@@ -13,16 +13,15 @@ from evaluation.models import EvaluationRun
 from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
+from reflection.jobs.models import Job
 
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)
 Watch = Callable[[str, int, int], None]
 
 
-def create_run(
-    options: Options, *, by: str, project: Any = None, status: str = EvaluationRun.Status.RUNNING
-) -> EvaluationRun:
-    """Write down an evaluation that is about to run.
+def create_run(options: Options, *, by: str, job: Job | None = None) -> EvaluationRun:
+    """Write down an evaluation that is about to run, or one that waits for a worker, as a job of a project.
 
     Raises:
         EvaluationError: a suite or an arm is not known.
@@ -36,8 +35,9 @@ def create_run(
         configuration=options.as_json(),
         versions=find_versions(),
         requested_by=by,
-        project=project,
-        status=status,
+        project=job.project if job else None,
+        job=job,
+        status=EvaluationRun.Status.QUEUED if job else EvaluationRun.Status.RUNNING,
     )
 
 
@@ -52,8 +52,13 @@ def find_unfinished(options: Options) -> EvaluationRun | None:
     return runs.first()
 
 
-def execute_run(run: EvaluationRun, *, watch: Watch = lambda what, done, total: None) -> EvaluationRun:
-    """See a run through, from what of it is finished already.
+def execute_run(
+    run: EvaluationRun,
+    *,
+    watch: Watch = lambda what, done, total: None,
+    ensure_held: Callable[[], None] = lambda: None,
+) -> EvaluationRun:
+    """Carry out a run; units that are finished already are kept. `ensure_held` is called before each write.
 
     Raises:
         EvaluationError: it cannot go on; the run is marked failed, and says why.
@@ -68,8 +73,10 @@ def execute_run(run: EvaluationRun, *, watch: Watch = lambda what, done, total: 
             if event["event"] == "progress":
                 watch(event["what"], event["done"], event["total"])
             elif event["event"] == "unit":
+                ensure_held()
                 run.units.setdefault(event["suite"], {})[event["unit"]] = event["result"]
                 run.save(update_fields=["units"])
+        ensure_held()
         run.results = build_results(run, options, seconds=time.perf_counter() - started)
     except EvaluationError as error:
         run.status, run.failure, run.finished_at = EvaluationRun.Status.FAILED, str(error), timezone.now()

@@ -1,4 +1,4 @@
-"""The broker's server as a place to keep small things in: its address as redis-py spells it."""
+"""Where the broker's Redis or Valkey server is, for counters and caches."""
 
 from urllib.parse import urlsplit
 
@@ -8,9 +8,9 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 def find_server_url() -> str | None:
-    """Return the address of the broker's Redis or Valkey, or None where the broker is reached in another way.
+    """Return the address of the broker's Redis or Valkey, or None where the broker is another kind of server.
 
-    Celery's `redis+socket` addresses are `unix` to redis-py. Sentinels, and the brokers of tests, are None.
+    Celery writes `redis+socket` where redis-py writes `unix`. Sentinels and the brokers of tests give None.
     """
     url: str = settings.CELERY_BROKER_URL
     if url.startswith("redis+socket://"):

@@ -1,13 +1,30 @@
-"""The one clock that all processes share."""
+"""The one clock that all processes share: leases, sweeps, budgets and limits go by it, and runs are dated by it."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 from django.db import connection
+from django.db.models import DateTimeField, Func
+
+
+class NextUtcDay(Func):
+    """The start of the next UTC day by the database's clock."""
+
+    template = "((date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') + interval '1 day') AT TIME ZONE 'UTC')"
+    output_field = DateTimeField()
+    arity = 0
 
 
 def database_now() -> datetime:
-    """Return what time it is by the database's clock, by which runs and lessons are dated."""
+    """Return the time by the database's clock, which dates runs and lessons."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         now: datetime = cursor.fetchone()[0]
     return now
+
+
+def database_today() -> date:
+    """Return the UTC day by the database's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date")
+        day: date = cursor.fetchone()[0]
+    return day

@@ -1,4 +1,6 @@
-"""What the memory app refuses, as facts a caller can act on."""
+"""What the memory app refuses: one exception for each fact that a caller can act on."""
+
+from collections.abc import Mapping, Sequence
 
 
 class MemoryAppError(Exception):
@@ -7,8 +9,20 @@ class MemoryAppError(Exception):
     code = "invalid_request"
 
 
+class InvalidInput(MemoryAppError):
+    """Something that was sent cannot be read; `fields` says what is wrong where.
+
+    The places are JSON pointers for a body and names for query parameters.
+    """
+
+    def __init__(self, fields: Mapping[str, Sequence[str]], *, code: str = "invalid_request") -> None:
+        self.fields = fields
+        self.code = code
+        super().__init__(" ".join(f"{place}: {text}" for place, texts in fields.items() for text in texts))
+
+
 class InvalidSteps(MemoryAppError):
-    """The steps of a trajectory are in no form we can read; the message names the place."""
+    """The steps of a run are not in a form we can read; the message names the place."""
 
     code = "invalid_steps"
 
@@ -28,7 +42,7 @@ class InvalidMemoryFile(MemoryAppError):
 
 
 class UnreadableFile(MemoryAppError):
-    """A file of recorded runs as a whole, or one run of it, is in no form we can read."""
+    """A file of recorded runs, or one run in it, is not in a form we can read."""
 
     code = "invalid_request"
 
@@ -40,13 +54,13 @@ class DuplicateExternalId(MemoryAppError):
 
 
 class UnknownRetrieval(MemoryAppError):
-    """The answer a run says it was given was not given in this project."""
+    """A run names a retrieval that was not answered in this project."""
 
     code = "unknown_retrieval"
 
 
 class NoSuchRun(MemoryAppError):
-    """Feedback names no run that it is about."""
+    """Feedback does not name the run it is about."""
 
     code = "feedback_without_run"
 
@@ -82,69 +96,69 @@ class CannotMerge(MemoryAppError):
 
 
 class TooLateToUndo(MemoryAppError):
-    """A decision can be taken back by the person who took it, for a few seconds, while nothing followed it."""
+    """A person can take back their own decision for a few seconds, until something depends on it."""
 
     code = "conflict"
 
 
 class NotAllowed(MemoryAppError):
-    """Whoever decides has not, or no longer, the right to decide on this project's lessons."""
+    """The person may not decide on this project's lessons, or may no longer."""
 
     code = "permission_denied"
 
 
 class ProjectArchived(MemoryAppError):
-    """The project is archived: nothing in it waits for a decision any more."""
+    """The project is archived: its lessons no longer wait for decisions."""
 
     code = "permission_denied"
 
 
 class ClaimedByOther(MemoryAppError):
-    """Another reviewer is deciding on this heuristic at the moment."""
+    """Another reviewer is deciding on this heuristic right now."""
 
     code = "conflict"
 
 
 class SecondReviewerNeeded(MemoryAppError):
-    """The project asks for two people, and this one has approved these words already."""
+    """The project requires two reviewers, and this one has already approved these words."""
 
     code = "already_decided"
 
 
 class TooManyAtOnce(MemoryAppError):
-    """More was selected than a person can answer for at once."""
+    """More was selected than one person can review at once."""
 
     code = "invalid_request"
 
 
 class NotReadYet(MemoryAppError):
-    """Decided together is only what the person had on the screen in these words and what no check flagged."""
+    """Lessons can be decided together only if the person had these words on the screen and no check flagged them."""
 
     code = "invalid_request"
 
 
 class NoRunToReflectOn(MemoryAppError):
-    """No run is linked to the heuristic, so none can be reflected on again."""
+    """No run is linked to the heuristic, so there is nothing to reflect on again."""
 
     code = "invalid_request"
 
 
 class QueueFull(MemoryAppError):
-    """More reflections of the project wait than its clients may have waiting."""
+    """More reflections of the project are waiting than its clients may have waiting."""
 
     code = "queue_full"
     retry_after_seconds = 30.0
 
 
 class TooManyProposals(MemoryAppError):
-    """As many lessons of one API client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows."""
+    """As many lessons of one API client are waiting for review as ERL_PENDING_PROPOSALS_PER_CLIENT allows."""
 
     code = "too_many_proposals"
     retry_after_seconds = 300.0
 
 
 class EmbedderError(MemoryAppError):
-    """The embedder gave no vector; retrieval goes on with full text."""
+    """The embedder returned no vector; retrieval continues with full text."""
 
     code = "embedder_unavailable"
 

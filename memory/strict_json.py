@@ -1,16 +1,18 @@
-"""JSON from outside, held to what PostgreSQL and every other reader can keep (reliability D10, RFC 7493).
+"""Read JSON from outside, and refuse what PostgreSQL or another reader cannot keep (reliability D10, RFC 7493).
 
 Python accepts documents that `jsonb` refuses (U+0000, lone surrogates, 1e400), that mean different things to different
-readers (repeated names) or that exhaust a stack (nesting). All of these are refused here, with the place.
+readers (repeated names) or that exhaust a stack (nesting). These are refused here, with the place.
 """
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from memory.errors import MemoryAppError
+from memory.limits import REQUEST_JSON, JsonLimits
+
+_MAX_POINTER_CHARS = 200
 
 
 class InvalidJson(MemoryAppError):
@@ -24,28 +26,11 @@ class InvalidJson(MemoryAppError):
         self.pointer = pointer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """How large a document may be.
-
-    `nodes` counts members, items and the document itself. Tool calls are the densest thing agents record, measured at
-    16–19 bytes a node, so 50,000 nodes let a full 1 MiB of any real trajectory through; 20,000 would not.
-    """
-
-    depth: int = 32
-    nodes: int = 50_000
-    string_bytes: int = 64 * 1024
-
-
-DEFAULT_LIMITS = Limits()
-_MAX_POINTER = 200
-
-
 class _Repeated(dict[str, Any]):
-    """An object in which a name occurs twice; the walk reports it, because only the walk knows the place."""
+    """An object in which a name occurs twice. `check_json` reports it, because only it knows the place."""
 
 
-def parse_json(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
+def parse_json(data: bytes, *, limits: JsonLimits = REQUEST_JSON) -> Any:
     """Read a document, or raise InvalidJson saying what is wrong and where."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise InvalidJson("Leave out the byte order mark at the start of the body.")
@@ -58,40 +43,42 @@ def parse_json(data: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidJson(f"{error.msg}: line {error.lineno}, column {error.colno}.") from error
     except RecursionError as error:
-        raise InvalidJson(f"Nest at most {limits.depth} arrays and objects.") from error
+        raise InvalidJson(f"Nest at most {limits.depth_levels} arrays and objects.") from error
     except ValueError as error:  # integers of thousands of digits
         raise InvalidJson("A number has too many digits.") from error
     check_json(document, limits=limits)
     return document
 
 
-def check_json(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_json(document: Any, *, limits: JsonLimits = REQUEST_JSON) -> None:
     """Raise InvalidJson where a parsed document breaks the limits. Uses no stack of its own, however deep it is."""
-    nodes = 1
-    path: list[str | int] = []
-    _check_scalar(document, path, limits)
-    open_containers: list[Iterator[tuple[str | int, Any]]] = []
-    if isinstance(document, dict | list):
-        open_containers.append(_members(document, path))
-    while open_containers:
-        for name, value in open_containers[-1]:
-            nodes += 1
-            if nodes > limits.nodes:
-                raise InvalidJson(f"Send at most {limits.nodes:,} values in one document.")
-            if type(name) is str:
-                _check_string(name, path, limits)
-            path.append(name)
-            if isinstance(value, dict | list):
-                if len(open_containers) >= limits.depth:
-                    raise InvalidJson(f"Nest at most {limits.depth} arrays and objects.", pointer=_pointer(path))
-                open_containers.append(_members(value, path))
-                break
-            _check_scalar(value, path, limits)
-            path.pop()
-        else:
-            open_containers.pop()
-            if path:
-                path.pop()
+    values = 0
+    pending: list[tuple[Any, tuple[Any, ...], int]] = [([document], (), 0)]  # container, path as (path, name), depth
+    while pending:
+        container, path, depth = pending.pop()
+        is_object = isinstance(container, dict)
+        values += len(container)
+        if values > limits.values:
+            raise InvalidJson(f"Send at most {limits.values:,} values in one document.")
+        if isinstance(container, _Repeated):
+            raise InvalidJson("Use every member name once in an object.", pointer=_pointer(path))
+        members: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
+        for name, value in members:
+            if is_object and (fault := _find_text_fault(name, limits)):
+                raise InvalidJson(fault, pointer=_pointer(path))
+            kind, fault = type(value), ""
+            if kind is str:
+                fault = _find_text_fault(value, limits)
+            elif isinstance(value, dict | list):
+                pending.append((value, (path, name), depth + 1))
+                if depth >= limits.depth_levels:
+                    fault = f"Nest at most {limits.depth_levels} arrays and objects."
+            elif kind is float and not math.isfinite(value):
+                fault = "Send finite numbers that fit a double."
+            elif kind is int and not -(2**63) < value < 2**63:
+                fault = "Send integers below 2^63, or larger ones as text."
+            if fault:
+                raise InvalidJson(fault, pointer=_pointer((path, name)))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -99,37 +86,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result if len(result) == len(pairs) else _Repeated(result)
 
 
-def _members(value: dict[str, Any] | list[Any], path: list[str | int]) -> Iterator[tuple[str | int, Any]]:
-    if isinstance(value, _Repeated):
-        raise InvalidJson("Use every member name once in an object.", pointer=_pointer(path))
-    return iter(value.items()) if isinstance(value, dict) else iter(enumerate(value))
-
-
-def _check_scalar(value: Any, path: list[str | int], limits: Limits) -> None:
-    if type(value) is str:
-        _check_string(value, path, limits)
-    elif type(value) is float:
-        if not math.isfinite(value):
-            raise InvalidJson("Send finite numbers that fit a double.", pointer=_pointer(path))
-    elif type(value) is int and not -(2**63) < value < 2**63:
-        raise InvalidJson("Send integers below 2^63, or larger ones as text.", pointer=_pointer(path))
-
-
-def _check_string(text: str, path: list[str | int], limits: Limits) -> None:
+def _find_text_fault(text: str, limits: JsonLimits) -> str:
+    if len(text) > limits.text_chars:
+        return f"Send texts of at most {limits.text_chars:,} characters."
     if "\x00" in text:
-        raise InvalidJson("Leave out the character U+0000.", pointer=_pointer(path))
-    if text.isascii():
-        size = len(text)
-    else:
+        return "Leave out the character U+0000."
+    if not text.isascii():
         try:
-            size = len(text.encode("utf-8"))
-        except UnicodeEncodeError as error:
-            raise InvalidJson("Leave out lone surrogates.", pointer=_pointer(path)) from error
-    if size > limits.string_bytes:
-        raise InvalidJson(f"Send texts of at most {limits.string_bytes:,} bytes.", pointer=_pointer(path))
+            text.encode()
+        except UnicodeEncodeError:
+            return "Leave out lone surrogates."
+    return ""
 
 
-def _pointer(path: list[str | int]) -> str:
+def _pointer(path: tuple[Any, ...]) -> str:
     """Write a path as a JSON pointer, cut short where names are absurdly long."""
-    pointer = "".join(f"/{str(name).replace('~', '~0').replace('/', '~1')}" for name in path)
-    return pointer if len(pointer) <= _MAX_POINTER else f"{pointer[:_MAX_POINTER]}…"
+    names: list[str] = []
+    while path:
+        path, name = path
+        names.append(str(name))
+    pointer = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in reversed(names[:-1]))
+    return pointer if len(pointer) <= _MAX_POINTER_CHARS else f"{pointer[:_MAX_POINTER_CHARS]}…"

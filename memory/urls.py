@@ -4,7 +4,6 @@ from django.urls import path
 
 from memory.curation.review_views import (
     ApproveView,
-    FeedbackView,
     MergeView,
     QuarantineView,
     RejectView,
@@ -12,6 +11,7 @@ from memory.curation.review_views import (
     ReviewListView,
 )
 from memory.curation.views import HeuristicListView, HeuristicView
+from memory.effects.views import FeedbackView
 from memory.episodes.views import MemorySummaryView
 from memory.intake.views import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
 from memory.retrieval.views import ContextView, RetrievalOutcomesView, RetrievalView, RetrieveView

@@ -17,8 +17,9 @@ from memory.redaction.visible_text import show_hidden
 from reflection.consolidation import admin as pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
-from reflection.jobs.queue import requeue_reflection
-from reflection.models import DailySpend, ModelCall, Proposal, Reflection
+from reflection.llm.models import DailySpend, ModelCall
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.requests import requeue_reflection
 
 add_desk_panel(draw_checks)
 add_flags(find_flags)

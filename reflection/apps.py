@@ -8,20 +8,26 @@ class ReflectionConfig(AppConfig):
         from celery.signals import worker_init
 
         from memory.heuristics.extensions import add_erasure
+        from memory.intake.recording import trajectory_recorded
         from memory.retrieval.llm_ranking import register_ranker
         from memory.retrieval.rerank import register_reranker
-        from memory.runs.signals import trajectory_recorded
         from memory.trust.invariants import add_invariants
-        from reflection.erasure import forget_run
+        from reflection.consolidation.erasure import forget_run
         from reflection.invariants import INVARIANTS
+        from reflection.jobs.kinds import register_kind
+        from reflection.jobs.periodic import register_periodic
         from reflection.jobs.sweeper import add_sweeper
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
-        from reflection.receivers import queue_reflection
+        from reflection.reflectors.requests import queue_reflection
+        from reflection.work import KINDS, PERIODIC
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
         register_ranker(find_provider_ranker)
         register_reranker(find_http_reranker)
+        for kind in KINDS:
+            register_kind(kind)
+        register_periodic(*PERIODIC)
         worker_init.connect(add_sweeper, dispatch_uid="reflection.add_sweeper")

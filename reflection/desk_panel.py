@@ -14,8 +14,9 @@ from memory.errors import NoRunToReflectOn
 from memory.heuristics.models import Heuristic
 from memory.projects.access import narrow_to_projects
 from memory.projects.actors import Actor
-from reflection.jobs.queue import enqueue_reflection
-from reflection.models import DailySpend, Proposal, Reflection
+from reflection.llm.models import DailySpend
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.requests import enqueue_reflection
 
 
 def draw_checks(heuristic: Heuristic) -> Panel:

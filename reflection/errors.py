@@ -9,16 +9,32 @@ class ReflectionError(Exception):
 
 
 class LostClaim(ReflectionError):
-    """Somebody else holds the reflection now, or it is gone: whoever held it may write nothing."""
+    """Another worker holds the job now, or the job is gone: the worker that held it may write nothing."""
 
     code = "lost_claim"
 
 
-class OutcomeChanged(ReflectionError):
-    """The run's outcome was reported anew while it was reflected on, so the lessons are about another run."""
+class NotNow(ReflectionError):
+    """The job cannot go on now. It waits for `wait_seconds`, or is due again at once, and loses no attempt."""
+
+    code = "not_now"
+    transient = True
+
+    def __init__(self, message: str, *, wait_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
+
+
+class OutcomeChanged(NotNow):
+    """The outcome of the run changed during its reflection, so the lessons are about an outcome that is past."""
 
     code = "outcome_changed"
-    transient = True
+
+
+class CircuitOpen(NotNow):
+    """The provider failed several times in a row and is not asked for `wait_seconds`."""
+
+    code = "circuit_open"
 
 
 class BudgetExhausted(ReflectionError):
@@ -26,17 +42,6 @@ class BudgetExhausted(ReflectionError):
 
     code = "budget_exhausted"
     transient = True
-
-
-class CircuitOpen(ReflectionError):
-    """The provider failed several times in a row and is left alone for a while; `wait_seconds` is how long."""
-
-    code = "circuit_open"
-    transient = True
-
-    def __init__(self, message: str, *, wait_seconds: float) -> None:
-        super().__init__(message)
-        self.wait_seconds = wait_seconds
 
 
 class StillQueued(ReflectionError):

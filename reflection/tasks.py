@@ -1,57 +1,37 @@
-"""The Celery tasks: a message names a row, the row is the work."""
+"""The Celery tasks: a message names a job, and the row is the work."""
 
 from uuid import UUID
 
 import structlog
 from celery import shared_task
 
-from reflection.consolidation.execution import run_consolidation
-from reflection.consolidation.queue import (
-    request_due_consolidations,
-    request_nightly_consolidations,
-    ring_for_due_consolidations,
-)
-from reflection.jobs.housekeeping import find_overdue_reflections, keep_house, nudge, record_claim
-from reflection.jobs.worker_identity import owner_name, worker_name
-from reflection.reflectors.reflections import run_reflection
+from reflection.jobs.kinds import get_kind
+from reflection.jobs.models import Job
+from reflection.jobs.periodic import run_due_work
+from reflection.jobs.sweeper import find_overdue_jobs, nudge
+from reflection.jobs.workers import owner_name, record_claim, worker_name
 
 log = structlog.get_logger(__name__)
 
 
 @shared_task(ignore_result=True)
-def reflect(reflection_id: str) -> None:
-    """Run one reflection. Where somebody else has it, or nothing is left to do, the message was a spare one."""
+def run_job(job_id: str) -> None:
+    """Run one job. Does nothing where another worker has it or nothing is left to do."""
     try:
-        id = UUID(reflection_id)
+        id = UUID(job_id)
     except ValueError:
         log.error("message_not_understood")
         return
-    record_claim(worker_name())
-    run_reflection(id, owner=owner_name())
+    kind_name: str | None = Job.objects.filter(pk=id).values_list("kind", flat=True).first()
+    kind = get_kind(kind_name) if kind_name else None
+    if kind is None or not kind.queue:  # a message in the default queue: this worker gets what it should get
+        record_claim(worker_name())
+    if kind is not None:
+        kind.run(id, owner=owner_name())
 
 
 @shared_task(ignore_result=True)
 def sweep() -> None:
-    """Ring for what is due and tidy up: what the thread in every worker does too, for those who run a scheduler."""
-    nudge(find_overdue_reflections())
-    keep_house()
-    request_due_consolidations()
-    request_nightly_consolidations()
-    ring_for_due_consolidations()
-
-
-@shared_task(ignore_result=True)
-def consolidate(run_id: str) -> None:
-    """Run one consolidation. Where somebody else has it, or nothing is left to do, the message was a spare one."""
-    try:
-        id = UUID(run_id)
-    except ValueError:
-        log.error("message_not_understood")
-        return
-    run_consolidation(id, owner=owner_name())
-
-
-@shared_task(ignore_result=True)
-def consolidate_nightly() -> None:
-    """Queue the consolidations of the night; the sweeps of that hour do the same where no scheduler runs."""
-    request_nightly_consolidations()
+    """Ring for what is due and run the periodic work, as the thread in every worker asks, or a scheduler."""
+    nudge(find_overdue_jobs())
+    run_due_work()

@@ -104,7 +104,7 @@ def _worker_until_here(stack_processes: Stack, django_db_blocker: DjangoDbBlocke
 
     It shares the tests' database: beside the tests of other modules it would write rows that they count.
     """
-    from reflection.models import WorkerHeartbeat  # once the apps are there
+    from reflection.jobs.models import WorkerHeartbeat  # once the apps are there
 
     yield
     if "worker" in stack_processes.processes:

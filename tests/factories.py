@@ -18,7 +18,7 @@ from memory.projects.api_keys import NewApiKey, create_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import KIND, Reflection
 
 _numbers = itertools.count(1)
 
@@ -148,7 +148,10 @@ def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -
     trajectory = trajectory or make_trajectory()
     if overrides.get("status") in (Reflection.Status.DONE, Reflection.Status.DEAD):
         overrides.setdefault("finished_at", timezone.now())
-    return Reflection.objects.create(project=trajectory.project, trajectory=trajectory, **overrides)
+    fields = {"kind": KIND, "project": trajectory.project, "subject": str(trajectory.pk), "trajectory": trajectory}
+    if overrides.get("status") == Reflection.Status.RUNNING:
+        overrides.setdefault("lease_until", timezone.now() + timedelta(seconds=30))
+    return Reflection.objects.create(**fields | overrides)
 
 
 def make_retrieval(*, project: Project | None = None, **overrides: Any) -> Retrieval:

@@ -1,9 +1,11 @@
-"""Numbers outside what makes sense."""
+"""Settings whose numbers are out of range."""
 
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
+
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 
 # Name, least, most
 LIMITS: tuple[tuple[str, float, float], ...] = (
@@ -15,11 +17,11 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
     ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),
     ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # halfvec's limit for an index
-    ("ERL_RETRIEVE_TOP_K", 1, 200),
-    ("ERL_RETRIEVE_MAX_PER_SOURCE", 0, 200),
+    ("ERL_RETRIEVE_TOP_K", 1, MAX_TOP_K),
+    ("ERL_RETRIEVE_MAX_PER_SOURCE", 0, MAX_TOP_K),
     ("ERL_RANKING_DEADLINE_SECONDS", 0.1, 120),
     ("ERL_RERANK_DEADLINE_SECONDS", 0.05, 60),
-    ("ERL_CONTEXT_BUDGET_TOKENS", 0, 100_000),
+    ("ERL_CONTEXT_BUDGET_TOKENS", 0, MAX_BUDGET_TOKENS),
     ("ERL_RETRIEVE_MEMORY_MB", 0, 16_384),
     ("ERL_API_MAX_WAIT_SECONDS", 0, 60),
     ("ERL_REFLECTION_LEASE_SECONDS", 1, 3_600),

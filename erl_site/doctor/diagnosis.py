@@ -9,6 +9,7 @@ from django.core import checks as system_checks
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Q
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from erl_site.doctor.database import (
@@ -25,10 +26,11 @@ from erl_site.doctor.database import (
     warning,
 )
 from erl_site.web import health
-from memory.counting import say_count
 from memory.projects.models import ApiKey
 from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
-from reflection.models import ProviderState, Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.models import ProviderState
+from reflection.reflectors.models import Reflection
 
 EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30
@@ -97,7 +99,7 @@ def check_workers() -> Iterator[Finding]:
     since = timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
     alive = WorkerHeartbeat.objects.filter(seen_at__gte=since).count()
     if alive:
-        yield ok("workers", f"{say_count(alive, 'worker')} gave signs of life lately.")
+        yield ok("workers", f"{alive:,} worker{pluralize(alive)} gave signs of life lately.")
         return
     waiting = Reflection.objects.live().exists()
     make = failure if waiting else warning
@@ -125,7 +127,7 @@ def check_vectors() -> Iterator[Finding]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
         todo = "Workers make them within a minute; manage.py reembed does it at once."
-        yield warning("vectors", f"{say_count(lacking, 'lesson')} without vectors, found by words alone.", todo)
+        yield warning("vectors", f"{lacking:,} lesson{pluralize(lacking)} without vectors, found by words alone.", todo)
     else:
         yield ok("vectors", "Every lesson has its vectors.")
 

@@ -14,7 +14,9 @@ from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
 from memory.retrieval.models import SearchIndex
 from memory.trust.models import Erasure, QuarantineOrder
-from reflection.models import DailySpend, ProviderState, Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.models import DailySpend, ProviderState
+from reflection.reflectors.models import Reflection
 
 ALIVE_SECONDS = 30
 

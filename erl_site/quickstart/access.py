@@ -12,8 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from memory.projects.actors import Actor
-from memory.projects.api_keys import create_api_key
-from memory.projects.credentials import parse_token
+from memory.projects.api_keys import create_api_key, parse_token
 from memory.projects.models import ApiKey, Project
 
 PROJECT = "demo"

@@ -17,7 +17,7 @@ from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 
 SAMPLE = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 POLICY = Actor.policy("quickstart-demo")

@@ -1,36 +1,38 @@
 """Evaluations as clients ask for and read them."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from drf_spectacular.utils import extend_schema_field
+from pydantic import Field
 from rest_framework import serializers
 
 from evaluation.models import EvaluationRun
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
-from memory.api.fields import Choice, StrictSerializer, Text, Whole
+from memory.api.input import WHOLE, Input, Text
 
-SUITES = ("toolchoice", "replay", "retrieval", "yours")
 SMALL = {"limit": 120, "experience": 100}
 # For comparing two runs task by task, which the command does; a hundred times as long as the rest
 LEFT_OUT = ("per_task", "tasks", "learned")
 
 
-class EvaluateInputSerializer(StrictSerializer):
+class EvaluateInput(Input):
     """What to evaluate. Everything may be left out; the default is small, about a minute of two processors."""
 
-    suites = serializers.ListField(
-        child=Choice(choices=SUITES), required=False, min_length=1, help_text="Default: toolchoice and replay."
-    )
-    arms = serializers.ListField(
-        child=Text(max_length=60), required=False, max_length=20, help_text="As `hybrid:5`; default: the suite's own."
-    )
-    seed = Whole(required=False, min_value=0, max_value=2**31 - 1)
-    seeds = Whole(required=False, min_value=1, max_value=5)
-    limit = Whole(required=False, min_value=1, max_value=2000, help_text="New tasks at most; default 120.")
-    experience = Whole(required=False, min_value=1, max_value=800, help_text="Earlier tasks at most; default 100.")
-    k = Whole(required=False, min_value=1, max_value=50, help_text="Lessons an arm retrieves; default 5.")
-    budget_tokens = Whole(required=False, min_value=100, max_value=32_000)
+    suites: Annotated[
+        list[Literal["toolchoice", "replay", "retrieval", "yours"]],
+        Field(min_length=1, description="Default: toolchoice and replay."),
+    ] = Field(default_factory=list)
+    arms: Annotated[
+        list[Annotated[Text, Field(max_length=60)]],
+        Field(max_length=20, description="As `hybrid:5`; default: the suite's own."),
+    ] = Field(default_factory=list)
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] = 0
+    seeds: Annotated[int, Field(ge=1, le=5), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=2000, description="New tasks at most; default 120."), WHOLE] = 0
+    experience: Annotated[int, Field(ge=1, le=800, description="Earlier tasks at most; default 100."), WHOLE] = 0
+    k: Annotated[int, Field(ge=1, le=50, description="Lessons an arm retrieves; default 5."), WHOLE] = 0
+    budget_tokens: Annotated[int, Field(ge=100, le=32_000), WHOLE] = 0
 
 
 def read_options(values: dict[str, Any], *, project: str) -> Options:

@@ -7,17 +7,16 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from evaluation.api.serializers import (
-    EvaluateInputSerializer,
+    EvaluateInput,
     EvaluationRunSerializer,
     EvaluationsSerializer,
     read_options,
 )
 from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
-from evaluation.requests import LIVE, request_evaluation, ring_if_forgotten
-from memory.api.base import ApiView
+from evaluation.requests import LIVE, request_evaluation
+from memory.api.base import ApiView, represent
 from memory.api.errors import ErrorCode, Refusal
-from memory.api.reuse import read_body, represent
 from memory.api.schema import LOCATION, describe
 from memory.projects.models import ApiKey
 
@@ -36,16 +35,14 @@ class EvaluateView(ApiView):
         description="Queues an evaluation for a worker. It runs in a database of its own and never changes live data. "
         "A project has one at a time: where one is queued or runs, that one is answered and nothing is queued. `GET` "
         "on the same address says how it stands.",
-        request=EvaluateInputSerializer,
+        request=EvaluateInput,
         responses={202: OpenApiResponse(EvaluationRunSerializer, "It is queued; follow `Location`.")},
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
-        values = read_body(EvaluateInputSerializer, request.data or {})
+        sent = EvaluateInput.from_body(self.body).sent()
         try:
-            run, _ = request_evaluation(
-                self.project, options=read_options(values, project=self.project.slug), by=self.actor
-            )
+            run = request_evaluation(self.project, options=read_options(sent, project=self.project.slug), by=self.actor)
         except EvaluationError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
         location = reverse("evaluation_api:evaluate")
@@ -66,7 +63,5 @@ class EvaluateView(ApiView):
         failed = runs.filter(status=_Status.FAILED).first()
         if failed and finished and failed.created_at < finished.created_at:
             failed = None
-        if running is not None and running.project is not None:
-            ring_if_forgotten(running)
         named = {"running": running, "finished": finished, "failed": failed}
         return Response({name: represent(EvaluationRunSerializer, run) if run else None for name, run in named.items()})

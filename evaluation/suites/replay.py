@@ -15,7 +15,7 @@ from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.loop.store import Learned, count_reflection
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 

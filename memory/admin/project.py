@@ -7,10 +7,10 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
-from memory.counting import say_count
 from memory.database_clock import database_now
 from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor
@@ -101,8 +101,8 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
             done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
             messages.success(
                 request,
-                f"Quarantined {say_count(len(done.heuristic_ids), 'lesson')} of the key {key}; "
-                f"{say_count(len(done.carried), 'answer')} contained them. "
+                f"Quarantined {len(done.heuristic_ids):,} lesson{pluralize(len(done.heuristic_ids))} of the key {key}; "
+                f"{len(done.carried):,} answer{pluralize(len(done.carried))} contained them. "
                 "See the quarantine order for the list.",
             )
 

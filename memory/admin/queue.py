@@ -11,9 +11,9 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
-from memory.counting import say_count
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
@@ -229,7 +229,7 @@ def explain_priority(heuristic: Heuristic) -> str:
     if heuristic.prioritised_at is None or not basis:
         return "not worked out yet"
     parts = [
-        f"fits {basis['matches']} of the last {say_count(basis['tasks'], 'task')}"
+        f"fits {basis['matches']} of the last {basis['tasks']:,} task{pluralize(basis['tasks'])}"
         if basis["tasks"]
         else "no recent tasks to compare",
         f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",

@@ -15,7 +15,7 @@ from django.utils.text import Truncator
 
 from memory.admin.conversation import find_given_heuristics, read_steps
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.api.reuse import represent
+from memory.api.base import represent
 from memory.heuristics.models import Evidence
 from memory.intake.serializers import TrajectorySerializer
 from memory.redaction.visible_text import show_hidden

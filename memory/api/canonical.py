@@ -1,4 +1,4 @@
-"""One spelling for equal requests: the JSON Canonicalization Scheme (RFC 8785), and a keyed hash of it (A5)."""
+"""Equal requests written equally, by the JSON Canonicalization Scheme (RFC 8785), and their keyed hash (A5)."""
 
 import hashlib
 import hmac
@@ -12,13 +12,13 @@ from django.conf import settings
 
 
 def canonical_json(value: Any) -> bytes:
-    """Write a JSON value in its one canonical form.
+    """Write a JSON value in canonical form.
 
     Equal values give equal bytes: member names are sorted by UTF-16 code units, escapes are minimal, 1.0 is 1 and 1e2
-    is 100. Where RFC 8785 gives up, integers beyond 2^53, all digits are kept: agents send 64-bit ids, and two ids that
-    differ in the last digit are two ids.
+    is 100. RFC 8785 stops at integers beyond 2^53; here all their digits are kept, because agents send
+    64-bit ids, and two ids that differ in the last digit are two ids.
 
-    Raises ValueError for what is not JSON: NaN, infinities, lone surrogates, other types.
+    Raises ValueError for values that are not JSON: NaN, infinities, lone surrogates, other types.
     """
     return _text(value).encode("utf-8")
 
@@ -31,12 +31,12 @@ def canonical_request(
     query: Iterable[tuple[str, str]] = (),
     body: Any = None,
 ) -> bytes:
-    """Write a request in its one canonical form. `route` is the pattern, `arguments` what the path filled into it."""
+    """Write a request in canonical form. `route` is the URL pattern, `arguments` are its values in the path."""
     return canonical_json([method, route, sorted(map(list, arguments)), sorted(map(list, query)), body])
 
 
 def fingerprint(canonical: bytes, *, secret: str | None = None) -> bytes:
-    """Hash a canonical request with a key of ours, so that a stored digest says nothing about a guessable body.
+    """Hash a canonical request with a secret key, so that nobody can test a guessed body against a stored digest.
 
     `secret` is the settings' SECRET_KEY by default.
     """
@@ -45,7 +45,7 @@ def fingerprint(canonical: bytes, *, secret: str | None = None) -> bytes:
 
 
 def is_same_fingerprint(stored: bytes, canonical: bytes) -> bool:
-    """Tell whether a stored fingerprint is of this request, under the present or an earlier SECRET_KEY."""
+    """Tell whether a stored fingerprint is of this request, made with the current or an earlier SECRET_KEY."""
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     return any(hmac.compare_digest(stored, fingerprint(canonical, secret=secret)) for secret in secrets)
 

@@ -1,17 +1,20 @@
-"""One shape for everything that is not a success: problem details (RFC 9457) with the member `error` (A11)."""
+"""The codes, statuses, wording and form of error answers: problem details (RFC 9457) with a member `error` (A11)."""
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 from django.db.models import TextChoices
 from django.http import HttpRequest, HttpResponse
 from django.utils.encoding import iri_to_uri
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 
+from memory.limits import MAX_ERROR_DETAIL_CHARS, MAX_ERROR_FIELDS, MAX_ERROR_TEXT_CHARS
+
 PROBLEM_TYPE = "application/problem+json"
-RETRY_AFTER_SECONDS = 5  # what a client should wait for the database
+RETRY_AFTER_SECONDS = 5  # how long a client should wait for the database
 
 type_of = "urn:erl:problem:{}".format
 
@@ -32,11 +35,11 @@ class ErrorCode(TextChoices):
     MISSING_SCOPE = "missing_scope", "The API key lacks a scope"
     NOT_FOUND = "not_found", "There is nothing here"
     METHOD_NOT_ALLOWED = "method_not_allowed", "The method is not available here"
-    NOT_ACCEPTABLE = "not_acceptable", "No such representation"
+    NOT_ACCEPTABLE = "not_acceptable", "The answer has no accepted content type"
     CONFLICT = "conflict", "The request collided with another one"
     EXTERNAL_ID_TAKEN = "external_id_taken", "The external id is taken"
-    CHANGED_MEANWHILE = "changed_meanwhile", "The text changed meanwhile"
-    ALREADY_DECIDED = "already_decided", "The decision was already taken"
+    CHANGED_MEANWHILE = "changed_meanwhile", "The text has changed"
+    ALREADY_DECIDED = "already_decided", "The decision was already made"
     NOT_SERVABLE = "not_servable", "The heuristic is not served"
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
     CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
@@ -47,25 +50,25 @@ class ErrorCode(TextChoices):
     IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is being answered"
     ERASED = "erased", "What this request made was erased"
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in a format that is not read here"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in an unsupported format"
     RATE_LIMITED = "rate_limited", "Too many requests"
     OVERLOADED = "overloaded", "The server is busy"
-    QUEUE_FULL = "queue_full", "Too much is waiting"
-    TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client wait"
+    QUEUE_FULL = "queue_full", "The queue is full"
+    TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client are waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
     INTERNAL_ERROR = "internal_error", "Something failed on the server"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database does not answer"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder does not answer"
 
 
-# The one table from what went wrong to the status that says so. A code that is missing here is a 400.
+# The HTTP status of each code; 400 for those that are missing.
 STATUS: dict[str, int] = {
     ErrorCode.NOT_AUTHENTICATED: 401,
     ErrorCode.INVALID_API_KEY: 401,
     ErrorCode.PERMISSION_DENIED: 403,
     ErrorCode.MISSING_SCOPE: 403,
     ErrorCode.NOT_FOUND: 404,
-    ErrorCode.UNKNOWN_RETRIEVAL: 404,  # as everything of another project
+    ErrorCode.UNKNOWN_RETRIEVAL: 404,  # like everything of another project
     ErrorCode.METHOD_NOT_ALLOWED: 405,
     ErrorCode.NOT_ACCEPTABLE: 406,
     ErrorCode.CONFLICT: 409,
@@ -90,7 +93,7 @@ STATUS: dict[str, int] = {
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
 }
-# The same request may succeed if it is sent again, unchanged and with the same idempotency key.
+# The same request, with the same idempotency key, may succeed if it is sent again.
 RETRYABLE = frozenset(
     {
         ErrorCode.CONFLICT,
@@ -107,16 +110,15 @@ RETRYABLE = frozenset(
 DETAILS = {
     ErrorCode.NOT_FOUND: "Nothing exists at this address, or it belongs to another project. Check the path and the id.",
     ErrorCode.NOT_AUTHENTICATED: "Send your API key as `Authorization: Bearer <key>`.",
-    ErrorCode.METHOD_NOT_ALLOWED: "Use one of the methods that the Allow header names.",
+    ErrorCode.METHOD_NOT_ALLOWED: "Use one of the methods in the Allow header.",
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: "Send the body as application/json in UTF-8.",
     ErrorCode.NOT_ACCEPTABLE: "Ask for application/json in the Accept header, or leave the header out.",
     ErrorCode.DATABASE_UNAVAILABLE: "The database does not answer. Nothing was changed; send the request again later.",
-    ErrorCode.OVERLOADED: "More requests wait than the server can answer in time. Nothing was changed; send this one "
-    "again after the seconds that Retry-After names.",
+    ErrorCode.OVERLOADED: "The server has more requests than it can answer in time. Nothing was changed; send this one "
+    "again after the number of seconds in Retry-After.",
     ErrorCode.CONFLICT: "Another request changed the same thing at the same time. Send the request again.",
-    ErrorCode.INTERNAL_ERROR: "The request failed on our side and changed nothing. Report its id if that persists.",
+    ErrorCode.INTERNAL_ERROR: "The request failed on the server and changed nothing. If it fails again, report its id.",
 }
-_MAX_DETAIL, _MAX_FIELDS, _MAX_MESSAGE = 1000, 50, 300
 
 
 class Refusal(exceptions.APIException):
@@ -152,10 +154,11 @@ def problem(
     fields: Mapping[str, Sequence[str]] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> HttpResponse:
-    """Build the error response. It needs no renderer, so it also serves where no view was reached."""
+    """Build the error response, without a renderer, so that it also works where no view was reached."""
     status = status or STATUS.get(code, 400)
-    message = _clip(detail or DETAILS.get(code) or f"{code.label}.", _MAX_DETAIL)
+    message = _clip(detail or DETAILS.get(code) or f"{code.label}.", MAX_ERROR_DETAIL_CHARS)
     request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+    shown = list((fields or {}).items())[:MAX_ERROR_FIELDS]
     body = {
         "type": type_of(code.value),
         "title": str(code.label),
@@ -168,8 +171,10 @@ def problem(
             "request_id": request_id,
             "retryable": code in RETRYABLE,
             "fields": {
-                _clip(place, _MAX_MESSAGE): [_clip(text, _MAX_MESSAGE) for text in texts][:_MAX_FIELDS]
-                for place, texts in list((fields or {}).items())[:_MAX_FIELDS]
+                _clip(place, MAX_ERROR_TEXT_CHARS): [
+                    _clip(text, MAX_ERROR_TEXT_CHARS) for text in texts[:MAX_ERROR_FIELDS]
+                ]
+                for place, texts in shown
             },
         },
     }
@@ -179,3 +184,24 @@ def problem(
 def _clip(text: str, limit: int) -> str:
     clean = str(text).encode("utf-8", "replace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
+
+
+# The shape of an error, for the OpenAPI document.
+class ErrorSerializer(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=ErrorCode.choices)
+    message = serializers.CharField(help_text="A sentence that says what to do next.")
+    request_id = serializers.CharField(help_text="The X-Request-ID of this response.")
+    retryable = serializers.BooleanField(help_text="Whether the same request may succeed if it is sent again.")
+    fields = serializers.DictField(  # type: ignore[assignment]
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="What is wrong where: JSON pointers for the body, bare names for query parameters.",
+    )
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    instance = serializers.CharField()
+    error = ErrorSerializer()

@@ -1,4 +1,4 @@
-"""What a view, a service or the database raised, as the answer that says so."""
+"""Exceptions of views, services and the database, and the error answers they become."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 from memory.api.errors import DETAILS, RETRY_AFTER_SECONDS, ErrorCode, Refusal, problem
-from memory.errors import MemoryAppError
+from memory.errors import InvalidInput, MemoryAppError
 
 log = structlog.get_logger(__name__)
 
@@ -28,15 +28,15 @@ _DRF_CODES: dict[type[exceptions.APIException], ErrorCode] = {
     exceptions.Throttled: ErrorCode.RATE_LIMITED,
     exceptions.ParseError: ErrorCode.INVALID_REQUEST,
 }
-# PostgreSQL ended the connection, for this process stood still in a transaction: idle_in_transaction_session_timeout,
+# PostgreSQL ended the connection because this process was idle in a transaction: idle_in_transaction_session_timeout,
 # transaction_timeout (https://www.postgresql.org/docs/18/errcodes-appendix.html).
 _ENDED = ("25P03", "25P04")
 
 
 def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
-    """Answer an exception of a view; None means it is a bug of ours, which Django logs and answers with 500."""
+    """Answer an exception of a view; None means a bug of ours, which Django logs and answers with 500."""
     request: Request | None = context.get("request")
-    refusal = find_refusal(exc, has_body=request is not None and request.method not in ("GET", "HEAD"))
+    refusal = find_refusal(exc)
     if refusal is None:
         return None
     return problem(
@@ -49,23 +49,27 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpRespons
     )
 
 
-def find_refusal(exc: BaseException, *, has_body: bool = True) -> Refusal | None:
-    """Translate what a view, a service or the database raised, or return None for what nobody foresaw."""
+def find_refusal(exc: BaseException) -> Refusal | None:
+    """Return the answer to what a view, a service or the database raised; None where there is none but 500."""
     match exc:
         case Refusal():
             return exc
+        case InvalidInput():
+            place, texts = next(iter(exc.fields.items()))
+            return Refusal(ErrorCode(exc.code), f"{place}: {texts[0]}", fields=exc.fields)
         case MemoryAppError():
             code = ErrorCode(exc.code) if exc.code in ErrorCode.values else ErrorCode.INVALID_REQUEST
             pointer = getattr(exc, "pointer", "")
             fields = {pointer: [getattr(exc, "reason", str(exc))]} if pointer else None
             wait = getattr(exc, "retry_after_seconds", None)
-            return Refusal(
-                code, str(exc), fields=fields, headers={"Retry-After": str(math.ceil(wait))} if wait else None
-            )
-        case exceptions.ValidationError():
-            return _invalid(_flatten(exc.detail, "/" if has_body else ""), has_body=has_body)
+            headers = {"Retry-After": str(math.ceil(wait))} if wait else None
+            return Refusal(code, str(exc), fields=fields, headers=headers)
+        case exceptions.ValidationError():  # of the filters of a list
+            faults: dict[str, list[str]] = {name: [str(text) for text in texts] for name, texts in exc.detail.items()}  # type: ignore[union-attr]
+            name, texts = next(iter(faults.items()))
+            return Refusal(ErrorCode.INVALID_QUERY, f"{name}: {texts[0]}", fields=faults)
         case ModelValidationError():
-            return _invalid({"": list(exc.messages)}, has_body=has_body)
+            return Refusal(ErrorCode.INVALID_REQUEST, exc.messages[0], fields={"": exc.messages})
         case exceptions.APIException():
             return _from_drf(exc)
         case Http404():
@@ -105,7 +109,7 @@ def _from_database(exc: BaseException) -> Refusal | None:
             headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
         )
     match exc:
-        case IntegrityError() if cause == "23505":  # unique_violation: somebody else was first
+        case IntegrityError() if cause == "23505":  # unique_violation: another request was first
             log.warning("unique_violation_unhandled")
             return Refusal(ErrorCode.CONFLICT, DETAILS[ErrorCode.CONFLICT], headers={"Retry-After": "1"})
         case DataError():
@@ -113,27 +117,3 @@ def _from_database(exc: BaseException) -> Refusal | None:
             return Refusal(ErrorCode.INVALID_REQUEST, "A value is outside what can be stored.")
         case _:
             return None
-
-
-def _invalid(fields: dict[str, list[str]], *, has_body: bool) -> Refusal:
-    place, texts = next(iter(fields.items()), ("", ["The request is not valid."]))
-    detail = f"{place}: {texts[0]}" if place else texts[0]
-    return Refusal(ErrorCode.INVALID_REQUEST if has_body else ErrorCode.INVALID_QUERY, detail, fields=fields)
-
-
-def _flatten(detail: Any, place: str) -> dict[str, list[str]]:
-    """Spread DRF's nested messages out: {"steps": {0: {"action": ["…"]}}} becomes {"/steps/0/action": ["…"]}."""
-    found: dict[str, list[str]] = {}
-    pending: list[tuple[Any, str]] = [(detail, place)]
-    while pending:
-        node, at = pending.pop(0)
-        if isinstance(node, Mapping):
-            for name, inner in node.items():
-                here = at if name == "non_field_errors" else f"{at.rstrip('/')}/{name}" if at else str(name)
-                pending.append((inner, here))
-        elif isinstance(node, list) and any(isinstance(item, Mapping | list) for item in node):
-            pending.extend((item, f"{at.rstrip('/')}/{i}") for i, item in enumerate(node) if item)
-        else:
-            texts = [str(text) for text in node] if isinstance(node, list) else [str(node)]
-            found.setdefault("" if at == "/" else at, []).extend(texts)
-    return found

@@ -1,4 +1,4 @@
-"""Answers kept for a repeated request."""
+"""Answers kept for repeated requests."""
 
 from django.db import models
 from django.utils import timezone

@@ -1,4 +1,4 @@
-"""Pages by limit and offset, in an order that does not depend on chance (reliability A14)."""
+"""Pages by limit and offset, in a fixed order (reliability A14)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.errors import ErrorCode, Refusal
+from memory.limits import DEFAULT_PAGE_ROWS, MAX_PAGE_OFFSET, MAX_PAGE_ROWS
 
-DEFAULT_LIMIT, MAX_LIMIT, MAX_OFFSET = 50, 200, 100_000
 _DIGITS = re.compile(r"[0-9]{1,6}")
 
 
@@ -21,8 +21,8 @@ class LimitOffset(BasePagination):
     query_params = ("limit", "offset")
 
     def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any] | None:
-        self.limit = _read(request.query_params, "limit", default=DEFAULT_LIMIT, least=1, most=MAX_LIMIT)
-        self.offset = _read(request.query_params, "offset", default=0, least=0, most=MAX_OFFSET)
+        self.limit = _read(request.query_params, "limit", default=DEFAULT_PAGE_ROWS, least=1, most=MAX_PAGE_ROWS)
+        self.offset = _read(request.query_params, "offset", default=0, least=0, most=MAX_PAGE_OFFSET)
         self.total = queryset.count()
         if self.offset >= self.total:
             return []
@@ -49,8 +49,8 @@ class LimitOffset(BasePagination):
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         return [
-            _parameter("limit", "How many results to return.", DEFAULT_LIMIT, 1, MAX_LIMIT),
-            _parameter("offset", "How many results to skip.", 0, 0, MAX_OFFSET),
+            _parameter("limit", "How many results to return.", DEFAULT_PAGE_ROWS, 1, MAX_PAGE_ROWS),
+            _parameter("offset", "How many results to skip.", 0, 0, MAX_PAGE_OFFSET),
         ]
 
 
@@ -65,7 +65,7 @@ def _read(params: Mapping[str, str], name: str, *, default: int, least: int, mos
 
 
 def _in_fixed_order(queryset: QuerySet[Model]) -> QuerySet[Model]:
-    """End the ordering with the primary key, so that equal rows keep their places from page to page."""
+    """End the ordering with the primary key, so that rows that compare equal keep their order from page to page."""
     order: Sequence[Any] = queryset.query.order_by or queryset.model._meta.ordering or ()
     if {"id", "-id", "pk", "-pk"}.intersection(term for term in order if isinstance(term, str)):
         return queryset

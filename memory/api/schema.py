@@ -6,17 +6,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 
 from memory.api.base import BODY_METHODS, ApiView
-from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode
-from memory.api.fields import StrictSerializer
+from memory.api.errors import PROBLEM_TYPE, STATUS, ErrorCode, ProblemSerializer
 from memory.api.idempotency import SAFE_METHODS
-from memory.api.problem_schema import ProblemSerializer
 
 Json = dict[str, Any]
 
@@ -87,10 +87,28 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
         return {"apiKey": find_scopes(cast(ApiView, auto_schema.view), auto_schema.method)}
 
 
+class InputSchema(PydanticExtension):  # type: ignore[no-untyped-call]
+    """Writes the schema of what clients may send in the form of all other schemas."""
+
+    target_class = "memory.api.input.Input"
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> Json:
+        schema: Json = self.target.model_json_schema(ref_template="#/components/schemas/{model}")
+        for name, part in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _plain(part), name)  # type: ignore[no-untyped-call]
+            auto_schema.registry.register_on_missing(component)
+        plain: Json = _plain(schema)
+        return plain
+
+
 class ApiSchema(AutoSchema):
     """Adds to every operation what all of them share."""
 
     view: Any
+
+    def map_parsers(self) -> list[str]:
+        return ["application/json"]
 
     def get_override_parameters(self) -> list[Any]:
         changes = self.method not in SAFE_METHODS
@@ -112,12 +130,6 @@ class ApiSchema(AutoSchema):
             operation["requestBody"]["required"] = not self.view.body_optional
         add_examples(operation)
         return operation
-
-    def _map_basic_serializer(self, serializer: Any, direction: Any) -> Json:
-        schema: Json = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
-        if isinstance(serializer, StrictSerializer):
-            schema["additionalProperties"] = False
-        return schema
 
     def _get_pagination_parameters(self) -> list[Json]:
         if self.method == "GET" and self.view.pagination_class is not None:
@@ -194,6 +206,26 @@ def add_shared_parts(result: Json, generator: Any, request: Any, public: bool) -
     for schema in components["schemas"].values():
         _drop_noise(schema)
     return result
+
+
+def _plain(schema: Any) -> Any:
+    """Leave out titles and defaults that say nothing, and write a text or null as `type: [string, null]`."""
+    if isinstance(schema, list):
+        return [_plain(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {
+        name: _plain(part)
+        for name, part in schema.items()
+        if not (name == "default" and not part) and not (name == "title" and isinstance(part, str))
+    }
+    if "required" in plain:
+        plain["required"] = sorted(plain["required"])
+    match plain.get("anyOf"):
+        case [{"type": str(kind)} as only, {"type": "null"}] if not only.keys() & {"enum", "const"}:
+            del plain["anyOf"]
+            plain |= only | {"type": [kind, "null"]}
+    return plain
 
 
 def _drop_noise(schema: Any) -> None:

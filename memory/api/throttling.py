@@ -1,7 +1,7 @@
-"""How often a key may ask (reliability A13, D13).
+"""How often a key may send requests (reliability A13, D13).
 
-Counted in the broker's server, atomically and for all processes together. Where that does not answer, each process
-counts for itself: nobody is locked out, and the limit is at most that many times higher for as long.
+The broker's server counts requests, atomically and for all processes together. While it does not answer, each process
+counts for itself: no client is locked out, and the limit is higher, at most by the number of processes.
 """
 
 import threading
@@ -16,14 +16,13 @@ from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from memory.api.authentication import key_of
 from memory.api.errors import ErrorCode, Refusal
 from memory.broker_server import find_server_url
 
 log = structlog.get_logger(__name__)
 
 SOCKET_SECONDS = 0.2
-REST_SECONDS = 5.0  # after a failure, until the server is asked again
+REST_SECONDS = 5.0  # after a failure, until the server is tried again
 FAILED = "failed"
 MAX_LOCAL = 10_000
 # One step, so that no count is lost and none outlives its window.
@@ -36,7 +35,7 @@ return {n, redis.call('PTTL', KEYS[1])}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """So many requests in so many seconds."""
+    """How many requests a key may send in a scope, and in which time."""
 
     scope: str
     requests: int
@@ -45,7 +44,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Where a caller stands in its window."""
+    """How much of its limit a client has used."""
 
     limit: Limit
     used: int
@@ -57,7 +56,7 @@ class Standing:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What tells the caller (draft-ietf-httpapi-ratelimit-headers-10)."""
+        """The headers that tell the client (draft-ietf-httpapi-ratelimit-headers-10)."""
         left = max(self.limit.requests - self.used, 0)
         headers = {
             "RateLimit-Policy": f'"{self.limit.scope}";q={self.limit.requests};w={self.limit.seconds}',
@@ -67,7 +66,7 @@ class Standing:
 
 
 class Counters:
-    """Counts in Redis or Valkey, or here while that is away."""
+    """Counts in Redis or Valkey, or in this process while that does not answer."""
 
     def __init__(self, *, socket_seconds: float = SOCKET_SECONDS) -> None:
         self._socket_seconds = socket_seconds
@@ -78,7 +77,7 @@ class Counters:
         self._local: dict[str, tuple[float, int]] = {}
 
     def count(self, name: str, limit: Limit) -> Standing:
-        """Count one request of a caller."""
+        """Count one request of a client."""
         if time.monotonic() >= self._resting_until:
             try:
                 used, left_ms = self._connect().eval(_COUNT, 1, f"erl:rate:{name}", limit.seconds * 1000)
@@ -89,7 +88,7 @@ class Counters:
         return self._count_here(name, limit)
 
     def forget(self) -> None:
-        """Ask the server again, and start over with what was counted here."""
+        """Use the server again, and start the counts of this process from zero."""
         with self._lock:
             self._resting_until = 0.0
             self._local.clear()
@@ -98,7 +97,7 @@ class Counters:
     def _connect(self) -> redis.Redis:
         url = find_server_url()
         if url is None:
-            raise redis.ConnectionError("The broker is no server that counts.")
+            raise redis.ConnectionError("The broker is not a Redis server.")
         with self._lock:
             if self._client is None or self._url != url:
                 self._url = url
@@ -140,21 +139,14 @@ def read_limits(lines: tuple[str, ...]) -> dict[str, Limit]:
     return limits
 
 
-def find_limit(scope: str) -> Limit | None:
-    """Return the limit of a scope, if it has one."""
-    return read_limits(tuple(settings.ERL_RATE_LIMITS)).get(scope)
-
-
 class ScopeThrottle(BaseThrottle):
-    """Limits the requests of one key in the scope that the view asks for, where that scope has a limit."""
+    """Limits the requests of one key in the scope of the view, where that scope has a limit."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        scopes: dict[str, str] = getattr(view, "required_scopes", {})
-        scope = scopes.get(getattr(view, "action", None) or "") or scopes.get(request.method or "")
-        limit = find_limit(scope) if scope else None
+        limit = read_limits(tuple(settings.ERL_RATE_LIMITS)).get(view.scope)
         if limit is None:
             return True
-        standing = counters.count(f"{key_of(request).pk}:{limit.scope}", limit)
+        standing = counters.count(f"{request.auth.pk}:{limit.scope}", limit)
         view.rate_headers = standing.headers
         if not standing.allowed:
             raise refuse(standing)
@@ -162,18 +154,18 @@ class ScopeThrottle(BaseThrottle):
 
 
 def count_failed_key(address: str) -> None:
-    """Count a key that was refused; an address that tries many is told to wait instead.
+    """Count a refused key for the address that sent it.
 
     Raises:
-        Refusal: it tried too many.
+        Refusal: the address sent too many, and has to wait.
     """
-    limit = find_limit(FAILED)
+    limit = read_limits(tuple(settings.ERL_RATE_LIMITS)).get(FAILED)
     if limit is not None and not (standing := counters.count(f"{FAILED}:{address}", limit)).allowed:
         raise refuse(standing)
 
 
 def refuse(standing: Standing) -> Refusal:
-    """Say when the caller may come back."""
+    """Tell the client when it may send requests again."""
     limit = standing.limit
     return Refusal(
         ErrorCode.RATE_LIMITED,

@@ -1,17 +1,19 @@
 """Heuristics as clients propose, review and read them."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 from drf_spectacular.utils import extend_schema_field
+from pydantic import Field
 from rest_framework import serializers
 
-from memory.api.fields import Choice, Flag, Id, Name, Number, OptionalText, StrictSerializer, Tags, Text
-from memory.api.reuse import represent
-from memory.effects.models import HeuristicFeedback
+from memory.api.base import represent
+from memory.api.input import ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text
+from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
+from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TRIGGER_CHARS
 
-SHA256 = r"^[0-9a-f]{64}$"
 TEXT_MEMBERS = (
     "trigger",
     "guideline",
@@ -24,85 +26,96 @@ TEXT_MEMBERS = (
     "tags",
     "source_task",
 )
+_Scope = HeuristicRevision.Scope
+
+Trigger = Annotated[
+    Text, Field(max_length=MAX_TRIGGER_CHARS, description="When it applies; something to be seen before acting.")
+]
+Guideline = Annotated[Text, Field(max_length=MAX_LESSON_TEXT_CHARS, description="What to do then.")]
+Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the decision.")]
+HashRead = Annotated[
+    ContentHash | None,
+    Field(description="The hash of the wording you read; if it changed since, the request is refused."),
+]
 
 
-class ContentHash(serializers.RegexField):
-    """The hash of the wording that the caller read."""
+class HeuristicWording(Input):
+    """The words of a lesson that may be left out."""
 
-    def __init__(self, **options: Any) -> None:
-        help_text = "The hash of the wording you read; if it changed since, the request is refused."
-        super().__init__(regex=SHA256, required=False, allow_null=True, help_text=help_text, **options)
+    avoid: Annotated[LongText, Field(description="What not to do.")] = ""
+    not_when: Annotated[LongText, Field(description="When it does not apply.")] = ""
+    rationale: Annotated[LongText, Field(description="Why; for reviewers, not for agents.")] = ""
+    polarity: Annotated[
+        str,
+        OneOf(HeuristicRevision.Polarity),
+        Field(description="Whether it says what works, what to avoid, or both; mixed if left out."),
+    ] = ""
+    scope: Annotated[
+        str,
+        OneOf(HeuristicRevision.Scope),
+        Field(description="Where it holds; if left out, in the task family that is named, else in the whole project."),
+    ] = ""
+    task_id: Annotated[Name, Field(description="The task family.")] = ""
+    tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
+    source_task: Annotated[str, Field(max_length=MAX_TASK_CHARS, description="The task it was learnt from.")] = ""
 
-    def to_internal_value(self, data: Any) -> Any:
-        if not isinstance(data, str):
-            self.fail("invalid")
-        return super().to_internal_value(data)
+    def text(self, *, base: HeuristicText | None = None) -> HeuristicText:
+        """Return the words of the lesson, on top of an earlier wording where there is one.
 
-
-class HeuristicTextSerializer(StrictSerializer):
-    """The words of a lesson."""
-
-    trigger = Text(max_length=2_000, help_text="When it applies; something to be seen before acting.")
-    guideline = Text(max_length=8_000, help_text="What to do then.")
-    avoid = OptionalText(max_length=8_000, help_text="What not to do.")
-    not_when = OptionalText(max_length=8_000, help_text="When it does not apply.")
-    rationale = OptionalText(max_length=8_000, help_text="Why; for reviewers, not for agents.")
-    polarity = Choice(
-        choices=HeuristicRevision.Polarity.choices,
-        required=False,
-        help_text="Whether it says what works, what to avoid, or both; mixed if left out.",
-    )
-    scope = Choice(
-        choices=HeuristicRevision.Scope.choices,
-        required=False,
-        help_text="Where it holds; if left out, in the task family that is named, else in the whole project.",
-    )
-    task_id = Name(help_text="The task family.")
-    tags = Tags(help_text="Words to filter by.")
-    source_task = OptionalText(max_length=60_000, help_text="The task it was learnt from.")
-
-
-class HeuristicInputSerializer(HeuristicTextSerializer):
-    """A lesson to propose. It is not served until a person approves it."""
-
-    confidence = Number(
-        min_value=0, max_value=1, required=False, allow_null=True, help_text="How sure its author is, from 0 to 1."
-    )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        family, everywhere = HeuristicRevision.Scope.TASK_FAMILY, HeuristicRevision.Scope.PROJECT
-        attrs.setdefault("scope", family if attrs.get("task_id") else everywhere)
-        check_scope(scope=attrs["scope"], task_id=attrs.get("task_id", ""))
-        return attrs
+        Raises:
+            InvalidInput: it is for a task family and names none.
+        """
+        words = {name: value for name, value in self.sent().items() if name in TEXT_MEMBERS}
+        if "tags" in words:
+            words["tags"] = tuple(words["tags"])
+        if base is None:
+            words.setdefault("scope", _Scope.TASK_FAMILY if self.task_id else _Scope.PROJECT)
+            text = HeuristicText(**words)
+        else:
+            text = replace(base, **words)
+        if words.keys() & {"scope", "task_id"} and text.scope == _Scope.TASK_FAMILY and not text.task_id:
+            fault = "Name the task family, or send the scope project for a lesson that holds everywhere."
+            raise InvalidInput({"/task_id": [fault]})
+        return text
 
 
-class HeuristicPatchSerializer(HeuristicTextSerializer):
+class HeuristicInput(HeuristicWording):
+    """A lesson to propose. It is not served before a person approves it."""
+
+    trigger: Trigger
+    guideline: Guideline
+    confidence: Annotated[Share | None, Field(description="How sure its author is, from 0 to 1.")] = None
+
+
+class HeuristicPatch(HeuristicWording):
     """The words to change; what is left out stays as it is."""
 
-    content_sha256 = ContentHash()
+    trigger: Trigger = ""
+    guideline: Guideline = ""
+    content_sha256: HashRead = None
 
 
-class DecisionSerializer(StrictSerializer):
-    """A reviewer's decision."""
-
-    content_sha256 = ContentHash()
-    reason = OptionalText(max_length=4_000, help_text="Why; kept with the decision.")
-
-
-class WithdrawalSerializer(StrictSerializer):
+class Withdrawal(Input):
     """Why a heuristic is no longer to be served."""
 
-    reason = OptionalText(max_length=4_000, help_text="Why; kept with the decision.")
+    reason: Reason = ""
 
 
-class MergeSerializer(DecisionSerializer):
+class Decision(Input):
+    """A reviewer's decision."""
+
+    content_sha256: HashRead = None
+    reason: Reason = ""
+
+
+class Merge(Decision):
     """Which heuristic stays, and in whose words."""
 
-    into_id = Id(help_text="The heuristic that stays.")
-    take_wording = Flag(
-        required=False, help_text="Whether the one that stays takes over this one's words; false if left out."
-    )
-    into_sha256 = ContentHash()
+    into_id: Annotated[Id, Field(description="The heuristic that stays.")]
+    take_wording: Annotated[
+        bool, Field(description="Whether the one that stays takes over this one's words; false if left out.")
+    ] = False
+    into_sha256: HashRead = None
 
 
 class ReviewSerializer(serializers.ModelSerializer[Review]):
@@ -123,37 +136,6 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "reviewer",
             "seconds_on_screen",
             "request_id",
-            "created_at",
-        ]
-        read_only_fields = fields
-
-
-class FeedbackInputSerializer(StrictSerializer):
-    """What an agent says about a lesson it was given."""
-
-    verdict = Choice(choices=HeuristicFeedback.Verdict.choices, help_text="What the run did with the lesson.")
-    trajectory_id = Id(required=False, allow_null=True, help_text="The run this is about.")
-    retrieval_id = Id(required=False, allow_null=True, help_text="Or the answer that gave the lesson.")
-    helpful = Flag(required=False, allow_null=True, help_text="Whether it helped, if that is known.")
-    comment = OptionalText(max_length=4_000, help_text="Anything else, for reviewers.")
-
-
-class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
-    heuristic_id = serializers.UUIDField(read_only=True)
-    trajectory_id = serializers.UUIDField(read_only=True, allow_null=True)
-    retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
-
-    class Meta:
-        model = HeuristicFeedback
-        fields = [
-            "id",
-            "heuristic_id",
-            "verdict",
-            "helpful",
-            "comment",
-            "trajectory_id",
-            "retrieval_id",
-            "client",
             "created_at",
         ]
         read_only_fields = fields
@@ -256,20 +238,3 @@ class HeuristicDetailSerializer(HeuristicSerializer):
     class Meta(HeuristicSerializer.Meta):
         fields = [*HeuristicSerializer.Meta.fields, "evidence"]
         read_only_fields = fields
-
-
-def check_scope(*, scope: str, task_id: str) -> None:
-    """Refuse a lesson for a task family that names none."""
-    if scope == HeuristicRevision.Scope.TASK_FAMILY and not task_id:
-        raise serializers.ValidationError(
-            {"task_id": ["Name the task family, or send the scope project for a lesson that holds everywhere."]}
-        )
-
-
-def heuristic_text_from(values: dict[str, Any], *, base: HeuristicText | None = None) -> HeuristicText:
-    """Build the words of a lesson from validated members, on top of an earlier wording."""
-    words = {name: values[name] for name in TEXT_MEMBERS if name in values}
-    if "tags" in words:
-        words["tags"] = tuple(words["tags"])
-    before = {name: getattr(base, name) for name in TEXT_MEMBERS} if base is not None else {}
-    return HeuristicText(**before | words)

@@ -5,28 +5,24 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Prefetch, QuerySet
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView
+from memory.api.base import ApiView, represent
 from memory.api.errors import ErrorCode, Refusal
-from memory.api.filters import HeuristicFilter
 from memory.api.pagination import LimitOffset
-from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
+from memory.curation.filters import HeuristicFilter
 from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.curation.serializers import (
     HeuristicDetailSerializer,
-    HeuristicInputSerializer,
+    HeuristicInput,
     HeuristicPageSerializer,
-    HeuristicPatchSerializer,
+    HeuristicPatch,
     HeuristicSerializer,
-    check_scope,
-    heuristic_text_from,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -40,19 +36,15 @@ Scope = ApiKey.Scope
 class HeuristicListView(ApiView):
     required_scopes = {"GET": Scope.HEURISTICS_READ, "POST": Scope.HEURISTICS_WRITE}
     pagination_class = LimitOffset
-    filter_backends = [DjangoFilterBackend]
     filterset_class = HeuristicFilter
     queryset = Heuristic.objects.none()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if self.asks_for_lessons(request):
             self.required_scopes = {"GET": Scope.RETRIEVE}  # type: ignore[misc]
+            self.allowed_query_params = RETRIEVE_PARAMS  # type: ignore[misc]
+            self.pagination_class = self.filterset_class = None  # type: ignore[assignment]
         super().initial(request, *args, **kwargs)
-
-    def get_allowed_query_params(self, request: Request) -> frozenset[str]:
-        if self.asks_for_lessons(request):
-            return RETRIEVE_PARAMS
-        return super().get_allowed_query_params(request) | HeuristicFilter.query_params()
 
     def asks_for_lessons(self, request: Request) -> bool:
         """Tell `?task=…`, which retrieves lessons for a task, from the list of all heuristics."""
@@ -77,8 +69,7 @@ class HeuristicListView(ApiView):
     def get(self, request: Request) -> Response:
         if self.asks_for_lessons(request):
             return self.answer_with_lessons(RetrieveQuery.from_query(request.query_params.dict()))
-        page = self.paginate_queryset(self.filter_queryset(shown_heuristics(self.project)))
-        return self.get_paginated_response(represent_all(HeuristicSerializer, page))
+        return self.answer_page(HeuristicSerializer, shown_heuristics(self.project))
 
     def answer_with_lessons(self, query: RetrieveQuery) -> Response:
         body = dict(answer_body(answer_query(self, query)))
@@ -91,17 +82,17 @@ class HeuristicListView(ApiView):
         tag="heuristics",
         summary="Propose a lesson",
         description="It joins the review queue and is not served until it is approved.",
-        request=HeuristicInputSerializer,
+        request=HeuristicInput,
         responses={201: HeuristicDetailSerializer},
         parameters=[LOCATION, ETAG],
     )
     def post(self, request: Request) -> Response:
-        values = read_body(HeuristicInputSerializer, request.data)
+        sent = HeuristicInput.from_body(self.body)
         heuristic = propose_heuristic(
             self.project,
-            text=heuristic_text_from(values),
+            text=sent.text(),
             by=self.actor,
-            confidence=values.get("confidence"),
+            confidence=sent.confidence,
             client=self.api_key.client,
         )
         location = reverse("api:heuristic", args=[heuristic.pk])
@@ -129,29 +120,26 @@ class HeuristicView(ApiView):
         summary="Propose another wording",
         description="Makes a new revision, which waits for review. What is served now stays served until then. Send "
         "`If-Match` or `content_sha256` so that only the wording you read is replaced.",
-        request=HeuristicPatchSerializer,
+        request=HeuristicPatch,
         responses=HeuristicDetailSerializer,
         parameters=[ETAG, IF_MATCH],
     )
     def patch(self, request: Request, id: UUID) -> Response:
-        values = read_body(HeuristicPatchSerializer, request.data, partial=True)
+        sent = HeuristicPatch.from_body(self.body)
         heuristic = get_heuristic(self, id)
         current = heuristic.current_revision
         assert current is not None, "every heuristic has a revision"
         seen = read_if_match(request)
         if seen is not None and current.content_sha256 not in seen:
             raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
-        if (hash_seen := values.pop("content_sha256", None)) not in (None, current.content_sha256):
+        if sent.content_sha256 not in (None, current.content_sha256):
             raise ChangedMeanwhile(
-                f"The text changed after you read {hash_seen}. Read the present text and decide again; its "
+                f"The text changed after you read {sent.content_sha256}. Read the present text and decide again; its "
                 f"content_sha256 is {current.content_sha256}."
             )
-        text = heuristic_text_from(values, base=current.as_text())
-        if "scope" in values or "task_id" in values:
-            check_scope(scope=text.scope, task_id=text.task_id)
         revise_heuristic(
             heuristic,
-            text=text,
+            text=sent.text(base=current.as_text()),
             by=self.actor,
             content_sha256=current.content_sha256,  # what the new words were laid over
         )
@@ -159,7 +147,7 @@ class HeuristicView(ApiView):
 
 
 def shown_heuristics(project: Project) -> QuerySet[Heuristic]:
-    """Return a project's heuristics with their newest and their served wording, in two queries however many."""
+    """Return a project's heuristics with their newest and their served wording, always in two queries."""
     served = Prefetch("revisions", HeuristicRevision.objects.served(), to_attr="served_revisions")
     return Heuristic.objects.for_project(project).with_text().prefetch_related(served)
 

@@ -6,7 +6,6 @@ from memory.effects.models import HeuristicFeedback
 from memory.effects.usefulness import refresh_usefulness
 from memory.errors import NoSuchRun
 from memory.heuristics.models import Heuristic
-from memory.projects.actors import Actor
 from memory.redaction import redact
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
@@ -17,7 +16,6 @@ def record_feedback(
     heuristic: Heuristic,
     *,
     verdict: str,
-    by: Actor,
     client: str,
     trajectory: Trajectory | None = None,
     retrieval: Retrieval | None = None,

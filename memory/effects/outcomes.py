@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.template.defaultfilters import pluralize
 from django.utils.timesince import timesince
 
-from memory.counting import say_count
 from memory.heuristics.models import Heuristic
 
 # Each run counts once, with its own family where it names one.
@@ -116,8 +116,8 @@ def describe_effect(heuristic: Heuristic, outcome: OutcomeCount | None) -> str:
     if outcome is None or outcome.last_at is None:
         given = "No agent has been given this lesson yet."
     else:
-        answers, age = say_count(outcome.answers, "answer"), timesince(outcome.last_at, depth=1)
-        given = f"Given in {answers}, most recently {age} ago."
+        answers = f"{outcome.answers:,} answer{pluralize(outcome.answers)}"
+        given = f"Given in {answers}, most recently {timesince(outcome.last_at, depth=1)} ago."
         if outcome.successes or outcome.failures:
             given += f" Of the runs given it, {outcome.successes} succeeded and {outcome.failures} failed."
         else:
@@ -125,7 +125,8 @@ def describe_effect(heuristic: Heuristic, outcome: OutcomeCount | None) -> str:
     basis = heuristic.usefulness_basis
     if not basis.get("runs"):
         return f"{given} No run has reported what it did with the lesson, so its usefulness is unknown."
-    runs, clients = say_count(basis["runs"], "run"), say_count(basis["clients"], "client")
+    runs = f"{basis['runs']:,} run{pluralize(basis['runs'])}"
+    clients = f"{basis['clients']:,} client{pluralize(basis['clients'])}"
     return (
         f"{given} Usefulness {heuristic.usefulness:.2f} (0.50 is neutral), from what {runs} of {clients} did with it: "
         f"{basis['followed']} followed it ({basis['followed_success']} succeeded, {basis['followed_failure']} failed), "

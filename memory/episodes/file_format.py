@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from memory.errors import InvalidMemoryFile
-from memory.strict_json import Limits
 
 VERSION = 1
-LIMITS = Limits(nodes=5_000_000, string_bytes=10 * 1024 * 1024)
 # The members that are known, in the order they are written; all may be missing, and others are kept as they are.
 MEMBERS: dict[str, type[list[Any]] | type[dict[str, Any]]] = {
     "global_rules": list,

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from memory.curation.proposals import propose_heuristic
 from memory.episodes.file_format import (
-    LIMITS,
     check_document,
     hash_value,
     is_count,
@@ -22,6 +21,7 @@ from memory.episodes.file_format import (
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic
 from memory.heuristics.rules import make_rule, split_mark
+from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import identify_mistake, read_mistake
@@ -32,12 +32,10 @@ from memory.projects.models import Project
 from memory.redaction import redact
 from memory.redaction.visible_text import is_visible
 from memory.runs.models import Trajectory
+from memory.runs.scores import outcome_of
 from memory.strict_json import check_json
 
 REFLECTOR = "import"
-SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5
-MAX_STEPS = 2**31 - 1  # of a database integer
-MAX_RULE_CHARACTERS = 8_000  # as in the API
 MAX_SEEN = 1_000_000  # of one card, so that sums still fit the database
 _EPISODE_TEXTS = ("task", "task_id", "summary", "agent", "model")
 
@@ -70,7 +68,7 @@ def import_memory(project: Project, *, document: Any, by: Actor, agent: str = ""
         InvalidMemoryFile: a part of it has the wrong type; the message names the part.
         InvalidJson: it has a text or a number that cannot be stored.
     """
-    check_json(document, limits=LIMITS)
+    check_json(document, limits=FILE_JSON)
     check_document(document)
     clean = redact(document).value
     sha256 = hash_value(clean)
@@ -115,7 +113,7 @@ class _Importer:
         That is anything but a text, a text without visible characters, or one longer than the API accepts.
         """
         polarity, words = split_mark(rule if isinstance(rule, str) else "")
-        if not is_visible(words) or len(words) > MAX_RULE_CHARACTERS:
+        if not is_visible(words) or len(words) > MAX_LESSON_TEXT_CHARS:
             return rule
         heuristic = Heuristic.objects.filter(
             project=self.project,
@@ -149,7 +147,7 @@ class _Importer:
             "mistakes": read_texts(episode.get("mistakes")),
             "successes": read_texts(episode.get("successes")),
             "created_at": read_time(episode) or timezone.now(),
-            "stated_step_count": steps if is_count(steps) and steps <= MAX_STEPS else None,
+            "stated_step_count": steps if is_count(steps) and steps <= MAX_STATED_STEPS else None,
             "metadata": {"agent_memory": episode},
         }
 
@@ -223,6 +221,4 @@ class _Importer:
 
 
 def _judge(score: float | None) -> str:
-    if score is None or FAILURE_BELOW <= score < SUCCESS_FROM:
-        return Trajectory.Outcome.UNKNOWN
-    return Trajectory.Outcome.SUCCESS if score >= SUCCESS_FROM else Trajectory.Outcome.FAILURE
+    return Trajectory.Outcome.UNKNOWN if score is None else outcome_of(score)

@@ -5,8 +5,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.api.base import ApiView
-from memory.api.reuse import represent
+from memory.api.base import ApiView, represent
 from memory.api.schema import describe
 from memory.episodes.serializers import MemorySummarySerializer
 from memory.episodes.summary import summarize_memory

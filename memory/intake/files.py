@@ -1,4 +1,4 @@
-"""Read recorded runs from files: JSON, JSON Lines, chat logs and benchmark logs, one bad entry at a time."""
+"""Read recorded runs from files: JSON, JSON Lines, chat logs and benchmark logs. A bad entry does not stop the rest."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,18 +7,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rest_framework.exceptions import ValidationError
-
 from memory.errors import MemoryAppError, UnreadableFile
-from memory.intake.serializers import TrajectoryInputSerializer
+from memory.intake.serializers import TrajectoryInput
+from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
-from memory.runs.steps import normalise_steps
-from memory.strict_json import InvalidJson, Limits, parse_json
+from memory.runs.step_formats import normalise_steps
+from memory.strict_json import InvalidJson, parse_json
 
 FORMATS = ("auto", "jsonl", "json")
-LIMITS = Limits(depth=64, nodes=2_000_000, string_bytes=1024 * 1024)
 
-_KNOWN = frozenset(TrajectoryInputSerializer().fields) - {"reflect"}
+_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect"}
 _LIST_MEMBERS = ("trajectories", "episodes", "runs", "results")
 
 
@@ -35,7 +33,7 @@ class FileEntry:
 
 
 def count_entries(path: Path, *, file_format: str = "auto") -> int:
-    """Return how many runs a file seems to hold, cheaply: its lines, or 0 where that cannot be told."""
+    """Return the number of lines of a JSON Lines file, 0 for other files: a cheap estimate of its runs."""
     if _is_lines(path, file_format):
         with path.open("rb") as file:
             return sum(1 for line in file if line.strip())
@@ -45,14 +43,14 @@ def count_entries(path: Path, *, file_format: str = "auto") -> int:
 def read_entries(
     path: Path, *, file_format: str = "auto", defaults: Mapping[str, Any] | None = None
 ) -> Iterator[FileEntry]:
-    """Yield the runs of a file in order; an entry that cannot be read says why and the others go on.
+    """Yield the runs of a file in order; an entry that cannot be read says why, and the others follow.
 
     Args:
-        file_format: "jsonl" for one run a line, "json" for one document, "auto" to tell by name and content.
+        file_format: "jsonl" for one run a line, "json" for one document, "auto" to decide by name and content.
         defaults: fields to set on every run that does not name them.
 
     Raises:
-        UnreadableFile: it is no text of either form.
+        UnreadableFile: it is in neither form.
     """
     for place, raw, error in _raw_entries(path, file_format):
         if error:
@@ -68,10 +66,10 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return one logged run as the fields of a trajectory.
 
     Reads our own fields, with `id` for `external_id`; a chat log, bare or under `messages`; and tau-bench's records
-    with `traj`, `reward` and `info`. Members we do not know are kept in `metadata`. A run without an id gets one made
-    of its content, so that importing it again changes nothing.
+    with `traj`, `reward` and `info`. Unknown members are kept in `metadata`. A run without an id gets one made
+    from its content, so that importing it again changes nothing.
 
-    Raises InvalidSteps or UnreadableFile, saying which field is wrong.
+    Raises InvalidSteps, InvalidInput or UnreadableFile, saying which field is wrong.
     """
     if isinstance(raw, list):
         raw = {"messages": raw}
@@ -82,19 +80,13 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     if not fields.get("external_id"):
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
-    serializer = TrajectoryInputSerializer(data=fields)
-    try:
-        serializer.is_valid(raise_exception=True)
-    except ValidationError as error:
-        raise UnreadableFile(_describe(error.detail)) from None
-    data: dict[str, Any] = serializer.validated_data
-    data.pop("reflect", None)
+    data = TrajectoryInput.from_body(fields).run()
     data["steps"] = normalise_steps(data.get("steps"))
     return data
 
 
 def as_episode(data: Mapping[str, Any]) -> Episode:
-    """Return a run read from a file as a reflector reads it, without the database."""
+    """Return a run from a file in the form that a reflector reads, without the database."""
     return Episode(
         task=data["task"],
         steps=tuple(
@@ -125,7 +117,7 @@ def _from_members(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_benchmark(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Read tau-bench's form. The right actions it carries stay behind: no reflector may see them."""
+    """Read tau-bench's form, without the right actions in it: no reflector may see them."""
     info = raw.get("info") if isinstance(raw.get("info"), Mapping) else {}
     task = info.get("task") if isinstance(info, Mapping) else None
     instruction = task.get("instruction") if isinstance(task, Mapping) else None
@@ -146,14 +138,14 @@ def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]
                 if not line.strip():
                     continue
                 try:
-                    yield f"line {number}", parse_json(line, limits=LIMITS), ""
+                    yield f"line {number}", parse_json(line, limits=FILE_JSON), ""
                 except InvalidJson as error:
                     yield f"line {number}", None, str(error)
         return
     try:
-        document = parse_json(path.read_bytes(), limits=LIMITS)
+        document = parse_json(path.read_bytes(), limits=FILE_JSON)
     except InvalidJson as error:
-        raise UnreadableFile(f"{path.name} is not JSON we can read. {error}") from error
+        raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
     for number, entry in enumerate(_runs_in(document), start=1):
         yield f"entry {number}", entry, ""
 
@@ -171,7 +163,7 @@ def _runs_in(document: Any) -> list[Any]:
 
 
 def _is_lines(path: Path, file_format: str) -> bool:
-    """Tell JSON Lines from one document: by name, else by whether the first line is complete JSON and more follow."""
+    """Tell JSON Lines from one document: by name, or because the first line is complete JSON and others follow."""
     if file_format != "auto":
         return file_format == "jsonl"
     if path.suffix.lower() in (".jsonl", ".ndjson"):
@@ -190,12 +182,3 @@ def _is_lines(path: Path, file_format: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _describe(detail: Any, path: str = "") -> str:
-    """Say in one line which fields are wrong and why."""
-    if isinstance(detail, Mapping):
-        return " ".join(_describe(value, f"{path}.{name}" if path else str(name)) for name, value in detail.items())
-    if isinstance(detail, list):
-        return " ".join(_describe(value, path) for value in detail)
-    return f"{path}: {detail}"

@@ -1,10 +1,11 @@
-"""Record a finished run."""
+"""Record a finished run, and how it ended."""
 
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from memory.effects.usefulness import refresh_usefulness_of_run
@@ -15,8 +16,10 @@ from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from memory.runs.signals import trajectory_recorded
-from memory.runs.steps import normalise_steps
+from memory.runs.step_formats import normalise_steps
+
+# Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
+trajectory_recorded = Signal()
 
 _TEXTS = (
     "task",
@@ -37,6 +40,18 @@ _FIGURES = ("tokens", "cost_usd", "stated_step_count")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sender:
+    """Which client sent a run, with which key, in which request; empty where it came from a file."""
+
+    client: str = ""
+    api_key: ApiKey | None = None
+    request_id: str = ""
+
+
+UNKNOWN_SENDER = Sender()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
     """A trajectory and whether this call made it."""
 
@@ -51,9 +66,7 @@ def record_trajectory(
     data: dict[str, Any],
     by: Actor,
     reflect: bool | None = None,
-    client: str = "",
-    api_key: ApiKey | None = None,
-    request_id: str = "",
+    sender: Sender = UNKNOWN_SENDER,
 ) -> Recorded:
     """Store one run and announce it.
 
@@ -66,9 +79,9 @@ def record_trajectory(
         reflect: queue a reflection; None leaves it to the project.
 
     Raises:
-        InvalidSteps: the steps are in no known form.
+        InvalidSteps: the steps are not in a known form.
         DuplicateExternalId: another run has this external id.
-        UnknownRetrieval: `retrieval_id` is not an answer given in this project.
+        UnknownRetrieval: `retrieval_id` is not an answer of this project.
     """
     redacted = redact({name: data[name] for name in _TEXTS if name in data})
     fields: dict[str, Any] = {
@@ -84,15 +97,15 @@ def record_trajectory(
         **fields,
         redactions=redacted.counts,
         retrieval=_get_retrieval(project, data.get("retrieval_id")),
-        client=client,
-        api_key=api_key,
-        request_id=request_id,
+        client=sender.client,
+        api_key=sender.api_key,
+        request_id=sender.request_id,
     )
     try:
         with transaction.atomic():
             trajectory.save(force_insert=True)
     except IntegrityError:
-        # Somebody recorded the same run between our look and our insert.
+        # Another request recorded the same run between our look and our insert.
         if external_id and (known := _find_recorded(project, external_id, fields)):
             return Recorded(trajectory=known, created=False)
         raise
@@ -123,7 +136,7 @@ def _get_retrieval(project: Project, retrieval_id: UUID | None) -> Retrieval | N
         return Retrieval.objects.get(project=project, id=retrieval_id)
     except Retrieval.DoesNotExist:
         raise UnknownRetrieval(
-            f"No answer {retrieval_id} was given in this project. Send the retrieval_id that POST /retrieve returned."
+            f"No answer {retrieval_id} exists in this project. Send the retrieval_id that POST /retrieve returned."
         ) from None
 
 

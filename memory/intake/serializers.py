@@ -1,178 +1,253 @@
-"""Trajectories as clients send and read them."""
+"""Runs as clients send and read them."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from drf_spectacular.utils import extend_schema_field
+from pydantic import BaseModel, Field, RootModel, SkipValidation, WithJsonSchema, model_validator
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from memory.api.fields import (
-    MAX_TASK_CHARS,
-    Choice,
-    Flag,
-    Id,
-    JsonObject,
-    Money,
-    Name,
-    Number,
-    OptionalText,
-    StrictSerializer,
-    Tags,
-    Text,
-    Texts,
-    Whole,
-)
+from memory.api.input import WHOLE, Dollars, Id, Input, LongText, Name, OneOf, Remarks, Share, Tags, Text, wrong_member
 from memory.errors import InvalidSteps
-from memory.intake.step_serializers import MessagesField, StepSerializer, StepsField
-from memory.runs.chat_messages import opening_message
+from memory.limits import MAX_REMARKS, MAX_STATED_STEPS, MAX_SUMMARY_CHARS, MAX_TASK_CHARS, MAX_TOKENS
 from memory.runs.models import Trajectory
+from memory.runs.scores import outcome_of
+from memory.runs.step_formats import opening_message
 
-SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5  # Sentinel's thresholds (reference: c.9); between them nothing is claimed
-MAX_TOKENS = 2**53
-MAX_STEPS = 2**31 - 1
+_CALL = {
+    "oneOf": [
+        {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "arguments": {"type": ["object", "string"]}},
+        },
+        {"type": "string"},
+        {"type": "null"},
+    ]
+}
 
 
-class MistakeCardSerializer(StrictSerializer):
+class StepInput(BaseModel):
+    """One step of a run: every member may be left out."""
+
+    thought: str | None = None
+    action: Annotated[
+        Any,
+        WithJsonSchema(_CALL),
+        Field(
+            description="The tool call: `{name, arguments}`, or a text such as `search[red shoes]` or "
+            '`get_user({"id": 1})`.'
+        ),
+    ] = None
+    observation: Annotated[str | None, Field(description="What the action returned.")] = None
+    error: Annotated[str | None, Field(description="What went wrong, if anything did.")] = None
+    index: Annotated[int, Field(description="The number of the step, counted from 1.")] = 0
+
+
+class ChatMessage(BaseModel):
+    """A chat message as the OpenAI API has it; assistant messages may carry tool calls."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Annotated[Any, WithJsonSchema({"type": ["string", "array", "null"], "items": {}})] = None
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list)
+    tool_call_id: Annotated[str, Field(description="Of a tool message: the call it answers.")] = ""
+    name: str = ""
+
+
+class StepOrMessage(RootModel[StepInput | ChatMessage]):
+    pass
+
+
+# For the OpenAPI document; `normalise_steps` decides what is read.
+Steps: TypeAlias = SkipValidation[list[StepOrMessage]]
+Messages: TypeAlias = SkipValidation[list[ChatMessage]]
+
+
+class MistakeCard(Input):
     """A mistake in a fixed form, so that its repetitions can be counted."""
 
-    mistake_type = Name(required=True, allow_blank=False, help_text="What kind of mistake it is, in a word or two.")
-    task_id = Name(help_text="The task family; that of the run if left out.")
-    worker_id = Name(help_text="Which agent, or part of one, made it; the run's agent if left out.")
-    bad_decision = OptionalText(max_length=8_000)
-    correct_decision = OptionalText(max_length=8_000)
-    evidence = OptionalText(max_length=8_000)
-    lesson = OptionalText(max_length=8_000)
+    mistake_type: Annotated[Text, Field(max_length=200, description="What kind of mistake it is, in a word or two.")]
+    task_id: Annotated[Name, Field(description="The task family; that of the run if left out.")] = ""
+    worker_id: Annotated[
+        Name, Field(description="Which agent, or part of one, made it; the run's agent if left out.")
+    ] = ""
+    bad_decision: LongText = ""
+    correct_decision: LongText = ""
+    evidence: LongText = ""
+    lesson: LongText = ""
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        said = ("bad_decision", "correct_decision", "lesson")
-        if not any(attrs.get(name, "").strip() for name in said):
-            raise serializers.ValidationError(
-                {"lesson": ["Say what was decided wrongly, what would have been right, or the lesson."]}
-            )
-        return attrs
+    @model_validator(mode="after")
+    def _say_something(self) -> Self:
+        if not (self.bad_decision.strip() or self.correct_decision.strip() or self.lesson.strip()):
+            raise wrong_member("lesson", "Say what was decided wrongly, what would have been right, or the lesson.")
+        return self
 
 
-class OutcomeFields(StrictSerializer):
+class RunOutcome(Input):
     """How a run ended."""
 
-    outcome = Choice(
-        choices=Trajectory.Outcome.choices,
-        required=False,
-        help_text="If it is left out the score decides: success from 0.85, failure below 0.5, else unknown.",
-    )
-    score = Number(
-        min_value=0, max_value=1, required=False, allow_null=True, help_text="How well it went, from 0 to 1."
-    )
-    outcome_source = Choice(
-        choices=Trajectory.OutcomeSource.choices, required=False, help_text="Who says so; the agent itself if left out."
-    )
+    outcome: Annotated[
+        str,
+        OneOf(Trajectory.Outcome),
+        Field(description="If it is left out the score decides: success from 0.85, failure below 0.5, else unknown."),
+    ] = ""
+    score: Annotated[Share | None, Field(description="How well it went, from 0 to 1.")] = None
+    outcome_source: Annotated[
+        str, OneOf(Trajectory.OutcomeSource), Field(description="Who says so; the agent itself if left out.")
+    ] = ""
+    reflect: Annotated[
+        bool | None, Field(description="Whether to queue a reflection; null leaves it to the project.")
+    ] = None
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        outcome, score = attrs.get("outcome"), attrs.get("score")
-        if outcome is None and score is not None:
-            attrs["outcome"] = outcome_of(score)
-        if (outcome, score) in ((Trajectory.Outcome.SUCCESS, 0.0), (Trajectory.Outcome.FAILURE, 1.0)):
-            raise serializers.ValidationError(
-                {"outcome": [f"A {outcome} cannot have the score {score}. Correct one of the two."]}
+    @model_validator(mode="after")
+    def _fit_outcome_and_score(self) -> Self:
+        if self.score is not None and not self.outcome:
+            self.outcome = outcome_of(self.score)
+        if (self.outcome, self.score) in ((Trajectory.Outcome.SUCCESS, 0.0), (Trajectory.Outcome.FAILURE, 1.0)):
+            raise wrong_member(
+                "outcome", f"A {self.outcome} cannot have the score {self.score}. Correct one of the two."
             )
-        return attrs
+        return self
 
 
-class TrajectoryInputSerializer(OutcomeFields):
-    """A finished run to record."""
-
-    task = Text(
-        max_length=MAX_TASK_CHARS,
-        required=False,
-        help_text="What the run was asked to do. A chat log says so itself: its first user message is the task then. "
-        "Else the `task_id` stands for it.",
-    )
-    task_id = Name(help_text="The task family, such as `airline.cancel`.")
-    steps = StepsField(required=False, help_text="What the agent did, in order, or the chat log of it.")
-    messages = MessagesField(required=False, help_text="The chat log, in place of steps.")
-    step_count = Whole(
-        min_value=0,
-        max_value=MAX_STEPS,
-        required=False,
-        allow_null=True,
-        help_text="How many steps the run had, where the steps are not sent.",
-    )
-    agent = Name(help_text="Which agent ran.")
-    model = Name(help_text="Which language model it ran on.")
-    tags = Tags(help_text="Words to filter by.")
-    summary = OptionalText(max_length=20_000, help_text="The run in a few sentences.")
-    mistakes = Texts(help_text="What went wrong, a sentence each.")
-    successes = Texts(help_text="What went well, a sentence each.")
-    mistake_cards = MistakeCardSerializer(many=True, required=False, max_length=200)  # type: ignore[call-arg]
-    tokens = Whole(
-        min_value=0, max_value=MAX_TOKENS, required=False, allow_null=True, help_text="Model tokens the run used."
-    )
-    cost_usd = Money(required=False, allow_null=True, help_text="What the run cost, in US dollars.")
-    external_id = Name(
-        help_text="Your own id of the run, unique in the project. Recording the same run again changes nothing."
-    )
-    metadata = JsonObject(required=False, help_text="Whatever else you want to keep with it.")
-    retrieval_id = Id(
-        required=False,
-        allow_null=True,
-        help_text="The answer of POST /retrieve that the run was given: its outcome measures those lessons.",
-    )
-    reflect = Flag(
-        required=False,
-        allow_null=True,
-        default=None,
-        help_text="Whether to queue a reflection; null leaves it to the project.",
-    )
-
-    def get_fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = super().get_fields()
-        return {name: fields[name] for name in ("task", "task_id", "steps", "messages", *fields)}
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        attrs = super().validate(attrs)
-        if "messages" in attrs:
-            if "steps" in attrs:
-                raise serializers.ValidationError({"messages": ["Send either steps or messages, not both."]})
-            attrs["steps"] = {"messages": attrs.pop("messages")}
-        if "task" not in attrs:
-            attrs["task"] = _task_of(attrs.get("steps"), task_id=attrs.get("task_id", ""))
-        stated = attrs.pop("step_count", None)
-        if stated is not None:
-            if attrs.get("steps"):
-                raise serializers.ValidationError(
-                    {"step_count": ["Leave this out where the steps are sent: they are counted."]}
-                )
-            attrs["stated_step_count"] = stated
-        return attrs
-
-
-class OutcomeInputSerializer(OutcomeFields):
+class OutcomeInput(RunOutcome):
     """How a run ended, known only after it was recorded."""
 
-    reflect = Flag(
-        required=False,
-        allow_null=True,
-        default=None,
-        help_text="Whether to queue a reflection; null leaves it to the project.",
-    )
+    @model_validator(mode="after")
+    def _say_how_it_ended(self) -> Self:
+        if not self.outcome and self.score is None:
+            raise wrong_member("outcome", "Send the outcome, the score or both.")
+        return self
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs.get("outcome") is None and attrs.get("score") is None:
-            raise serializers.ValidationError({"outcome": ["Send the outcome, the score or both."]})
-        return super().validate(attrs)
+
+class TrajectoryInput(RunOutcome):
+    """A finished run to record."""
+
+    task: Annotated[
+        Text,
+        Field(
+            max_length=MAX_TASK_CHARS,
+            description="What the run was asked to do. A chat log says so itself: its first user message is the task "
+            "then. Else the `task_id` stands for it.",
+        ),
+    ] = ""
+    task_id: Annotated[Name, Field(description="The task family, such as `airline.cancel`.")] = ""
+    steps: Annotated[Steps, Field(description="What the agent did, in order, or the chat log of it.")] = Field(
+        default_factory=list
+    )
+    messages: Annotated[Messages, Field(description="The chat log, in place of steps.")] = Field(default_factory=list)
+    step_count: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_STATED_STEPS), WHOLE] | None,
+        Field(description="How many steps the run had, where the steps are not sent."),
+    ] = None
+    agent: Annotated[Name, Field(description="Which agent ran.")] = ""
+    model: Annotated[Name, Field(description="Which language model it ran on.")] = ""
+    tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
+    summary: Annotated[str, Field(max_length=MAX_SUMMARY_CHARS, description="The run in a few sentences.")] = ""
+    mistakes: Annotated[Remarks, Field(description="What went wrong, a sentence each.")] = Field(default_factory=list)
+    successes: Annotated[Remarks, Field(description="What went well, a sentence each.")] = Field(default_factory=list)
+    mistake_cards: Annotated[list[MistakeCard], Field(max_length=MAX_REMARKS)] = Field(default_factory=list)
+    tokens: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_TOKENS, json_schema_extra={"format": "int64"}), WHOLE] | None,
+        Field(description="Model tokens the run used."),
+    ] = None
+    cost_usd: Annotated[Dollars | None, Field(description="What the run cost, in US dollars.")] = None
+    external_id: Annotated[
+        Name,
+        Field(
+            description="Your own id of the run, unique in the project. Recording the same run again changes nothing."
+        ),
+    ] = ""
+    metadata: Annotated[dict[str, Any], Field(description="Whatever else you want to keep with it.")] = Field(
+        default_factory=dict
+    )
+    retrieval_id: Annotated[
+        Id | None,
+        Field(description="The answer of POST /retrieve that the run was given: its outcome measures those lessons."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for name in ("steps", "messages"):
+            if getattr(self, name) is None:
+                raise wrong_member(name, "Send a list, or leave this member out.")
+        if "messages" in self.model_fields_set:
+            if "steps" in self.model_fields_set:
+                raise wrong_member("messages", "Send either steps or messages, not both.")
+            self.steps = {"messages": self.messages}  # type: ignore[assignment]
+        if self.step_count is not None and self.steps:
+            raise wrong_member("step_count", "Leave this out where the steps are sent: they are counted.")
+        if not self.task:
+            self.task = self._find_task()
+        return self
+
+    def _find_task(self) -> str:
+        """Take what a chat log was asked to do as the task, or the name of the family, where no task is named."""
+        messages: Any = self.steps.get("messages") if isinstance(self.steps, dict) else self.steps
+        task = ""
+        if isinstance(messages, list):
+            with suppress(InvalidSteps):  # recording says what is wrong with the steps
+                task = opening_message(messages)
+        if not (task.strip() or self.task_id.strip()):
+            raise wrong_member("task", "Say what the run was asked to do.")
+        return task[:MAX_TASK_CHARS] if task.strip() else self.task_id
+
+    def run(self) -> dict[str, Any]:
+        """Return the run as `record_trajectory` takes it."""
+        run = self.sent()
+        run.pop("messages", None)
+        run.pop("reflect", None)
+        if (stated := run.pop("step_count", None)) is not None:
+            run["stated_step_count"] = stated
+        if "mistake_cards" in run:
+            run["mistake_cards"] = [card.sent() for card in self.mistake_cards]
+        return run
+
+
+class ActionSerializer(serializers.Serializer[Any]):
+    """A tool call."""
+
+    name = serializers.CharField(help_text="The tool.")
+    arguments = serializers.DictField(help_text="Its arguments by name.")
+
+
+class StepSerializer(serializers.Serializer[Any]):
+    """One step of a run as it is stored."""
+
+    index = serializers.IntegerField(min_value=1, help_text="Counts from 1.")
+    thought = serializers.CharField(allow_blank=True)
+    action = ActionSerializer(allow_null=True)
+    observation = serializers.CharField(allow_blank=True, help_text="What the action returned.")
+    error = serializers.CharField(allow_blank=True, help_text="What went wrong, if anything did.")
+
+
+@extend_schema_field(StepSerializer(many=True))
+class StepsField(serializers.JSONField):
+    """Steps in normal form, which they have since they were recorded."""
 
 
 class TrajectoryLinksSerializer(serializers.Serializer[Any]):
     reflections = serializers.CharField(help_text="The reflections on this run.")
 
 
+@extend_schema_field({"type": "object", "additionalProperties": True})
+class MetadataField(serializers.JSONField):
+    """What the client wanted to keep with the run."""
+
+
+@extend_schema_field({"type": "array", "items": {"$ref": "#/components/schemas/MistakeCard"}})
+class MistakeCardsField(serializers.JSONField):
+    """The cards of a run as they were sent."""
+
+
 class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
     """A run in a list: all but its steps."""
 
     step_count = serializers.IntegerField(read_only=True)
-    cost_usd = Money(allow_null=True, read_only=True)
-    mistake_cards = MistakeCardSerializer(many=True, read_only=True)
-    metadata = JsonObject(read_only=True)
+    cost_usd = serializers.FloatField(min_value=0, allow_null=True, read_only=True)
+    mistake_cards = MistakeCardsField(read_only=True)
+    metadata = MetadataField(read_only=True)
     redactions = serializers.DictField(
         child=serializers.IntegerField(), read_only=True, help_text="What was taken out, by kind."
     )
@@ -211,46 +286,16 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 class TrajectorySerializer(TrajectoryItemSerializer):
     """A run with its steps in normal form."""
 
-    step_count = serializers.SerializerMethodField()  # type: ignore[assignment]
-    steps = serializers.SerializerMethodField()
+    step_count = serializers.IntegerField(source="number_of_steps", read_only=True)
+    steps = StepsField(read_only=True)
     links = serializers.SerializerMethodField()
 
     class Meta(TrajectoryItemSerializer.Meta):
         fields = [*TrajectoryItemSerializer.Meta.fields, "steps", "links"]
         read_only_fields = fields
 
-    def get_step_count(self, trajectory: Trajectory) -> int:
-        return trajectory.number_of_steps
-
-    @extend_schema_field(StepSerializer(many=True))
-    def get_steps(self, trajectory: Trajectory) -> list[dict[str, Any]]:
-        steps: list[dict[str, Any]] = trajectory.steps  # in normal form since they were recorded
-        return steps
-
     @extend_schema_field(TrajectoryLinksSerializer)
     def get_links(self, trajectory: Trajectory) -> dict[str, str]:
         # The reflections belong to another app, which this one does not know: only the address is shared.
         root = reverse("api:trajectory-list").removesuffix("trajectories")
         return {"reflections": f"{root}reflections?trajectory={trajectory.pk}"}
-
-
-def outcome_of(score: float) -> str:
-    """Name the outcome that a score alone stands for."""
-    if score >= SUCCESS_FROM:
-        return Trajectory.Outcome.SUCCESS
-    return Trajectory.Outcome.FAILURE if score < FAILURE_BELOW else Trajectory.Outcome.UNKNOWN
-
-
-def _task_of(steps: Any, *, task_id: str) -> str:
-    """Take what a chat log was asked to do as the task, or the name of the family, where no task is named."""
-    messages = steps.get("messages") if isinstance(steps, dict) else steps
-    if isinstance(messages, list):
-        try:
-            task = opening_message(messages)
-        except InvalidSteps:
-            task = ""  # the service says what is wrong with the steps
-        if task.strip():
-            return task[:MAX_TASK_CHARS]
-    if task_id.strip():
-        return task_id
-    raise serializers.ValidationError({"task": ["Say what the run was asked to do."]})

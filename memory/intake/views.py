@@ -1,26 +1,23 @@
 """Runs: record, list, read, erase, and report how they ended."""
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Func, IntegerField, QuerySet
 from django.db.models.functions import Coalesce, NullIf
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView
-from memory.api.filters import TrajectoryFilter
+from memory.api.base import ApiView, represent
 from memory.api.pagination import LimitOffset
-from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import LOCATION, describe
-from memory.intake.recording import Recorded, record_trajectory, report_outcome
+from memory.intake.filters import TrajectoryFilter
+from memory.intake.recording import Recorded, Sender, record_trajectory, report_outcome
 from memory.intake.serializers import (
-    OutcomeInputSerializer,
-    TrajectoryInputSerializer,
+    OutcomeInput,
+    TrajectoryInput,
     TrajectoryItemSerializer,
     TrajectorySerializer,
 )
@@ -33,9 +30,7 @@ Scope = ApiKey.Scope
 
 class TrajectoryListView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ, "POST": Scope.TRAJECTORIES_WRITE}
-    allowed_query_params = TrajectoryFilter.query_params()
     pagination_class = LimitOffset
-    filter_backends = [DjangoFilterBackend]
     filterset_class = TrajectoryFilter
     queryset = Trajectory.objects.none()
 
@@ -48,8 +43,7 @@ class TrajectoryListView(ApiView):
         responses=TrajectoryItemSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(_listed(self)))
-        return self.get_paginated_response(represent_all(TrajectoryItemSerializer, page))
+        return self.answer_page(TrajectoryItemSerializer, _listed(self))
 
     @describe(
         "recordTrajectory",
@@ -58,7 +52,7 @@ class TrajectoryListView(ApiView):
         description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
         "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
         "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
-        request=TrajectoryInputSerializer,
+        request=TrajectoryInput,
         responses={
             201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
             200: OpenApiResponse(TrajectorySerializer, "The run was recorded before, under this `external_id`."),
@@ -66,8 +60,7 @@ class TrajectoryListView(ApiView):
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
-        values = read_body(TrajectoryInputSerializer, request.data)
-        recorded = record_from(self, values)
+        recorded = record_from(self, TrajectoryInput.from_body(self.body))
         body = represent(TrajectorySerializer, recorded.trajectory)
         location = reverse("api:trajectory", args=[recorded.trajectory.pk])
         response = Response(body, status=201 if recorded.created else 200, headers={"Location": location})
@@ -82,6 +75,7 @@ class TrajectoryView(ApiView):
         "getTrajectory",
         tag="trajectories",
         summary="Read a run with its steps",
+        description="The steps are in normal form, whatever form they were sent in.",
         responses=TrajectorySerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
@@ -109,34 +103,32 @@ class TrajectoryOutcomeView(ApiView):
         summary="Report how a run ended",
         description="For outcomes that are known only later. A changed outcome queues a new reflection; the same "
         "outcome again changes nothing.",
-        request=OutcomeInputSerializer,
+        request=OutcomeInput,
         responses=TrajectorySerializer,
     )
     def post(self, request: Request, id: UUID) -> Response:
-        values = read_body(OutcomeInputSerializer, request.data)
+        sent = OutcomeInput.from_body(self.body)
         trajectory = report_outcome(
             get_trajectory(self, id),
-            outcome=values["outcome"],
-            score=values.get("score"),
-            outcome_source=values.get("outcome_source", Trajectory.OutcomeSource.AGENT),
+            outcome=sent.outcome,
+            score=sent.score,
+            outcome_source=sent.outcome_source or Trajectory.OutcomeSource.AGENT,
             by=self.actor,
-            reflect=values["reflect"],
+            reflect=sent.reflect,
         )
         response = Response(represent(TrajectorySerializer, trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
 
-def record_from(view: ApiView, values: dict[str, Any]) -> Recorded:
+def record_from(view: ApiView, sent: TrajectoryInput, *, reflect: bool | None = None) -> Recorded:
     """Record a run as the caller of this view."""
     return record_trajectory(
         view.project,
-        data={name: value for name, value in values.items() if name != "reflect"},
+        data=sent.run(),
         by=view.actor,
-        reflect=values.get("reflect"),
-        client=view.api_key.client,
-        api_key=view.api_key,
-        request_id=view.request_id,
+        reflect=sent.reflect if reflect is None else reflect,
+        sender=Sender(client=view.api_key.client, api_key=view.api_key, request_id=view.request_id),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which projects a person may see: the membership's half of a right; the group's permissions are the other."""
+"""Which projects a person may see and act in. Memberships say where, the permissions of groups say what."""
 
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ def projects_with_role(user: Any, *roles: str) -> QuerySet[Project]:
 
 
 def narrow_to_projects(queryset: QuerySet[Row], user: Any, *, path: str = "project") -> QuerySet[Row]:
-    """Leave what a person may see. `path` leads from a row to its project; a superuser's query stays as it is."""
+    """Keep only what a person may see. `path` leads from a row to its project; a superuser's query stays as it is."""
     if user.is_superuser:
         return queryset
     return queryset.filter(**{f"{path}__in": project_ids_of(user)})

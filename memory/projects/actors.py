@@ -1,8 +1,10 @@
-"""Who acts: a person, an API key or a named policy."""
+"""Who acts: a person, an API key or a named policy, and how the database is told."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
+
+from django.db import connection
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -35,3 +37,9 @@ class Actor:
     def policy(cls, name: str) -> Self:
         """The actor for a named rule that decides without a person, such as the quickstart's."""
         return cls(label=f"policy:{name}")
+
+
+def name_actor(by: Actor | None) -> None:
+    """Tell the database who acts, for the audit entries that its triggers write, until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('erl.actor', %s, true)", [by.label if by else ""])

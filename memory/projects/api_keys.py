@@ -1,5 +1,14 @@
-"""Hand out a credential."""
+"""API keys: `erl_live_<8 prefix>_<43 secret>_<6 checksum>`, how they are made, replaced and revoked (reliability D9).
 
+The prefix finds the row, the secret proves the holder, and the checksum lets scanners and our own redactor tell a
+real key from a look-alike without a query.
+"""
+
+import hashlib
+import re
+import secrets
+import string
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,14 +18,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from memory.projects.actors import Actor
-from memory.projects.audit_actor import name_actor
-from memory.projects.credentials import mint_credential
+from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
 
 log = structlog.get_logger(__name__)
 
-# What an agent needs. Not `review` (an agent may not approve its own lessons) and not `evaluate` (it costs money).
+# What an agent needs: not `review` (an agent may not approve its own lessons) and not `evaluate` (it costs money).
 AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.TRAJECTORIES_READ,
     ApiKey.Scope.TRAJECTORIES_WRITE,
@@ -25,11 +32,44 @@ AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.RETRIEVE,
     ApiKey.Scope.REFLECT,
 )
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_TOKEN = re.compile(r"erl_live_([0-9A-Za-z]{8})_([0-9A-Za-z]{43})_([0-9A-Za-z]{6})")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Credential:
+    """The parts of a key as a client sends it. Has no repr, so that it cannot end up in a log."""
+
+    prefix: str
+    secret: str
+
+    @property
+    def token(self) -> str:
+        body = f"erl_live_{self.prefix}_{self.secret}"
+        return f"{body}_{_checksum(body)}"
+
+    @property
+    def secret_sha256(self) -> str:
+        """The hash that is stored. One round is enough, because 256 random bits cannot be guessed."""
+        return hashlib.sha256(self.secret.encode()).hexdigest()
+
+
+def mint_credential() -> Credential:
+    """Make a new credential from the system's random source (43 of 62 symbols are 256 bits)."""
+    return Credential(prefix=_symbols(8), secret=_symbols(43))
+
+
+def parse_token(token: str) -> Credential | None:
+    """Return the parts of a key, or None if its form or checksum is wrong."""
+    match = _TOKEN.fullmatch(token)
+    if match is None or _checksum(token.rpartition("_")[0]) != match[3]:
+        return None
+    return Credential(prefix=match[1], secret=match[2])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewApiKey:
-    """A key at the only moment its token is known."""
+    """A new key, with its token, which is known only now."""
 
     api_key: ApiKey
     token: str = field(repr=False)
@@ -45,10 +85,10 @@ def create_api_key(
     by: Actor | None = None,
     owner_id: int | None = None,
 ) -> NewApiKey:
-    """Make a key of `client` in `project`. Only a hash is kept: show the token now, nobody can later.
+    """Make a key of `client` in `project`. Only a hash is kept, so show the token now.
 
     Args:
-        owner_id: the account whose eyes its decisions count as; None stands for the person who makes it, if any.
+        owner_id: the account that its decisions count as; None means the person who makes it, if any.
     """
     owner_id = owner_id or (by.user_id if by else None)
     name_actor(by)
@@ -87,7 +127,7 @@ def rotate_api_key(api_key: ApiKey, *, overlap: timedelta = timedelta(hours=24),
         scopes=api_key.scopes,
         expires_at=api_key.expires_at,
         by=by,
-        owner_id=api_key.created_by_id,  # the owner stays; whoever replaces a key without one becomes it
+        owner_id=api_key.created_by_id,  # the owner stays; a person who replaces a key without an owner becomes it
     )
     end = Now() + overlap
     ApiKey.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=end), pk=api_key.pk).update(expires_at=end)
@@ -103,3 +143,16 @@ def revoke_api_key(api_key: ApiKey, *, by: Actor | None = None) -> bool:
     if changed:
         log.info("api_key_revoked", api_key_id=str(api_key.pk), by=by.label if by else "")
     return bool(changed)
+
+
+def _symbols(count: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(count))
+
+
+def _checksum(text: str) -> str:
+    number = zlib.crc32(text.encode())
+    digits = []
+    for _ in range(6):  # 62**6 is more than 2**32
+        number, digit = divmod(number, len(_ALPHABET))
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))

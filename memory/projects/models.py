@@ -13,16 +13,26 @@ from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
-from memory.projects.record_sizes import MAX_RECORD_SIZE, RECORD_SIZES
+
+# The sections of the record in the context block, in their order, with the most lines of each.
+RECORD_SIZES: dict[str, int] = {
+    "task_rules": 5,
+    "general_rules": 3,
+    "mistakes": 3,
+    "mistake_cards": 3,
+    "recent_outcomes": 5,
+    "mean_score": 1,
+}
+MAX_RECORD_SIZE = 50
 
 
 def validate_record_sizes(sizes: Any) -> None:
-    """Refuse sections that do not exist and sizes that are no small whole numbers."""
+    """Refuse unknown sections, and sizes that are not whole numbers in range."""
     if not isinstance(sizes, dict):
         raise ValidationError('Write an object such as {"mistake_cards": 5, "mean_score": 0}.')
     for name, size in sizes.items():
         if name not in RECORD_SIZES:
-            raise ValidationError(f"There is no section {name!r}. Sections are {', '.join(RECORD_SIZES)}.")
+            raise ValidationError(f"There is no section {name!r}. The sections are {', '.join(RECORD_SIZES)}.")
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_RECORD_SIZE:
             raise ValidationError(f"{name}: give a whole number from 0, which leaves it out, to {MAX_RECORD_SIZE}.")
 

@@ -1,8 +1,8 @@
-"""Hold what a request asks of the database to its project, by the database itself (reliability D12).
+"""Let the database itself confine a request to its project (reliability D12).
 
-With ERL_TENANT_ROLE each transaction of a request runs as that role, which sees and writes rows of one project alone:
-a query that forgets its filter finds nothing of the others. A statement outside a transaction gets one of its own. All
-of it ends with the transaction, so that it also holds behind a pooler.
+With ERL_TENANT_ROLE each transaction of a request runs as that role, which sees and writes only rows of one project: a
+query that forgets its filter finds nothing of other projects. A statement outside a transaction gets one of its own.
+All of it ends with the transaction, so it also works behind a pooler.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ _RELEASE = (
     "SELECT set_config('role', 'none', true), set_config('erl.project_id', '', true), "
     f"set_config('search_path', replace(current_setting('search_path'), '{SCHEMA}', ''), true)"
 )
-_OF_DJANGO = ("SAVEPOINT", "RELEASE", "ROLLBACK")  # they may come where no other statement is allowed
+_OF_DJANGO = ("SAVEPOINT", "RELEASE", "ROLLBACK")  # Django sends them where no other statement is allowed
 
 
 class Confinement:
-    """The project of a request, and the part of the transaction in which the database was told."""
+    """The project of a request, and the part of the transaction in which the database knows it."""
 
     def __init__(self, project_id: UUID, *, role: str) -> None:
         self.project_id = project_id
@@ -35,20 +35,20 @@ class Confinement:
         self._told_in: object = None
 
     def hold(self) -> None:
-        """Tell the database, unless this transaction knows. What a savepoint was told is forgotten with it."""
+        """Tell the database, unless it knows in this transaction; it forgets with the savepoint it was told in."""
         if self._told_in is None or self._told_in not in connection.atomic_blocks:
             self._run(_HOLD, [self.role, str(self.project_id)])
             self._told_in = connection.atomic_blocks[-1]
 
     def release(self) -> None:
-        """Give our own rights back where the transaction outlives the request, as in a test."""
+        """Take back the role where the transaction outlives the request, as in a test."""
         told = self._told_in is not None and self._told_in in connection.atomic_blocks
         if told and connection.in_atomic_block and not connection.needs_rollback:
             self._run(_RELEASE, [])
         self._told_in = None
 
     def guard(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        """Run a statement of Django's as the role."""
+        """Run a statement of Django as the role."""
         if sql.startswith(_OF_DJANGO):
             return execute(sql, params, many, context)
         with held():
@@ -63,12 +63,12 @@ _current: ContextVar[Confinement | None] = ContextVar("confinement", default=Non
 
 
 @contextmanager
-def confined(find_project_id: Callable[[], UUID]) -> Iterator[None]:
-    """Hold everything this thread asks of the database to one project, where ERL_TENANT_ROLE says so."""
+def confined(project_id: UUID) -> Iterator[None]:
+    """Confine all statements of this thread to one project, if ERL_TENANT_ROLE is set."""
     if not settings.ERL_TENANT_ROLE:
         yield
         return
-    confinement = Confinement(find_project_id(), role=settings.ERL_TENANT_ROLE)
+    confinement = Confinement(project_id, role=settings.ERL_TENANT_ROLE)
     token = _current.set(confinement)
     try:
         with connection.execute_wrapper(confinement.guard):
@@ -80,7 +80,7 @@ def confined(find_project_id: Callable[[], UUID]) -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Run the statements of this block as the role, if this thread is held to a project."""
+    """Run the statements of this block as the role, if this thread is confined to a project."""
     confinement = _current.get()
     if confinement is None:
         yield
@@ -94,5 +94,5 @@ def held() -> Iterator[None]:
 
 
 def is_held() -> bool:
-    """Tell whether this thread is held to a project."""
+    """Tell whether this thread is confined to a project."""
     return _current.get() is not None

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-MAX_TOP_K, MAX_BUDGET_TOKENS = 200, 100_000  # of one question
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from memory.heuristics.rules import get_rule_trigger
-from memory.projects.record_sizes import RECORD_SIZES
+from memory.projects.models import RECORD_SIZES
 from memory.retrieval.context import Context, clean, count_tokens
 
 OPEN, CLOSE = "<record>", "</record>"

@@ -1,34 +1,36 @@
 """What is asked of retrieval and what it answers.
 
-Retrieval sits in front of every task an agent does, so its edge is compiled (pydantic) where the rest of the API uses
-serializers: reading a question takes microseconds, and answers are plain dictionaries.
+Answers are plain dictionaries; the models of answers are for the OpenAPI document.
 """
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from memory.api.errors import ErrorCode, Refusal
-from memory.api.fields import MAX_NAME_CHARS, MAX_TAG_CHARS, MAX_TAGS, MAX_TASK_CHARS
+from memory.api.input import Input, Name
+from memory.limits import (
+    MAX_BUDGET_TOKENS,
+    MAX_NAME_CHARS,
+    MAX_OUTCOME_DAYS,
+    MAX_OUTCOME_ROWS,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    MAX_TASK_CHARS,
+    MAX_TOP_K,
+)
 from memory.redaction.visible_text import is_visible
-from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K
 
-Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 Mode: TypeAlias = Literal["none", "random", "embedding", "lexical", "hybrid", "erl"]
 Polarity: TypeAlias = Literal["works", "avoid", "mixed"]
+Names: TypeAlias = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]], Field(max_length=MAX_TAGS)
+]
 
 
-LISTS = frozenset({"tags", "families", "source_agents"})
-_Query = TypeVar("_Query", bound=BaseModel)
-
-
-class RetrieveQuery(BaseModel):
+class RetrieveQuery(Input):
     """A task about to be done, and how many lessons there is room for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
     task_id: Annotated[Name, Field(description="The task family; its lessons win among equals.")] = ""
@@ -42,18 +44,16 @@ class RetrieveQuery(BaseModel):
         Field(ge=0, le=MAX_BUDGET_TOKENS, description="How long `context` may be; the server's default if null."),
     ] = None
     tags: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)], ...],
+        list[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)]],
         Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
-    ] = ()
+    ] = Field(default_factory=list)
     polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; of all if null.")] = None
-    families: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
-        Field(max_length=MAX_TAGS, description="Only lessons of one of these task families."),
-    ] = ()
-    source_agents: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...],
-        Field(max_length=MAX_TAGS, description="Only lessons drawn from runs of one of these agents."),
-    ] = ()
+    families: Annotated[Names, Field(description="Only lessons of one of these task families.")] = Field(
+        default_factory=list
+    )
+    source_agents: Annotated[Names, Field(description="Only lessons drawn from runs of one of these agents.")] = Field(
+        default_factory=list
+    )
     status: Annotated[
         Literal["approved"] | None, Field(description="Nothing else is ever served, so it may be left out.")
     ] = None
@@ -78,18 +78,6 @@ class RetrieveQuery(BaseModel):
         if not is_visible(task):
             raise ValueError("Say what is to be done.")
         return task
-
-    @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """Read a JSON body: a number is not a text."""
-        values = {name: tuple(v) if name in LISTS and isinstance(v, list) else v for name, v in body.items()}
-        return _validated(lambda: cls.model_validate(values, strict=True), place="/")
-
-    @classmethod
-    def from_query(cls, params: Mapping[str, str]) -> Self:
-        """Read query parameters, which are all texts; those of several values separate them by commas."""
-        values: dict[str, Any] = {name: tuple(v.split(",")) if name in LISTS else v for name, v in params.items()}
-        return _validated(lambda: cls.model_validate(values), place="")  # lax: "5" is a number here
 
 
 class Scores(BaseModel):
@@ -165,36 +153,6 @@ class LessonsForTask(BaseModel):
     tokens: int
 
 
-def _validated(read: Callable[[], _Query], *, place: str) -> _Query:
-    try:
-        return read()
-    except ValidationError as error:
-        fields: dict[str, list[str]] = {}
-        for fault in error.errors(include_url=False, include_context=False, include_input=False):
-            # A query has parameters, not places within them
-            where = place + "/".join(str(part) for part in (fault["loc"] if place else fault["loc"][:1]))
-            fields.setdefault(where, []).append(_sentence(fault["type"], fault["msg"]))
-        code = ErrorCode.INVALID_REQUEST if place else ErrorCode.INVALID_QUERY
-        first, texts = next(iter(fields.items()))
-        raise Refusal(code, f"{first}: {texts[0]}", fields=fields) from None
-
-
-# Lists are tuples here, so that nobody changes a question; of that its sender need not know.
-_IN_OUR_WORDS = (("", "Value error, "), ("valid list", "valid tuple"), ("List", "Tuple"), ("", " after validation"))
-
-
-def _sentence(kind: str, message: str) -> str:
-    match kind:
-        case "missing":
-            return "This member is required."
-        case "extra_forbidden":
-            return "Leave this member out: it is not known here."
-        case _:
-            for ours, theirs in _IN_OUR_WORDS:
-                message = message.replace(theirs, ours)
-            return message.removesuffix(".") + "."
-
-
 class ConsideredLesson(BaseModel):
     """A lesson that was passed over, and its score."""
 
@@ -248,18 +206,11 @@ class RetrievalRecord(BaseModel):
     runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]
 
 
-class OutcomesQuery(BaseModel):
+class OutcomesQuery(Input):
     """Over which time to count."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    days: Annotated[int, Field(ge=1, le=3650, description="Answers of the last so many days.")] = 30
-    limit: Annotated[int, Field(ge=1, le=500, description="Most families and lessons.")] = 50
-
-    @classmethod
-    def from_query(cls, params: Mapping[str, str]) -> Self:
-        """Read query parameters."""
-        return _validated(lambda: cls.model_validate_strings(dict(params)), place="")
+    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Answers of the last so many days.")] = 30
+    limit: Annotated[int, Field(ge=1, le=MAX_OUTCOME_ROWS, description="Most families and lessons.")] = 50
 
 
 class OutcomeFigures(BaseModel):

@@ -64,7 +64,7 @@ class RetrieveView(ApiView):
             response: HttpResponse = handler(request, *args, **kwargs)
             return response
         if not is_answered(request):
-            self.prepared = prepare(self, RetrieveQuery.from_body(request.data))
+            self.prepared = prepare(self, RetrieveQuery.from_body(self.body))
         return super().run(handler, request, *args, **kwargs)
 
     @describe(
@@ -79,7 +79,7 @@ class RetrieveView(ApiView):
     )
     def post(self, request: Request) -> HttpResponse:
         if self.prepared is None:
-            return write_answer(answer_query(self, RetrieveQuery.from_body(request.data)))
+            return write_answer(answer_query(self, RetrieveQuery.from_body(self.body)))
         answer = record_answer(self.prepared)  # with the key and the stored bytes, in one transaction
         response = write_answer(answer)
         response.resource_id = answer.retrieval_id  # type: ignore[attr-defined]
@@ -255,9 +255,9 @@ def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         mode=query.mode,
         budget_tokens=query.budget_tokens,
         filters=Filters(
-            task_ids=query.families,
-            tags=query.tags,
-            agents=query.source_agents,
+            task_ids=tuple(query.families),
+            tags=tuple(query.tags),
+            agents=tuple(query.source_agents),
             polarities=(query.polarity,) if query.polarity else (),
         ),
         seed=query.seed,

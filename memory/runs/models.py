@@ -34,7 +34,7 @@ class TrajectoryOutcomeSource(models.TextChoices):
 
 
 class Trajectory(models.Model):
-    """One run of an agent: its task, its steps and how it ended. Called an episode where a score history is meant."""
+    """One run of an agent: its task, its steps and how it ended."""
 
     Outcome = TrajectoryOutcome
     OutcomeSource = TrajectoryOutcomeSource
@@ -68,7 +68,7 @@ class Trajectory(models.Model):
     client = models.TextField(blank=True, default="", editable=False)
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     request_id = models.TextField(blank=True, default="", editable=False)
-    # By the database's clock, as quarantine reads it, whatever the machine that records believes.
+    # By the database's clock, which quarantine reads too, and not by that of the recording machine.
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     outcome_at = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -116,7 +116,7 @@ class Trajectory(models.Model):
         return len(self.steps) or self.stated_step_count or 0
 
     def as_episode(self, *, injected: tuple[str, ...] = ()) -> Episode:
-        """This run as a reflector reads it."""
+        """Return this run in the form that a reflector reads."""
         return Episode(
             task=self.task,
             steps=tuple(_step(raw) for raw in self.steps),

@@ -1,7 +1,7 @@
-"""How an agent did on a kind of task: computed from the runs themselves, so that it is exact whoever writes at once.
+"""How well an agent did on a kind of task, computed from the runs themselves.
 
-Nothing is counted twice or kept beside the runs: a late outcome, an erasure and eight writers at a time change the
-history because they change the runs. An index holds all that is read here (memory_trajectory_scores).
+No counts are kept next to the runs, so late outcomes, erasures and concurrent writers cannot make them wrong. An index
+holds everything that is read here (memory_trajectory_scores).
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,12 @@ from typing import Any
 from django.db import connection
 
 from memory.projects.models import Project
+from memory.runs.models import TrajectoryOutcome
 
-LAST = 10  # newest scores that are shown, and compared with as many before them
+SUCCESS_FROM, FAILURE_BELOW = 0.85, 0.5  # Sentinel's thresholds (reference: c.9); between them nothing is claimed
+LAST = 10  # newest scores that are shown, and compared with the ten before them
 
-# Sums are exact decimals: the order in which runs were written does not show.
+# Sums are exact decimals, so the order in which runs were written does not matter.
 _GROUPS = """
 WITH grouped AS (
     SELECT task_id, agent, count(score) AS count, avg(score::numeric)::double precision AS mean, max(score) AS best,
@@ -37,7 +39,7 @@ FROM grouped g ORDER BY g.count DESC, g.task_id, g.agent
 class ScoreHistory:
     """The scores of one agent on one task family.
 
-    `last` are the newest, newest first. `trend` is how much better the newer half of the newest 2n scores is than the
+    `last` are the newest, newest first. `trend` is the mean of the newer half of the newest 2n scores less that of the
     older half; None where there are fewer than two.
     """
 
@@ -54,10 +56,10 @@ class ScoreHistory:
 def read_score_history(
     project: Project, *, task_id: str | None = None, agent: str | None = None, last: int = LAST, limit: int = 100
 ) -> list[ScoreHistory]:
-    """Return the score history of a project by task family and agent, those with most runs first.
+    """Return the score history of a project by task family and agent, most runs first.
 
     Args:
-        task_id, agent: only of these; None stands for all.
+        task_id, agent: only of these; None means all.
         last: how many of the newest scores.
         limit: how many families and agents at most.
     """
@@ -77,6 +79,13 @@ def find_trend(newest_first: Sequence[float], *, last: int = LAST) -> float | No
         return None
     newer, older = scores[:half], scores[-half:]
     return round(sum(newer) / half - sum(older) / half, 6)
+
+
+def outcome_of(score: float) -> str:
+    """Return the outcome that a score means by itself."""
+    if score >= SUCCESS_FROM:
+        return TrajectoryOutcome.SUCCESS
+    return TrajectoryOutcome.FAILURE if score < FAILURE_BELOW else TrajectoryOutcome.UNKNOWN
 
 
 def _read(row: tuple[Any, ...], last: int) -> ScoreHistory:

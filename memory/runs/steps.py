@@ -1,22 +1,16 @@
-"""Bring the steps of a run into the one form we store, whatever form the agent's framework writes them in."""
+"""A stored step: its parts, checked, and our own form of it. What PostgreSQL cannot hold or is too large stays out."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory.errors import InvalidSteps
-from memory.runs.chat_messages import steps_from_messages
-from memory.runs.step_limits import (
-    MAX_STEPS,
-    Json,
-    arguments_value,
-    make_step,
-    name_value,
-    parsed_arguments,
-    text_value,
-)
+from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS, MAX_TEXT_CHARS
+from memory.strict_json import InvalidJson, check_json, parse_json
 
-__all__ = ["MAX_STEPS", "normalise_steps", "parse_action", "steps_from_messages"]
+Json = Any
+"""A value as `json.loads` returns it."""
 
 STEP_MEMBERS = ("index", "thought", "action", "observation", "error")
 ACTION_MEMBERS = ("name", "arguments")
@@ -25,67 +19,100 @@ _CALL = re.compile(r"([^\s()\[\]{}]+)\((.*)\)", re.DOTALL)
 _BRACKETS = re.compile(r"([^\s()\[\]{}]+)\[(.*)\]", re.DOTALL)
 
 
-def normalise_steps(raw: Json) -> list[dict[str, Any]]:
-    """Return the steps of a run in normal form.
+def make_step(
+    *, index: int, thought: str = "", action: dict[str, Any] | None = None, observation: str = "", error: str = ""
+) -> dict[str, Any]:
+    """Return a step in normal form."""
+    return {"index": index, "thought": thought, "action": action, "observation": observation, "error": error}
 
-    Reads our own form (a list of {"thought", "action", "observation", "error"}, the action an object with `name` and
-    `arguments` or a string such as `search[red shoes]`, `get_user({"id": 1})` or `go to desk 1`), a list of OpenAI
-    chat messages, and an object whose only member `messages` is such a list. A form that was normalised before comes
-    back unchanged.
 
-    Raises InvalidSteps, naming the place, when the value is in none of these forms or is larger than we keep.
+def read_text(value: Json, *, where: str, max_chars: int = MAX_TEXT_CHARS) -> str:
+    """Return the text, "" for null; raise InvalidSteps for anything that is not a text or cannot be stored."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidSteps(f"{where} must be a string.")
+    if len(value) > max_chars:
+        raise InvalidSteps(f"{where} is {len(value):,} characters long. Send at most {max_chars:,}.")
+    if "\x00" in value:
+        raise InvalidSteps(f"{where} holds a NUL character, which cannot be stored. Remove it.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidSteps(f"{where} holds half of a surrogate pair, which is not text. Remove it.") from None
+    return value
+
+
+def read_name(value: Json, *, where: str) -> str:
+    """Return a tool's name."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidSteps(f"{where} must be the tool's name, a string that is not empty.")
+    return read_text(value, where=where, max_chars=MAX_NAME_CHARS).strip()
+
+
+def read_arguments(value: Json, *, where: str) -> dict[str, Any]:
+    """Return the arguments of a call as an object; a JSON string is read first, as in OpenAI's tool calls.
+
+    Models also write texts that hold no object; such a text is kept whole under `input`.
     """
-    where = "steps"
-    if isinstance(raw, Mapping) and set(raw) == {"messages"}:
-        raw, where = raw["messages"], "steps.messages"
-        if not isinstance(raw, list):
-            raise InvalidSteps(f"{where} must be a list of chat messages, not {_kind(raw)}.")
-        return steps_from_messages(raw, where=where)
-    if raw is None:
-        return []
-    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
-        raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {_kind(raw)}.")
-    if len(raw) > MAX_STEPS:
-        raise InvalidSteps(f"{where} has {len(raw)} entries; at most {MAX_STEPS} are kept. Split the run.")
-    if raw and isinstance(raw[0], Mapping) and "role" in raw[0]:
-        return steps_from_messages(raw, where=where)
-    return [_step(item, number=i, where=f"{where}[{i - 1}]") for i, item in enumerate(raw, start=1)]
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        text = read_text(value, where=where)
+        if not text.strip():
+            return {}
+        try:
+            value = parse_json(text.encode())
+        except InvalidJson:
+            value = None
+        return value if isinstance(value, dict) else {"input": text}
+    if not isinstance(value, Mapping):
+        raise InvalidSteps(f"{where} must be an object, or a string holding one.")
+    try:
+        check_json(value)
+    except InvalidJson as error:
+        raise InvalidSteps(f"{where} cannot be stored. {error}") from None
+    length = len(json.dumps(value, ensure_ascii=False))
+    if length > MAX_ARGUMENTS_CHARS:
+        raise InvalidSteps(f"{where} is {length:,} characters long. Send at most {MAX_ARGUMENTS_CHARS:,}.")
+    return dict(value)
 
 
 def parse_action(text: str, *, where: str = "action") -> dict[str, Any] | None:
-    """Return the action a string stands for, or None for a blank one.
+    """Return the action that a string means, or None for a blank one.
 
     `name({...})` gives its JSON object as the arguments; in `name[rest]`, `name(rest)` and `name rest` the rest
     becomes the argument `input`.
     """
-    text = text_value(text, where=where).strip()
+    text = read_text(text, where=where).strip()
     if not text:
         return None
     if match := _CALL.fullmatch(text) or _BRACKETS.fullmatch(text):
         name, rest = match[1], match[2]
-        arguments = parsed_arguments(rest) if text.endswith(")") else {"input": rest}
+        arguments: Json = rest if text.endswith(")") else {"input": rest}
     else:
         name, _, rest = text.partition(" ")
         arguments = {"input": rest.strip()} if rest.strip() else {}
     return {
-        "name": name_value(name, where=f"{where}.name"),
-        "arguments": arguments_value(arguments, where=f"{where}.arguments"),
+        "name": read_name(name, where=f"{where}.name"),
+        "arguments": read_arguments(arguments, where=f"{where}.arguments"),
     }
 
 
-def _step(item: Json, *, number: int, where: str) -> dict[str, Any]:
+def read_step(item: Json, *, number: int, where: str) -> dict[str, Any]:
+    """Return a step of our own form in normal form; raise InvalidSteps for anything else."""
     if not isinstance(item, Mapping):
-        raise InvalidSteps(f"{where} must be an object with thought, action and observation, not {_kind(item)}.")
+        raise InvalidSteps(f"{where} must be an object with thought, action and observation, not {kind_of(item)}.")
     _refuse_unknown(item, STEP_MEMBERS, where)
     index = item.get("index", number)
     if index != number or not isinstance(index, int) or isinstance(index, bool):
         raise InvalidSteps(f"{where}.index must be {number} (steps count from 1 in order) or be left out.")
     return make_step(
         index=number,
-        thought=text_value(item.get("thought"), where=f"{where}.thought"),
+        thought=read_text(item.get("thought"), where=f"{where}.thought"),
         action=_action(item.get("action"), where=f"{where}.action"),
-        observation=text_value(item.get("observation"), where=f"{where}.observation"),
-        error=text_value(item.get("error"), where=f"{where}.error"),
+        observation=read_text(item.get("observation"), where=f"{where}.observation"),
+        error=read_text(item.get("error"), where=f"{where}.error"),
     )
 
 
@@ -95,11 +122,13 @@ def _action(value: Json, *, where: str) -> dict[str, Any] | None:
     if isinstance(value, str):
         return parse_action(value, where=where)
     if not isinstance(value, Mapping):
-        raise InvalidSteps(f"{where} must be an object with name and arguments, a string or null, not {_kind(value)}.")
+        raise InvalidSteps(
+            f"{where} must be an object with name and arguments, a string or null, not {kind_of(value)}."
+        )
     _refuse_unknown(value, ACTION_MEMBERS, where)
     return {
-        "name": name_value(value.get("name"), where=f"{where}.name"),
-        "arguments": arguments_value(value.get("arguments"), where=f"{where}.arguments"),
+        "name": read_name(value.get("name"), where=f"{where}.name"),
+        "arguments": read_arguments(value.get("arguments"), where=f"{where}.arguments"),
     }
 
 
@@ -109,7 +138,8 @@ def _refuse_unknown(value: Mapping[str, Json], known: Sequence[str], where: str)
             raise InvalidSteps(f"{where} has an unknown member {str(member)[:80]!r}; known are {', '.join(known)}.")
 
 
-def _kind(value: Json) -> str:
+def kind_of(value: Json) -> str:
+    """Name the kind of a JSON value, for messages."""
     return {"NoneType": "null", "dict": "an object", "str": "a string", "list": "a list", "bool": "a boolean"}.get(
         type(value).__name__, "a number"
     )

@@ -19,8 +19,7 @@ from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.mistakes.erasure import forget_mistakes
-from memory.projects.actors import Actor
-from memory.projects.audit_actor import name_actor
+from memory.projects.actors import Actor, name_actor
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.trust.models import Erasure

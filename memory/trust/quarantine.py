@@ -13,8 +13,7 @@ from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
-from memory.projects.actors import Actor
-from memory.projects.audit_actor import name_actor
+from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.models import Retrieval
 from memory.trust.models import QuarantineOrder

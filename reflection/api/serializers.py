@@ -1,26 +1,28 @@
 """Reflections as clients ask for and read them."""
 
-from typing import Any
+from typing import Annotated, Any, Self
 
 from drf_spectacular.utils import extend_schema_field
+from pydantic import Field, model_validator
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from memory.api.fields import Id, StrictSerializer
-from memory.intake.serializers import TrajectoryInputSerializer
-from reflection.models import Proposal, Reflection
+from memory.api.input import Id, Input, wrong_member
+from memory.intake.serializers import TrajectoryInput
+from reflection.reflectors.models import Proposal, Reflection
 
 
-class ReflectInputSerializer(StrictSerializer):
+class ReflectInput(Input):
     """The run to reflect on: one that is recorded, by its id, or one to record now."""
 
-    trajectory_id = Id(required=False, help_text="A run that is recorded.")
-    trajectory = TrajectoryInputSerializer(required=False)
+    trajectory_id: Annotated[Id, Field(description="A run that is recorded.")] = None  # type: ignore[assignment]
+    trajectory: TrajectoryInput = None  # type: ignore[assignment]
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if ("trajectory_id" in attrs) == ("trajectory" in attrs):
-            raise serializers.ValidationError({"trajectory_id": ["Send either trajectory_id or trajectory."]})
-        return attrs
+    @model_validator(mode="after")
+    def _name_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise wrong_member("trajectory_id", "Send either trajectory_id or trajectory.")
+        return self
 
 
 class ProposalSerializer(serializers.ModelSerializer[Proposal]):

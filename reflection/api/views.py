@@ -2,13 +2,11 @@
 
 import re
 import time
-from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.generics import get_object_or_404
@@ -16,18 +14,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView
+from memory.api.base import ApiView, represent
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
-from memory.api.reuse import read_body, represent, represent_all
 from memory.api.schema import LOCATION, describe
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
 from reflection.api.filters import ReflectionFilter
-from reflection.api.serializers import ReflectInputSerializer, ReflectionSerializer
-from reflection.jobs.queue import enqueue_reflection
-from reflection.models import Reflection
+from reflection.api.serializers import ReflectInput, ReflectionSerializer
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.requests import enqueue_reflection
 
 Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30
@@ -46,7 +43,7 @@ class ReflectView(ApiView):
         "`trajectories:write`). A run whose reflection is queued or running is answered with that one. With "
         "`Prefer: wait=N` the answer is held back for up to N seconds, at most 30, and is 200 if the reflection is "
         "finished by then.",
-        request=ReflectInputSerializer,
+        request=ReflectInput,
         responses={
             202: OpenApiResponse(ReflectionSerializer, "It is queued; follow `Location`."),
             200: OpenApiResponse(ReflectionSerializer, "It is finished; only with `Prefer: wait=N`."),
@@ -62,8 +59,7 @@ class ReflectView(ApiView):
         ],
     )
     def post(self, request: Request) -> Response:
-        values = read_body(ReflectInputSerializer, request.data)
-        trajectory = self._get_or_record(values)
+        trajectory = self._get_or_record(ReflectInput.from_body(self.body))
         reflection = enqueue_reflection(
             trajectory,
             by=self.actor,
@@ -85,23 +81,21 @@ class ReflectView(ApiView):
         headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
         return Response(represent(ReflectionSerializer, reflection), status=200 if finished else 202, headers=headers)
 
-    def _get_or_record(self, values: dict[str, Any]) -> Trajectory:
-        if "trajectory_id" in values:
-            return get_trajectory(self, values["trajectory_id"])
+    def _get_or_record(self, sent: ReflectInput) -> Trajectory:
+        if "trajectory_id" in sent.model_fields_set:
+            return get_trajectory(self, sent.trajectory_id)
         if Scope.TRAJECTORIES_WRITE not in self.api_key.scopes:
             raise Refusal(
                 ErrorCode.MISSING_SCOPE,
                 f"Recording a trajectory needs the scope {Scope.TRAJECTORIES_WRITE}, which the API key lacks. Send the "
                 "trajectory_id of a recorded one, or ask the operator for a key that has the scope.",
             )
-        return record_from(self, values["trajectory"] | {"reflect": False}).trajectory
+        return record_from(self, sent.trajectory, reflect=False).trajectory
 
 
 class ReflectionListView(ApiView):
     required_scopes = {"GET": Scope.TRAJECTORIES_READ}
-    allowed_query_params = ReflectionFilter.query_params()
     pagination_class = LimitOffset
-    filter_backends = [DjangoFilterBackend]
     filterset_class = ReflectionFilter
     queryset = Reflection.objects.none()
 
@@ -114,8 +108,7 @@ class ReflectionListView(ApiView):
         responses=ReflectionSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(self.filter_queryset(_shown(self.project)))
-        return self.get_paginated_response(represent_all(ReflectionSerializer, page))
+        return self.answer_page(ReflectionSerializer, _shown(self.project))
 
 
 class ReflectionView(ApiView):

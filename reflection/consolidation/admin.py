@@ -25,7 +25,7 @@ from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
 from reflection.consolidation.decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import request_consolidation
+from reflection.consolidation.requests import request_consolidation
 
 _SHOWN = 100
 _ON_THE_DESK = 5

@@ -17,15 +17,15 @@ from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
 from reflection.consolidation.groups import group_alike
+from reflection.consolidation.maintenance import FailedUse
 from reflection.consolidation.models import Suggestion
 from reflection.consolidation.sources import Lesson, Note, stack
 from reflection.errors import ReflectionError
-from reflection.lifecycle.maintenance import FailedUse
 from reflection.llm.base import CompletionRequest
-from reflection.prompts.files import prompt_version, read_prompt
+from reflection.llm.calls import Ask
+from reflection.prompts import prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
-from reflection.reflectors.llm import Ask
 from reflection.reflectors.llm_prompt import Frame
 
 MAX_QUESTIONS = 20  # to the language model in one consolidation

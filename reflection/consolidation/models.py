@@ -1,10 +1,7 @@
-"""The durable queue of consolidations, and what they suggest to the reviewers."""
-
-from typing import Self
+"""Consolidations, and what they suggest to the reviewers."""
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from memory.constraints import not_blank, one_of
@@ -12,28 +9,13 @@ from memory.heuristics.models import Heuristic
 from memory.ids import uuid7
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
+from reflection.jobs.models import Job, JobQuerySet
+
+KIND = "consolidation"
 
 
-class ConsolidationRunQuerySet(models.QuerySet["ConsolidationRun"]):
-    def for_project(self, project: Project) -> Self:
-        return self.filter(project=project)
-
-    def live(self) -> Self:
-        """Runs that still have work to do."""
-        return self.filter(status__in=ConsolidationRun.LIVE)
-
-    def due(self) -> Self:
-        """Runs a worker may claim now: waiting ones, and those whose worker let its lease run out."""
-        waiting = Q(status__in=ConsolidationRun.WAITING, available_at__lte=Now())
-        return self.filter(waiting | Q(status=ConsolidationRun.Status.RUNNING, lease_until__lt=Now()))
-
-
-class ConsolidationRunStatus(models.TextChoices):
-    QUEUED = "queued"
-    RUNNING = "running"
-    RETRY = "retry"
-    DONE = "done"
-    DEAD = "dead"
+class ConsolidationRunQuerySet(JobQuerySet["ConsolidationRun"]):
+    pass
 
 
 class ConsolidationRunCause(models.TextChoices):
@@ -43,35 +25,23 @@ class ConsolidationRunCause(models.TextChoices):
     PERSON = "person", "asked for in the admin"
 
 
-class ConsolidationRun(models.Model):
-    """One pass over a project's memory. The row is the job, as a reflection is.
+class ConsolidationRun(Job):
+    """One pass over a project's memory, a job about the project.
 
-    `until` is fixed when it is queued, so that an interrupted run reads the same when it is taken up again. Each stage
+    `until` is fixed when it is queued, so that an interrupted run reads the same when it is continued. Each stage
     commits what it found together with its name in `stages_done`: what is done is not done again.
     """
 
-    Status = ConsolidationRunStatus
     Cause = ConsolidationRunCause
 
-    WAITING = (Status.QUEUED, Status.RETRY)
-    LIVE = (*WAITING, Status.RUNNING)
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="consolidations")
-    status = models.TextField(choices=Status.choices, default=Status.QUEUED)
     cause = models.TextField(choices=Cause.choices)
     since = models.DateTimeField(null=True, help_text="Runs recorded from here on are new; empty reads all.")
     until = models.DateTimeField(help_text="Runs recorded later are left to the next consolidation.")
-    available_at = models.DateTimeField(default=timezone.now)
-    attempts = models.PositiveIntegerField(default=0)
-    lease_owner = models.TextField(blank=True, default="")
-    lease_until = models.DateTimeField(null=True, blank=True)
     stages_done = models.JSONField(default=list, help_text="Names of the stages whose effect is written.")
-    method = models.TextField(blank=True, default="", help_text="Who did it: llm or rules.")
+    method = models.TextField(blank=True, default="", help_text="What did it: llm or rules.")
     version = models.TextField(blank=True, default="")
-    model = models.TextField(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
-    fallback = models.TextField(blank=True, default="", help_text="Why rules did what the model was to do.")
+    fallback = models.TextField(blank=True, default="", help_text="Why the rules did the work of the model.")
     episodes = models.PositiveIntegerField(default=0, help_text="New runs it read.")
     notes = models.PositiveIntegerField(default=0, help_text="Notes and mistake cards it compared.")
     items_before = models.PositiveIntegerField(default=0, help_text="Lessons in use or proposed, before.")
@@ -82,42 +52,12 @@ class ConsolidationRun(models.Model):
     heuristics_supported = models.PositiveIntegerField(default=0)
     suggestions_made = models.PositiveIntegerField(default=0)
     verdicts = models.PositiveIntegerField(default=0, help_text="Uses of lessons that were judged.")
-    last_error_code = models.TextField(blank=True, default="")
-    last_error = models.TextField(blank=True, default="")
-    input_tokens = models.PositiveBigIntegerField(default=0)
-    output_tokens = models.PositiveBigIntegerField(default=0)
-    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
-    requested_by = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-    started_at = models.DateTimeField(null=True, blank=True)
-    finished_at = models.DateTimeField(null=True, blank=True)
 
-    objects = ConsolidationRunQuerySet.as_manager()
+    objects = ConsolidationRunQuerySet.as_manager()  # type: ignore[misc]  # as a reflection's
 
     class Meta:
         verbose_name = "consolidation"
-        ordering = ["-created_at", "-id"]
-        constraints = [
-            one_of("status", ConsolidationRunStatus, "reflection_consolidation_status_known"),
-            one_of("cause", ConsolidationRunCause, "reflection_consolidation_cause_known"),
-            models.UniqueConstraint(
-                fields=["project"],
-                condition=Q(status__in=["queued", "running", "retry"]),
-                name="reflection_consolidation_one_live",
-            ),
-            models.CheckConstraint(
-                condition=~Q(status="running") | Q(lease_until__isnull=False),
-                name="reflection_consolidation_running_has_lease",
-            ),
-        ]
-        indexes = [
-            models.Index(fields=["project", "status", "-until"], name="reflection_consolidation_last"),
-            models.Index(
-                fields=["available_at"],
-                condition=Q(status__in=["queued", "running", "retry"]),
-                name="reflection_consolidation_due",
-            ),
-        ]
+        constraints = [one_of("cause", ConsolidationRunCause, "reflection_consolidation_cause_known")]
         permissions = [("consolidate_project", "Can ask for a consolidation")]
 
     def __str__(self) -> str:
@@ -141,10 +81,10 @@ class SuggestionStatus(models.TextChoices):
 
 
 class Suggestion(models.Model):
-    """What a consolidation or the lessons' use suggests to do with a lesson. A person decides; nothing else happens.
+    """What a consolidation suggests to do with a lesson. Nothing happens until a person decides.
 
-    It speaks of exact wordings, known by their hashes: where one has changed since, it is outdated. `fingerprint` is
-    made of all it says, so that the same is not suggested twice, whatever became of it. A suggestion of a new lesson
+    It is about exact wordings, identified by their hashes; where one has changed since, it is outdated. `fingerprint`
+    covers everything it says, so that nothing is suggested twice, whatever was decided. A suggestion of a new lesson
     is that lesson in the review queue, and is decided there.
     """
 
@@ -159,7 +99,7 @@ class Suggestion(models.Model):
     kind = models.TextField(choices=Kind.choices)
     status = models.TextField(choices=Status.choices, default=Status.OPEN)
     heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="suggestions")
-    content_sha256 = models.CharField(max_length=64, help_text="The wording it speaks of.")
+    content_sha256 = models.CharField(max_length=64, help_text="The wording it is about.")
     other = models.ForeignKey(
         Heuristic,
         null=True,
@@ -172,12 +112,12 @@ class Suggestion(models.Model):
     text = models.JSONField(default=dict, blank=True, help_text="The new wording, where it suggests one.")
     reason = models.TextField()
     similarity = models.FloatField(null=True, blank=True)
-    method = models.TextField(help_text="Who suggests it: llm or rules.")
+    method = models.TextField(help_text="What suggests it: llm or rules.")
     model = models.TextField(blank=True, default="")
     prompt_version = models.TextField(blank=True, default="")
     findings = models.JSONField(default=list, blank=True, help_text="What the checks found: [{code, message}].")
     fingerprint = models.CharField(max_length=64, editable=False)
-    tokens_saved = models.IntegerField(default=0, help_text="Tokens of prompt it would save where all are given.")
+    tokens_saved = models.IntegerField(default=0, help_text="Prompt tokens it would save where all lessons are given.")
     decided_by = models.TextField(blank=True, default="")
     decided_at = models.DateTimeField(null=True, blank=True)
     decision_reason = models.TextField(blank=True, default="")
@@ -193,7 +133,7 @@ class Suggestion(models.Model):
             models.CheckConstraint(
                 condition=Q(decided_at__isnull=True, decided_by="", status="open")
                 | (Q(decided_at__isnull=False) & ~Q(decided_by="") & ~Q(status="open")),
-                name="reflection_suggestion_decided_by_somebody",
+                name="reflection_suggestion_has_a_decider",
             ),
         ]
         indexes = [

@@ -18,8 +18,8 @@ from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
-from reflection.models import Proposal
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.models import Proposal
 from reflection.reflectors.nearest import embed_lesson
 from reflection.reflectors.proposals import CheckedLesson, find_match, lock_proposals
 

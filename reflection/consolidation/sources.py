@@ -18,7 +18,7 @@ from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
 from reflection.consolidation.models import ConsolidationRun
-from reflection.consolidation.queue import new_trajectories
+from reflection.consolidation.requests import new_trajectories
 
 MAX_LESSONS = 3000
 MAX_EPISODES = 2000

@@ -1,9 +1,10 @@
-"""Tell the workers that a reflection waits. Only a hint: the row is the job, and the sweeper finds it anyway (B1)."""
+"""Tell the workers that a job waits. Only a hint: the row is the job, and the sweeper finds it anyway (B1)."""
 
 import os
 import time
 from queue import Full, Queue
 from threading import Lock, Thread
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -12,24 +13,31 @@ from kombu import Producer
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerError
 
+from reflection.jobs.kinds import get_kind
+
 log = structlog.get_logger(__name__)
 
-REFLECT = "reflection.tasks.reflect"
+RUN_JOB = "reflection.tasks.run_job"
 SWEEP = "reflection.tasks.sweep"
-CONSOLIDATE = "reflection.tasks.consolidate"
 SOCKET_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 60.0
 MOST_WAITING = 1000
 
-Message = tuple[str, tuple[str, ...], float | None]
+
+class Message(NamedTuple):
+    """A task to call with some arguments; `options` are Celery's, such as the queue or when the message expires."""
+
+    task: str
+    arguments: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
 
 
 class Doorbell:
     """Publishes messages over one connection of its own, quickly or not at all.
 
-    After a failure nobody waits for the broker again before a pause is over: 5 seconds, doubling to a minute. A
-    recording of a run must not become slow because the broker is.
+    After a failure it does not try the broker again before a pause is over: 5 seconds, doubling to a minute. Recording
+    a run must not become slow because the broker is.
     """
 
     def __init__(
@@ -49,21 +57,22 @@ class Doorbell:
         self._waiting: Queue[Message] | None = None
         self.failures = 0
 
-    def ring(self, reflection_id: UUID, *, expires_seconds: float | None = None) -> bool:
-        """Tell the workers about a reflection; return whether the broker took the message."""
-        return self.send(REFLECT, str(reflection_id), expires_seconds=expires_seconds)
+    def ring(self, job_id: UUID, kind: str, *, expires_seconds: float | None = None) -> bool:
+        """Tell the workers about a job; return whether the broker took the message."""
+        return self.send(RUN_JOB, str(job_id), expires_seconds=expires_seconds, **dict(get_kind(kind).message_options))
 
-    def send(self, task: str, *arguments: str, expires_seconds: float | None = None) -> bool:
+    def send(self, task: str, *arguments: str, expires_seconds: float | None = None, **options: Any) -> bool:
         """Publish one message and return whether the broker took it. Raises nothing that a broker can cause.
 
         In the background it is True where the message waits to be published.
         """
         if self._process_id != os.getpid():
             self._forget_parent()
+        message = Message(task, arguments, options | {"expires": expires_seconds})
         if self._waiting is None:
-            return self._send_now(task, arguments, expires_seconds=expires_seconds)
+            return self._send_now(message)
         try:
-            self._waiting.put_nowait((task, arguments, expires_seconds))
+            self._waiting.put_nowait(message)
         except Full:
             return False
         return True
@@ -80,17 +89,17 @@ class Doorbell:
 
     def _send_waiting(self, waiting: Queue[Message]) -> None:
         while True:
-            task, arguments, expires_seconds = waiting.get()
+            message = waiting.get()
             try:
-                self._send_now(task, arguments, expires_seconds=expires_seconds)
-            except Exception as error:  # whatever it is, the next message is another one
+                self._send_now(message)
+            except Exception as error:  # whatever it is, the next message may do better
                 log.error("doorbell_broken", error=type(error).__name__)
 
-    def _send_now(self, task: str, arguments: tuple[str, ...], *, expires_seconds: float | None) -> bool:
+    def _send_now(self, message: Message) -> bool:
         if time.monotonic() < self._silent_until or not self._lock.acquire(timeout=SOCKET_SECONDS):
             return False
         try:
-            self._publish(task, arguments, expires_seconds=expires_seconds)
+            self._publish(message)
         except (BrokerError, KombuError, OSError) as error:
             self._fall_silent(error)
             return False
@@ -116,7 +125,7 @@ class Doorbell:
         self._silent_until = 0.0
         self._pause_seconds = self._first_pause_seconds
 
-    def _publish(self, task: str, arguments: tuple[str, ...], *, expires_seconds: float | None) -> None:
+    def _publish(self, message: Message) -> None:
         app = self._app or current_app
         if self._producer is None:
             connection = app.connection_for_write(
@@ -128,14 +137,8 @@ class Doorbell:
                 },
             )
             self._producer = app.amqp.Producer(connection, auto_declare=False)
-        app.send_task(
-            task,
-            args=arguments,
-            producer=self._producer,
-            retry=False,
-            ignore_result=True,
-            expires=expires_seconds,
-        )
+        options = {"producer": self._producer, "retry": False, "ignore_result": True, **message.options}
+        app.send_task(message.task, args=message.arguments, **options)
 
     def _fall_silent(self, error: Exception) -> None:
         self.failures += 1

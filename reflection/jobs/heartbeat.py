@@ -1,6 +1,5 @@
-"""Keep the claim on a reflection while it is worked on."""
+"""Keep the claim on a job while it is worked on."""
 
-from collections.abc import Callable
 from threading import Event, Thread
 from types import TracebackType
 from typing import Self
@@ -10,8 +9,9 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from reflection.errors import LostClaim
+from reflection.jobs.kinds import get_kind
+from reflection.jobs.models import Job
 from reflection.jobs.queue import extend_lease
-from reflection.models import ConsolidationRun, Reflection
 
 log = structlog.get_logger(__name__)
 
@@ -21,25 +21,18 @@ BEATS_PER_LEASE = 3
 class Heartbeat:
     """Extends a lease from a thread with a connection of its own, three times in its length.
 
-    It ends with the block, when the claim is lost, or when the work has taken longer than a task may: then it hangs,
-    and somebody else takes it when the lease is over (reliability B2).
+    It ends with the block, when the claim is lost, or when the work has taken longer than a task may: then the work
+    hangs, and another worker takes it when the lease is over (reliability B2).
     """
 
-    def __init__(
-        self,
-        reflection: Reflection | ConsolidationRun,
-        *,
-        lease_seconds: float | None = None,
-        extend: Callable[..., bool] = extend_lease,
-    ) -> None:
-        """`extend` holds the row for so many seconds more and says whether it is still ours."""
-        self._reflection = reflection
-        self._extend_lease = extend
+    def __init__(self, job: Job, *, lease_seconds: float | None = None) -> None:
+        self._job = job
         self._lease_seconds = lease_seconds or settings.ERL_REFLECTION_LEASE_SECONDS
-        self._beats_left = int(settings.CELERY_TASK_TIME_LIMIT / self._lease_seconds * BEATS_PER_LEASE)
+        limit_seconds = get_kind(job.kind).time_limit_seconds or settings.CELERY_TASK_TIME_LIMIT
+        self._beats_left = int(limit_seconds / self._lease_seconds * BEATS_PER_LEASE)
         self._stop = Event()
         self._lost = Event()
-        self._thread = Thread(target=self._beat, name=f"heartbeat-{reflection.pk}", daemon=True)
+        self._thread = Thread(target=self._beat, name=f"heartbeat-{job.pk}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -52,9 +45,9 @@ class Heartbeat:
         self._thread.join(timeout=self._lease_seconds)
 
     def ensure_held(self) -> None:
-        """Raise `LostClaim` where the last beat found that somebody else holds the reflection."""
+        """Raise `LostClaim` where the last beat found that another worker holds the job."""
         if self._lost.is_set():
-            raise LostClaim("Somebody else holds this reflection now.")
+            raise LostClaim("Another worker holds this job now.")
 
     def _beat(self) -> None:
         used = False
@@ -69,14 +62,14 @@ class Heartbeat:
                 connection.close()
 
     def _extend(self) -> bool:
-        """Return whether to go on. A database that does not answer now may at the next beat."""
+        """Return whether to go on. A database that does not answer now may do so at the next beat."""
         try:
-            held = self._extend_lease(self._reflection, lease_seconds=self._lease_seconds)
+            held = extend_lease(self._job, lease_seconds=self._lease_seconds)
         except (DatabaseError, InterfaceError) as error:
-            log.warning("lease_not_extended", reflection_id=str(self._reflection.pk), error=type(error).__name__)
+            log.warning("lease_not_extended", job_id=str(self._job.pk), error=type(error).__name__)
             connection.close()
             return True
         if not held:
-            log.warning("claim_lost", reflection_id=str(self._reflection.pk), attempts=self._reflection.attempts)
+            log.warning("claim_lost", job_id=str(self._job.pk), attempts=self._job.attempts)
             self._lost.set()
         return held

@@ -1,7 +1,7 @@
 """A thread in every worker's main process that finds what the broker forgot (reliability B7, B12).
 
 Once a second one of the workers rings again for what is overdue. A worker that is idle while work waits runs the work
-in a process of its own, and ends when even that goes on for long: its supervisor starts it anew.
+in a process of its own. If that goes on for long the worker ends, and its supervisor starts it again.
 """
 
 import os
@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import structlog
 from celery import bootsteps
@@ -21,11 +23,11 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.models.functions import Now
 
 from memory.failpoints import failpoint
-from reflection.jobs.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell
-from reflection.jobs.housekeeping import Overdue, elect_sweeper, find_overdue_reflections, nudge, record_heartbeat
+from reflection.jobs.doorbell import FIRST_PAUSE_SECONDS, SWEEP, Doorbell, doorbell
+from reflection.jobs.kinds import JobKind, all_kinds
+from reflection.jobs.models import Job, WorkerHeartbeat
 from reflection.jobs.queue import release_claims
-from reflection.jobs.worker_identity import name_worker
-from reflection.models import Reflection, WorkerHeartbeat
+from reflection.jobs.workers import elect_sweeper, name_worker, record_heartbeat
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +37,42 @@ HOUSEKEEPING_SECONDS = 60.0
 NUDGE_AGAIN_SECONDS = 10.0
 DRAIN_LIMIT = 20
 TAKE_OVER_SECONDS = 1.2
+NUDGES_AT_ONCE = 100
+NUDGE_EXPIRES_SECONDS = 30.0
+OVERDUE_SECONDS = 1.0
+
+
+class Overdue(NamedTuple):
+    """A job that waits, and how often it was tried: another attempt is another reason to ring."""
+
+    id: UUID
+    kind: str
+    attempts: int
+
+
+def find_overdue_jobs(*, limit: int = NUDGES_AT_ONCE) -> list[Overdue]:
+    """Return what was due a second ago and no worker has taken, oldest first."""
+    ours = Job.objects.filter(kind__in=[kind.name for kind in all_kinds()])
+    abandoned = ours.abandoned().order_by("lease_until")
+    since = Now() - timedelta(seconds=OVERDUE_SECONDS)
+    waiting = ours.waiting().filter(available_at__lte=since).order_by("available_at")
+    rows = [row for due in (abandoned, waiting) for row in due.values_list("pk", "kind", "attempts")[:limit]]
+    return [Overdue(*row) for row in rows]
+
+
+def nudge(overdue: Iterable[Overdue], *, bell: Doorbell = doorbell) -> list[Overdue]:
+    """Ring for jobs until the broker does not take a message; return those it took.
+
+    These messages expire: if the workers are busy for longer, the next sweep rings again.
+    """
+    rung: list[Overdue] = []
+    for each in overdue:
+        if not bell.ring(each.id, each.kind, expires_seconds=NUDGE_EXPIRES_SECONDS):
+            break
+        rung.append(each)
+    if rung:
+        log.info("jobs_nudged", count=len(rung))
+    return rung
 
 
 def add_sweeper(sender: WorkController, **_: Any) -> None:
@@ -43,7 +81,7 @@ def add_sweeper(sender: WorkController, **_: Any) -> None:
 
 
 class SweeperStep(bootsteps.StartStopStep):
-    """Starts and stops the sweeper with the worker, where it takes reflections at all."""
+    """Starts and stops the sweeper with the worker, unless the worker only takes messages of other queues."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -88,7 +126,7 @@ class Sweeper:
                 self._drain.wait()
 
     def terminate(self) -> None:
-        """End at once: what this worker's processes hold goes back, and they are fenced out of it."""
+        """End at once: give back what this worker's processes hold, which fences them out of it."""
         self.stop()
         try:
             released = release_claims(f"{self.worker}/")
@@ -105,7 +143,7 @@ class Sweeper:
             record_heartbeat(self.worker)
         if elect_sweeper(self.worker, unless_swept_within_seconds=TAKE_OVER_SECONDS):
             failpoint("sweep.elected")
-            self._nudge(find_overdue_reflections(), now=now)
+            self._nudge(find_overdue_jobs(), now=now)
         if now >= self._next_housekeeping:
             self._next_housekeeping = now + HOUSEKEEPING_SECONDS
             # In a child: housekeeping may load the embedder, which this process must not carry into its forks.
@@ -142,32 +180,37 @@ class Sweeper:
         # A worker that has just started finds what waited for it, and has to be given its messages first.
         if now - self._started_at < stall_seconds or len(state.active_requests) >= self._concurrency:
             return
-        if Reflection.objects.oldest_due_age_seconds() <= stall_seconds:
+        stalled = [kind for kind in all_kinds() if kind.command and _oldest_due_age(kind) > stall_seconds]
+        if not stalled:
             return
         since = Now() - timedelta(seconds=stall_seconds)
         if WorkerHeartbeat.objects.filter(pk=self.worker, last_claim_at__gte=since).exists():
             self._stalled_since = None
             return
-        self._help(now)
+        self._help(stalled[0], now)
         if self._stalled_since is None:
             self._stalled_since = now
         broker_works = now - self._broker_answered_at < 2 * NUDGE_AGAIN_SECONDS
         if broker_works and now - self._stalled_since > 3 * stall_seconds:
             # The broker takes messages and none has arrived here since: only a new connection helps.
-            log.error("worker_stalled", worker=self.worker, action="ends, to be started anew")
+            log.error("worker_stalled", worker=self.worker, action="ends, to be started again")
             self._stalled_since = now
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _help(self, now: float) -> None:
-        """Find out whether the broker takes messages, and do meanwhile what nobody else does."""
-        self._nudge(find_overdue_reflections(limit=1), now=now)
+    def _help(self, kind: JobKind, now: float) -> None:
+        """Find out whether the broker takes messages, and do meanwhile what no other worker does."""
+        self._nudge(find_overdue_jobs(limit=1), now=now)
         if self._drain is None or self._drain.poll() is not None:
-            log.warning("worker_stalled", worker=self.worker, action="runs overdue reflections in its own process")
-            self._drain = self.start_drain()
+            log.warning("worker_stalled", worker=self.worker, action=f"runs overdue {kind.name}s in its own process")
+            self._drain = self.start_drain(kind.command)
 
-    def start_drain(self) -> subprocess.Popen[bytes]:
-        """Work on some reflections in a process of their own, apart from whatever is wrong in this one."""
-        program = [sys.executable, str(settings.BASE_DIR / "manage.py"), "run_reflections", "--limit", str(DRAIN_LIMIT)]
+    def start_drain(self, command: str) -> subprocess.Popen[bytes]:
+        """Work on some jobs in a process of its own, apart from whatever is wrong in this one."""
+        program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, "--limit", str(DRAIN_LIMIT)]
         return subprocess.Popen(
             program, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
         )
+
+
+def _oldest_due_age(kind: JobKind) -> float:
+    return Job.objects.filter(kind=kind.name).oldest_due_age_seconds()

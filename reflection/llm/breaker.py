@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from reflection.errors import CircuitOpen
 from reflection.llm.base import ProviderError
-from reflection.models import ProviderState
+from reflection.llm.models import ProviderState
 
 log = structlog.get_logger(__name__)
 

@@ -1,18 +1,18 @@
 """What a project may spend on models in a UTC day: reserved before each call, settled after it (reliability B11)."""
 
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 
 from django.conf import settings
-from django.db import connection, transaction
-from django.db.models import DateTimeField, F, Func, Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from memory.database_clock import database_today
 from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
+from reflection.jobs.models import Job
 from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
-from reflection.models import DailySpend, Reflection
+from reflection.llm.models import DailySpend
 
 MILLION = Decimal(1_000_000)
 
@@ -26,14 +26,6 @@ class Reservation:
     cost_usd: Decimal
 
 
-class NextUtcDay(Func):
-    """The start of the next UTC day by the database's clock."""
-
-    template = "((date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') + interval '1 day') AT TIME ZONE 'UTC')"
-    output_field = DateTimeField()
-    arity = 0
-
-
 def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
     """Return what a call costs by the prices in the settings."""
     price_in = Decimal(str(settings.ERL_LLM_INPUT_USD_PER_MTOK))
@@ -42,7 +34,7 @@ def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
 
 
 def reserve(project: Project, request: CompletionRequest) -> Reservation:
-    """Set aside what a call may cost at most, in one conditional statement: together, no two pass the limit.
+    """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
     Raises:
         BudgetExhausted: it does not fit into what is left of the project's day.
@@ -50,7 +42,7 @@ def reserve(project: Project, request: CompletionRequest) -> Reservation:
     input_tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
     tokens = input_tokens + request.max_output_tokens
     cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens)
-    spend, _ = DailySpend.objects.get_or_create(project=project, day=_today())
+    spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
     fits = _within(project, calls=1, tokens=tokens, cost=cost)
     reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
         calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
@@ -73,25 +65,13 @@ def release(reservation: Reservation) -> None:
     _correct(reservation, tokens=0, cost=Decimal(0))
 
 
-@transaction.atomic
-def defer_project(project: Project) -> int:
-    """Put off what waits in a project whose budget is used up, all at once, until the next UTC day; return how many."""
-    waiting = Reflection.objects.for_project(project).filter(status=Reflection.Status.QUEUED, available_at__lte=Now())
-    return waiting.update(
-        status=Reflection.Status.DEFERRED_BUDGET,
-        available_at=NextUtcDay(),
-        last_error_code=BudgetExhausted.code,
-        last_error="The project's budget for today is used up. The reflection waits for the next day.",
-    )
-
-
 def resume_projects() -> int:
-    """Make due what waits for budget in projects that have some again, because it was raised; return how many.
+    """Make due what waits for budget in projects whose budget was raised; return how many jobs.
 
-    A project has some where the largest call the settings allow would fit: less would be put off again at once.
+    A project has budget where the largest call that the settings allow would fit: less would be deferred again at once.
     """
     resumed = 0
-    waiting = Reflection.objects.filter(status=Reflection.Status.DEFERRED_BUDGET, available_at__gt=Now())
+    waiting = Job.objects.filter(status=Job.Status.DEFERRED_BUDGET, available_at__gt=Now())
     largest_in, largest_out = settings.ERL_LLM_MAX_INPUT_TOKENS, settings.ERL_LLM_MAX_OUTPUT_TOKENS
     largest = {
         "calls": 1,
@@ -99,7 +79,7 @@ def resume_projects() -> int:
         "cost": cost_usd(input_tokens=largest_in, output_tokens=largest_out),
     }
     for project in Project.objects.filter(pk__in=waiting.values("project").distinct()):
-        spend, _ = DailySpend.objects.get_or_create(project=project, day=_today())
+        spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
         if DailySpend.objects.filter(_within(project, **largest), pk=spend.pk).exists():
             resumed += waiting.filter(project=project).update(available_at=Now())
     return resumed
@@ -120,11 +100,3 @@ def _correct(reservation: Reservation, *, tokens: int, cost: Decimal) -> None:
     DailySpend.objects.filter(pk=reservation.spend_id).update(
         tokens=F("tokens") - reservation.tokens + tokens, cost_usd=F("cost_usd") - reservation.cost_usd + cost
     )
-
-
-def _today() -> date:
-    """Return the UTC day by the database's clock, which all workers share."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date")
-        day: date = cursor.fetchone()[0]
-    return day

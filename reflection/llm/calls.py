@@ -1,22 +1,25 @@
-"""Ask the model for a reflection or a consolidation so that no answer is paid for twice (reliability A10, B4, B11)."""
+"""Ask the model on behalf of a job so that no answer is paid for twice (reliability A10, B4, B11)."""
 
 import re
+from collections.abc import Callable
 
-import structlog
 from django.db import transaction
+from django.db.models import F
 
 from memory.tracing import span
 from reflection.errors import LostClaim
 from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, ProviderError, storable
-from reflection.models import ConsolidationRun, ModelCall, Reflection
-from reflection.reflectors.llm import Ask
+from reflection.llm.models import ModelCall
+from reflection.llm.registry import get_provider
 
-log = structlog.get_logger(__name__)
+# Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
+Ask = Callable[[str, CompletionRequest], Completion]
 
 ECHOED_WORDS = 6
-# Failures after which nobody knows whether the provider worked, and charges, for the question
+# Failures after which it is not known whether the provider worked, and charges, for the question
 MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large"})
 _WORD = re.compile(r"\w+")
 
@@ -27,11 +30,8 @@ class RememberedAsk:
     The answer and what it cost are committed as soon as it came. No transaction is open during the call.
     """
 
-    def __init__(
-        self, job: Reflection | ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask, provider: str
-    ) -> None:
+    def __init__(self, job: Job, heartbeat: Heartbeat, *, ask_model: Ask, provider: str) -> None:
         self._job = job
-        self._place = {"consolidation" if isinstance(job, ConsolidationRun) else "reflection": job}
         self._heartbeat = heartbeat
         self._ask_model = ask_model
         self._provider = provider
@@ -41,11 +41,11 @@ class RememberedAsk:
 
         Raises:
             BudgetExhausted: the project has none left today.
-            CircuitOpen: the provider is left alone for a while.
-            LostClaim: somebody else holds the job.
+            CircuitOpen: the provider rests for a while.
+            LostClaim: another worker holds the job.
             ProviderError: there is no answer.
         """
-        known = ModelCall.objects.filter(**self._place, step=step, prompt_sha256=request.sha256).first()
+        known = ModelCall.objects.filter(job=self._job.pk, step=step, prompt_sha256=request.sha256).first()
         if known is not None:
             return self._remember(known)
         self._heartbeat.ensure_held()
@@ -62,7 +62,7 @@ class RememberedAsk:
             breaker.note_failure(self._provider, error)
             if error.code not in MAYBE_CHARGED:
                 budget.release(reservation)
-            if is_probe and breaker.is_down(error):  # the reflection that tried for all loses no attempt by it
+            if is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
                 breaker.refuse(self._provider)
             raise without_echo(error, request) from error
         breaker.note_answer(self._provider)
@@ -73,10 +73,11 @@ class RememberedAsk:
     ) -> ModelCall:
         with transaction.atomic():
             cost = budget.settle(reservation, completion)
-            if type(self._job)._default_manager.select_for_update(no_key=True).filter(pk=self._job.pk).exists():
-                # Whoever lost the claim during the call may find the answer of the other: the first one stays.
-                call, _ = ModelCall.objects.get_or_create(
-                    **self._place,
+            rows = Job.objects.filter(pk=self._job.pk)
+            if rows.select_for_update(no_key=True).exists():
+                # A worker that lost its claim during the call may find the answer of the other: the first one stays.
+                call, is_new = ModelCall.objects.get_or_create(
+                    job_id=self._job.pk,
                     step=step,
                     prompt_sha256=request.sha256,
                     defaults={
@@ -92,8 +93,15 @@ class RememberedAsk:
                         "attempt": self._job.attempts,
                     },
                 )
+                if is_new:
+                    rows.update(
+                        model=completion.model,
+                        input_tokens=F("input_tokens") + completion.input_tokens,
+                        output_tokens=F("output_tokens") + completion.output_tokens,
+                        cost_usd=F("cost_usd") + cost,
+                    )
                 return call
-        raise LostClaim("It was erased during the call.")  # which is paid for all the same
+        raise LostClaim("The job was erased during the call.")  # the call is paid for anyway
 
     def _remember(self, call: ModelCall) -> Completion:
         self._job.model = call.model
@@ -107,8 +115,13 @@ class RememberedAsk:
         )
 
 
+def ask_provider(step: str, request: CompletionRequest) -> Completion:
+    """Ask the configured provider, keeping nothing."""
+    return get_provider().complete(request)
+
+
 def without_echo(error: ProviderError, request: CompletionRequest) -> ProviderError:
-    """Return the failure; where the provider's words repeat the question, and so perhaps the run, without them."""
+    """Return the failure, without the provider's words where they repeat the question and so perhaps the run."""
     said = _WORD.findall(str(error).lower())
     asked = f" {' '.join(_WORD.findall(request.user.lower()))} "
     shingles = (" ".join(said[start : start + ECHOED_WORDS]) for start in range(len(said) - ECHOED_WORDS + 1))

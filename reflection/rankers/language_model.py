@@ -13,9 +13,9 @@ from reflection.errors import BudgetExhausted, CircuitOpen
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured, storable
 from reflection.llm.calls import MAYBE_CHARGED
+from reflection.llm.models import ModelCall
 from reflection.llm.registry import find_config, get_provider
 from reflection.llm.transport import deadline
-from reflection.models import ModelCall
 from reflection.rankers.language_model_prompt import UnusableRanking, build_requests, read_answer
 
 log = structlog.get_logger(__name__)
@@ -110,7 +110,7 @@ class ProviderRanker:
             cost = budget.settle(reservation, answer)
             ModelCall.objects.create(
                 project=project,
-                reflection=None,
+                job=None,
                 step=STEP,
                 prompt_sha256=request.sha256,
                 provider=provider.name,

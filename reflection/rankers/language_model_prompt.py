@@ -12,16 +12,17 @@ from django.conf import settings
 from django.utils.crypto import salted_hmac
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from memory.limits import JsonLimits
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedHeuristic
-from memory.strict_json import InvalidJson, Limits, parse_json
+from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
 from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
-from reflection.prompts.files import read_prompt
+from reflection.prompts import read_prompt
 from reflection.reflectors.llm_prompt import cut_middle
 
 TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600
-LIMITS = Limits(depth=5, nodes=5_000, string_bytes=4_096)
+LIMITS = JsonLimits(depth_levels=5, values=5_000, text_chars=4_096)
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 # What chat templates take for the end of a turn
 _ROLE_TOKEN = re.compile(r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])", re.I)

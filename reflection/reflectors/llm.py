@@ -1,6 +1,6 @@
 """The reflector that asks a language model."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 
 import structlog
@@ -8,16 +8,14 @@ from django.conf import settings
 
 from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode, Step
-from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.base import Completion
+from reflection.llm.calls import Ask
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.checks import Severity, verify
 from reflection.reflectors.llm_answer import LessonAnswer, UnusableAnswer, answer_schema, parse_answer
 from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, version_for, version_of_all
 
 log = structlog.get_logger(__name__)
-
-# Asks a model: a step's name and a question in, the answer out. The caller keeps answers, counts costs, holds budgets.
-Ask = Callable[[str, CompletionRequest], Completion]
 
 MAX_QUOTE_CHARACTERS = 200
 MAX_TAG_CHARACTERS = 40

@@ -9,10 +9,11 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from memory.strict_json import InvalidJson, Limits, parse_json
+from memory.limits import JsonLimits
+from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
 
-LIMITS = Limits(depth=6, nodes=2_000, string_bytes=8_192)
+LIMITS = JsonLimits(depth_levels=6, values=2_000, text_chars=8_192)
 MAX_STEP = 1_000_000
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 

@@ -18,7 +18,7 @@ from memory.redaction import redact, redact_text
 from memory.redaction.visible_text import show_hidden
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Action, Episode, Step
 from reflection.llm.base import CompletionRequest, estimate_tokens
-from reflection.prompts.files import prompt_version, read_prompt
+from reflection.prompts import prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
 
 TEXT_CHARACTERS = (4000, 2000, 1000, 500, 250, 120)

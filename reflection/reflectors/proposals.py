@@ -14,8 +14,8 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
 from memory.runs.models import Trajectory
-from reflection.models import Proposal, Reflection
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_neighbours
 
 # Cosines from which a lesson is taken for a repetition, and from which it may be one

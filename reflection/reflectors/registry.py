@@ -2,10 +2,10 @@
 
 from django.conf import settings
 
-from reflection.llm.base import Completion, CompletionRequest
-from reflection.llm.registry import find_config, get_provider
+from reflection.llm.calls import Ask, ask_provider
+from reflection.llm.registry import find_config
 from reflection.reflectors.base import Reflector
-from reflection.reflectors.llm import Ask, LlmReflector
+from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.rules import RulesReflector
 
 MAX_NOTES = 5  # rules that come of what was noted with one run
@@ -21,8 +21,3 @@ def get_reflector(*, ask: Ask | None = None) -> Reflector:
     if choice == "rules" or (choice == "auto" and find_config() is None):
         return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=MAX_NOTES)
     return LlmReflector(ask=ask or ask_provider)
-
-
-def ask_provider(step: str, request: CompletionRequest) -> Completion:
-    """Ask the configured provider, keeping nothing."""
-    return get_provider().complete(request)

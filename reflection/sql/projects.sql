@@ -1,15 +1,20 @@
--- What keeps the reflections of projects apart. The functions are in memory/sql/projects.sql (reliability C1, D12).
+-- What keeps the jobs and reflections of projects apart. The functions are in memory/sql/projects.sql (reliability C1,
+-- D12).
 
-SELECT memory_belongs_to_project('reflection_consolidationrun');
 SELECT memory_belongs_to_project('reflection_dailyspend');
+SELECT memory_belongs_to_project('reflection_job');
 SELECT memory_belongs_to_project('reflection_modelcall');
 SELECT memory_belongs_to_project('reflection_proposal');
-SELECT memory_belongs_to_project('reflection_reflection');
 SELECT memory_belongs_to_project('reflection_suggestion');
 SELECT memory_belongs_to_project('reflection_suggestionevidence');
+-- What a kind adds to a job has no project_id of its own: it is seen where its job is.
+SELECT memory_limit_rows('reflection_reflection', 'EXISTS (SELECT FROM reflection_job j WHERE j.id = job_ptr_id)');
+SELECT memory_limit_rows(
+    'reflection_consolidationrun', 'EXISTS (SELECT FROM reflection_job j WHERE j.id = job_ptr_id)'
+);
 
 SELECT memory_check_references('reflection_suggestion', ARRAY[
-    ['run_id', 'reflection_consolidationrun', ''],
+    ['run_id', 'reflection_job', ''],
     ['heuristic_id', 'memory_heuristic', ''],
     ['other_id', 'memory_heuristic', '']
 ]);
@@ -17,18 +22,29 @@ SELECT memory_check_references('reflection_suggestionevidence', ARRAY[
     ['suggestion_id', 'reflection_suggestion', ''],
     ['trajectory_id', 'memory_trajectory', '']
 ]);
-SELECT memory_check_references('reflection_reflection', ARRAY[
-    ['trajectory_id', 'memory_trajectory', '']
-]);
 SELECT memory_check_references('reflection_proposal', ARRAY[
-    ['reflection_id', 'reflection_reflection', ''],
+    ['reflection_id', 'reflection_job', ''],
     ['heuristic_id', 'memory_heuristic', ''],
     ['near_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('reflection_modelcall', ARRAY[
-    ['reflection_id', 'reflection_reflection', ''],
-    ['consolidation_id', 'reflection_consolidationrun', '']
+    ['job_id', 'reflection_job', '']
 ]);
+
+-- A reflection reads a run of its job's project.
+CREATE OR REPLACE FUNCTION reflection_reflection_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM memory_trajectory t, reflection_job j
+        WHERE t.id = NEW.trajectory_id AND j.id = NEW.job_ptr_id AND t.project_id <> j.project_id
+    ) THEN
+        RAISE EXCEPTION 'reflection_reflection.trajectory_id refers to a row that belongs elsewhere'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER reflection_reflection_references BEFORE INSERT OR UPDATE OF trajectory_id
+    ON reflection_reflection FOR EACH ROW EXECUTE FUNCTION reflection_reflection_references();
 
 -- Whether a provider answers is no secret, and a request that ranks with a model notes it.
 DO $$

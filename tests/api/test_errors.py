@@ -8,11 +8,11 @@ from django.test import Client, RequestFactory, override_settings
 from rest_framework import exceptions
 from rest_framework.test import APIClient
 
-import memory.api.problem_schema
+import memory.api.errors
 from erl_site.web.views import csrf_failure
 from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
 from memory.api.exceptions import exception_handler, find_refusal
-from memory.errors import MemoryAppError
+from memory.errors import InvalidInput, MemoryAppError
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem
 from tests.factories import make_api_key
@@ -156,24 +156,17 @@ def test_only_codes_of_the_enum_have_a_status() -> None:
     assert set(STATUS) | RETRYABLE <= set(ErrorCode)
 
 
-def test_nested_validation_errors_become_json_pointers() -> None:
-    messages = {"steps": {0: {"action": ["Bad."]}}, "tags": [[], ["Too long."]], "task": ["Empty."]}
+def test_invalid_input_becomes_json_pointers() -> None:
+    fields = {"/steps/0/action": ["Bad."], "/task": ["Empty."]}
 
-    refusal = find_refusal(exceptions.ValidationError(messages))
-
-    assert refusal is not None
-    assert refusal.fields == {"/task": ["Empty."], "/steps/0/action": ["Bad."], "/tags/1": ["Too long."]}
-
-
-def test_validation_error_of_the_whole_body_has_the_empty_pointer() -> None:
-    refusal = find_refusal(exceptions.ValidationError({"non_field_errors": ["Not both."]}))
+    refusal = find_refusal(InvalidInput(fields))
 
     assert refusal is not None
-    assert refusal.fields == {"": ["Not both."]}
+    assert (refusal.error_code, refusal.message, refusal.fields) == ("invalid_request", "/steps/0/action: Bad.", fields)
 
 
-def test_validation_error_of_a_query_has_bare_names() -> None:
-    refusal = find_refusal(exceptions.ValidationError({"outcome": ["Unknown."]}), has_body=False)
+def test_validation_error_of_a_filter_has_bare_names() -> None:
+    refusal = find_refusal(exceptions.ValidationError({"outcome": ["Unknown."]}))
 
     assert refusal is not None
     assert (refusal.error_code, refusal.fields) == ("invalid_query", {"outcome": ["Unknown."]})
@@ -210,7 +203,7 @@ def test_connection_that_stood_still_for_too_long_is_a_503() -> None:
 
 
 def test_schema_names_every_code() -> None:
-    field = memory.api.problem_schema.ErrorSerializer().fields["code"]
+    field = memory.api.errors.ErrorSerializer().fields["code"]
 
     assert set(field.choices) == set(ErrorCode.values)  # type: ignore[attr-defined]
 

@@ -12,7 +12,7 @@ from django.test import override_settings
 from rest_framework.test import APIClient
 
 from memory.api import idempotency
-from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.idempotency import delete_expired_idempotency_records
 from memory.api.models import IdempotencyRecord
 from memory.projects.api_keys import NewApiKey
 from memory.runs.models import Trajectory

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from memory.runs.models import Trajectory
-from reflection.models import Proposal, Reflection
+from reflection.reflectors.models import Proposal, Reflection
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
 

@@ -7,7 +7,7 @@ from django.apps import apps
 from django.utils import timezone
 
 from memory.api.authentication import verified_keys
-from memory.projects.credentials import mint_credential
+from memory.projects.api_keys import mint_credential
 from memory.projects.models import ApiKey
 from tests.api.conftest import make_client
 from tests.api.operations import OPERATIONS, WITH_ID, fill_body, make_target

@@ -10,8 +10,8 @@ import pytest
 from memory.api import idempotency
 from memory.api.throttling import Counters, Limit, counters, read_limits
 from memory.runs.models import Trajectory
-from reflection.jobs import queue
-from reflection.models import Reflection
+from reflection.reflectors import requests
+from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client
 from tests.api.problems import error_of
 from tests.factories import make_api_key, make_reflection, make_trajectory
@@ -96,7 +96,7 @@ def test_limit_that_limits_nothing_is_refused(line: str) -> None:
 def test_full_queue_turns_a_client_away_and_stores_nothing(
     api_client: Any, project: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "MAX_WAITING", 2)
+    monkeypatch.setattr(requests, "MAX_WAITING", 2)
     for _ in range(2):
         make_reflection(trajectory=make_trajectory(project=project))
 

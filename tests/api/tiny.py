@@ -28,8 +28,8 @@ class TinyList(ApiView):
         return self.get_paginated_response([row.task for row in self.paginate_queryset(rows)])
 
     def post(self, request: Request) -> Response:
-        task = str(request.data.get("task", "a task"))
-        row = Trajectory.objects.create(project=self.project, task=task, metadata={"echo": request.data})
+        task = str(self.body.get("task", "a task"))
+        row = Trajectory.objects.create(project=self.project, task=task, metadata={"echo": self.body})
         if task == "fail":
             raise RuntimeError("secret detail of our own at /srv/erl, in SELECT 1")
         if task == "conflict":

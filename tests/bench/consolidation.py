@@ -40,14 +40,15 @@ from tqdm import tqdm  # noqa: E402
 from erl_site.embedded import postgres  # noqa: E402
 from memory.heuristics.models import Evidence, Heuristic  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
-from memory.intake.recording import record_trajectory  # noqa: E402
+from memory.intake.recording import Sender, record_trajectory  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from reflection.consolidation.execution import run_consolidation  # noqa: E402
 from reflection.consolidation.models import ConsolidationRun, Suggestion  # noqa: E402
-from reflection.consolidation.queue import request_consolidation  # noqa: E402
-from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
+from reflection.consolidation.requests import request_consolidation  # noqa: E402
+from reflection.jobs.execution import Outcome  # noqa: E402
+from reflection.reflectors.reflections import run_reflection  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")
@@ -87,7 +88,9 @@ def load(project: Project, episodes: list[dict[str, Any]]) -> None:
     """Record episodes and reflect on those there is something to read in."""
     for data in tqdm(episodes, desc=project.slug, leave=False, disable=not sys.stderr.isatty()):
         readable = bool(data.get("steps") or data.get("mistakes") or data.get("successes"))
-        record_trajectory(project, data=data, by=BY, reflect=readable, client=data.get("agent", "") or "benchmark")
+        record_trajectory(
+            project, data=data, by=BY, reflect=readable, sender=Sender(client=data.get("agent", "") or "benchmark")
+        )
     while run_reflection(owner="benchmark").outcome != Outcome.NOTHING:
         pass
 

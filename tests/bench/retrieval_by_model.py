@@ -34,7 +34,7 @@ from django.test.utils import override_settings
 from tqdm import tqdm
 
 from memory.retrieval import llm_ranking
-from reflection.models import ModelCall, ProviderState
+from reflection.llm.models import ModelCall, ProviderState
 
 MODES = ("erl", "hybrid", "random")
 TOP_K = 10

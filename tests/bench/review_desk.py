@@ -51,7 +51,8 @@ from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.retrieval.models import Retrieval  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
-from reflection.reflectors.reflections import Outcome, run_reflection  # noqa: E402
+from reflection.jobs.execution import Outcome  # noqa: E402
+from reflection.reflectors.reflections import run_reflection  # noqa: E402
 from tests.bench.serving import bulk  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402

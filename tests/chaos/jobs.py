@@ -20,8 +20,10 @@ from erl_site.embedded import valkey
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from reflection.jobs.doorbell import doorbell
-from reflection.jobs.queue import enqueue_reflection
-from reflection.models import ModelCall, Proposal, Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.requests import enqueue_reflection
 from tests.factories import make_project, make_trajectory
 from tests.scripted_answers import Behaviour, Exchange, answer, lesson
 from tests.scripted_provider import ScriptedProvider
@@ -188,7 +190,7 @@ def assert_each_has_one_effect(count: int, *, asked_once: bool = True) -> None:
     assert Reflection.objects.count() == Reflection.objects.filter(status=Status.DONE).count() == count
     assert Proposal.objects.count() == Heuristic.objects.count() == count
     assert Proposal.objects.values("reflection").distinct().count() == count
-    assert ModelCall.objects.values("reflection").distinct().count() == count
+    assert ModelCall.objects.values("job").distinct().count() == count
     assert ModelCall.objects.count() == count or not asked_once
 
 

@@ -20,7 +20,8 @@ from django.db.models.functions import Now
 from memory.heuristics.models import Heuristic
 from reflection.jobs.doorbell import doorbell
 from reflection.llm import breaker
-from reflection.models import ModelCall, Proposal, ProviderState, Reflection
+from reflection.llm.models import ModelCall, ProviderState
+from reflection.reflectors.models import Proposal, Reflection
 from tests.chaos.jobs import Status, all_finished, case_number, jobs, lesson_of
 from tests.chaos.profile import pick, report
 from tests.scripted_answers import (
@@ -126,7 +127,7 @@ class Clock:
             if code == "rate_limited":
                 self.waits.setdefault((id, attempts), wait.total_seconds())
             if Reflection.objects.filter(pk=id, status=Status.RETRY).update(available_at=Now()):
-                doorbell.ring(id)
+                doorbell.ring(id, "reflection")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from django.db import connection
 
 from erl_site.embedded import valkey
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import BROKER, Jobs, Status, all_finished, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import FULL, History, pick, report
 from tests.chaos.proxy import Fault, FaultProxy

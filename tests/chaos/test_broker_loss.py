@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from reflection.jobs.doorbell import doorbell
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
 from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
@@ -141,7 +141,7 @@ def test_message_delivered_five_times_has_one_effect() -> None:
         reflections = made.enqueue(4)
         for _ in range(4):
             for reflection in reflections:
-                doorbell.ring(reflection.pk)
+                doorbell.ring(reflection.pk, "reflection")
 
         made.stack.start_worker()
         wait_for_all()

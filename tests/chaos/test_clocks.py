@@ -12,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory.api.idempotency_expiry import delete_expired_idempotency_records
+from memory.api.idempotency import delete_expired_idempotency_records
 from memory.api.models import IdempotencyRecord
 from memory.runs.models import Trajectory
 from tests.chaos.profile import History, pick, report

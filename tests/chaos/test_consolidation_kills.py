@@ -17,7 +17,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import request_consolidation
+from reflection.consolidation.requests import request_consolidation
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.stack import database_url
 from tests.waiting import wait_until

@@ -31,11 +31,13 @@ from memory.trust.erasure import erase_trajectory
 from memory.trust.invariants import find_violations
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source
-from reflection.jobs.housekeeping import keep_house
-from reflection.jobs.queue import enqueue_reflection
+from reflection.jobs.execution import Outcome
+from reflection.jobs.periodic import run_all_work
 from reflection.llm.base import Completion, CompletionRequest
-from reflection.models import ModelCall, Proposal, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.reflections import run_reflection
+from reflection.reflectors.requests import enqueue_reflection
 from tests.api.operations import OPERATIONS, Operation, fill_body, make_target
 from tests.chaos.crash import Crash, Point, crash_at
 from tests.chaos.profile import FULL, make_random, report
@@ -166,7 +168,7 @@ WORKS = [
 def state_of(project: Project) -> State:
     """Return count and hash of the project's rows in every table, apart from what is derived or notes a key's use."""
     tables = [
-        (model._meta.db_table, any(field.column == "project_id" for field in model._meta.concrete_fields))
+        (model._meta.db_table, any(field.column == "project_id" for field in model._meta.local_concrete_fields))
         for app in ("memory", "reflection", "evaluation")
         for model in apps.get_app_config(app).get_models()
         if model._meta.managed and not model._meta.db_table.endswith(DERIVED)
@@ -242,10 +244,10 @@ def test_work_that_ends_at_any_point_was_done_wholly_or_not_at_all(work: Work, s
 
     points, wrong = crash_everywhere(work)
 
-    keep_house()
+    run_all_work()
     before, lacking = None, find_heuristics_without_vectors()
     while lacking and lacking != before:  # it sees to a hundred at a time
-        keep_house()
+        run_all_work()
         before, lacking = lacking, find_heuristics_without_vectors()
     broken = [(each.invariant.name, each.rows) for each in find_violations() if "served" not in each.invariant.name]
     wrong += [f"without vectors after tidying up: {each}" for each in lacking]
@@ -284,7 +286,7 @@ def test_reflection_that_ends_at_any_point_is_done_once_in_the_end(settings: Any
             outcomes.append(_reflect(reflection, calls))
             reflection.refresh_from_db()
         made = Proposal.objects.filter(reflection=reflection).count()
-        kept = ModelCall.objects.filter(reflection=reflection).count()
+        kept = ModelCall.objects.filter(job=reflection).count()
         if (reflection.status, made, kept) != (Reflection.Status.DONE, 1, 1) or calls.count > 2:
             wrong.append(
                 f"{point}: {reflection.status}, {made} proposals, {kept} kept of {calls.count} calls, {outcomes}"

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, find_violations, post_until_done

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import assert_each_has_one_effect, find_running, jobs, slowly, wait_for_all
 from tests.chaos.load import Load, posting
 from tests.chaos.profile import History, pick, report

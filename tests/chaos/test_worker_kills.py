@@ -9,7 +9,9 @@ from django.db import connection
 from django.db.models import F
 
 from memory.heuristics.models import Heuristic
-from reflection.models import ModelCall, Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import (
     Status,
     all_finished,

@@ -11,7 +11,8 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from reflection.models import DailySpend, Reflection
+from reflection.llm.models import DailySpend
+from reflection.reflectors.models import Reflection
 from tests.chaos.jobs import (
     WorkerStack,
     assert_each_has_one_effect,

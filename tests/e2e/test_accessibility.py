@@ -15,7 +15,7 @@ from memory.effects.models import HeuristicFeedback
 from memory.heuristics.models import Review
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
-from reflection.models import ModelCall
+from reflection.llm.models import ModelCall
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (
     make_api_key,
@@ -129,7 +129,7 @@ def rows(transactional_db: None) -> dict[str, Any]:
         trajectory=trajectory, status="dead", attempts=5, last_error="The provider answered 401."
     )
     ModelCall.objects.create(
-        project=project, reflection=reflection, step="reflect", prompt_sha256="0" * 64, provider="x", model="y"
+        project=project, job=reflection, step="reflect", prompt_sha256="0" * 64, provider="x", model="y"
     )
     EvaluationRun.objects.create(suites=["toolchoice"], status="failed", failure="No data.", finished_at=timezone.now())
     assert Review.objects.count() == 3

@@ -7,7 +7,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from reflection.models import ModelCall, Reflection
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Reflection
 from tests.factories import make_reflection
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -23,7 +24,7 @@ def test_reflection_shows_its_cost_and_error(desk: Page, live_server: Any) -> No
     )
     ModelCall.objects.create(
         project=reflection.project,
-        reflection=reflection,
+        job=reflection,
         step="reflect",
         prompt_sha256="0" * 64,
         provider="anthropic",

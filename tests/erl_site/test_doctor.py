@@ -15,9 +15,9 @@ from erl_site.doctor.database import Status
 from erl_site.doctor.diagnosis import diagnose
 from erl_site.web import health
 from memory.projects.models import ApiKey
+from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure
-from reflection.models import WorkerHeartbeat
 from tests.factories import make_api_key, make_reflection
 
 pytestmark = pytest.mark.django_db

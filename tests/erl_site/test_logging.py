@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from rest_framework.test import APIClient
 
 from reflection.llm.base import ProviderError
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, fail_with, make_lesson, propose

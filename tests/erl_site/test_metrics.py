@@ -8,9 +8,9 @@ from django.core.management import call_command
 from django.urls import Resolver404, resolve
 from prometheus_client.parser import text_string_to_metric_families
 
+from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.base import ProviderError
 from reflection.llm.breaker import FAILURES, note_failure
-from reflection.models import WorkerHeartbeat
 from tests.factories import make_heuristic, make_reflection
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from erl_site.monitoring.tracing import OpenTelemetryTracer, start_tracing
 from memory.tracing import current_traceparent, set_tracer, span
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import STEPS, bearer, make_api_key
 from tests.reflection.scripted import make_completion

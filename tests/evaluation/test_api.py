@@ -10,8 +10,9 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from evaluation.models import EvaluationRun
-from evaluation.requests import run_requested
+from evaluation.requests import run_evaluation
 from memory.projects.models import Project
+from reflection.jobs.models import Job
 from tests.api.conftest import make_client
 from tests.factories import bearer, make_api_key, make_project
 from tests.stack import Stack, kill_workers
@@ -33,8 +34,10 @@ def api(project: Project) -> APIClient:
 
 def make_run(project: Project | None, *, status: str = "finished", suite: str = "replay") -> EvaluationRun:
     ended = timezone.now() if status in ("finished", "failed") else None
+    is_job = project is not None and ended is None
     return EvaluationRun.objects.create(
         project=project,
+        job=Job.objects.create(kind="evaluation", project=project, subject=str(project.pk)) if is_job else None,
         status=status,
         suites=[suite],
         configuration={"suites": [suite]},
@@ -144,7 +147,7 @@ def test_run_whose_worker_died_is_taken_up_again() -> None:
     finished = {"runs": [{"task": "kept", "score": 1.0, "steps": 1}], "timing": {}}
     EvaluationRun.objects.filter(pk=run.pk).update(units={"replay": {"webshop": finished}})
 
-    run_requested(run.pk)
+    run_evaluation(run.job_id, owner="test")
 
     run.refresh_from_db()
     assert run.status == "finished"
@@ -157,7 +160,7 @@ def test_process_that_ends_is_explained_to_who_asked(monkeypatch: pytest.MonkeyP
     run = make_run(make_project(), status="running")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings_that_are_missing")  # of the process that evaluates
 
-    run_requested(run.pk)
+    run_evaluation(run.job_id, owner="test")
 
     run.refresh_from_db()
     assert run.status == "failed"

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.runs.steps import normalise_steps
+from memory.runs.step_formats import normalise_steps
 from tests.memory.chat import call
 from tests.real_runs import load_all_runs, load_native_runs
 

@@ -10,7 +10,7 @@ from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from reflection.models import Proposal
+from reflection.reflectors.models import Proposal
 from tests.factories import (
     make_evidence,
     make_heuristic,

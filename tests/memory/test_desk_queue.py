@@ -16,7 +16,7 @@ from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
 from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.runs.models import Trajectory
-from reflection.models import Proposal, Reflection
+from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
 from tests.memory.desk_pages import embed, model
 

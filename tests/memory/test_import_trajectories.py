@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.factories import make_project
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.effects.models import HeuristicFeedback
 from memory.runs.models import Trajectory
-from memory.runs.step_limits import make_step
+from memory.runs.steps import make_step
 from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,10 @@ import pytest
 from django.dispatch import Signal
 
 from memory.errors import DuplicateExternalId, InvalidSteps, UnknownRetrieval
-from memory.intake.recording import record_trajectory, report_outcome
+from memory.intake.recording import record_trajectory, report_outcome, trajectory_recorded
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
-from memory.runs.signals import trajectory_recorded
 from tests.factories import make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db

@@ -50,9 +50,9 @@ def test_read_bad_line_says_its_number_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"task": ""}, "task: This field may not be blank."),
-        ({"outcome": "won"}, "outcome:"),
-        ({"score": 2}, "score: Ensure this value is less than or equal to 1."),
+        ({"task": ""}, "/task: Write something here."),
+        ({"outcome": "won"}, "/outcome:"),
+        ({"score": 2}, "/score: This should be less than or equal to 1."),
         ({"steps": [{"action": {"name": 5}}]}, "steps[0].action.name must be the tool's name"),
         ({"steps": "none"}, "steps must be a list of steps"),
     ],

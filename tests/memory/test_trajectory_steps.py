@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from memory.errors import InvalidSteps
-from memory.runs.step_limits import MAX_STEPS, MAX_TEXT_CHARS
-from memory.runs.steps import normalise_steps, parse_action
+from memory.limits import MAX_STEPS, MAX_TEXT_CHARS
+from memory.runs.step_formats import normalise_steps
+from memory.runs.steps import parse_action
 from tests.memory.chat import call
 
 
@@ -70,12 +71,18 @@ def test_parse_action_blank_is_no_action() -> None:
         ([{"observation": {"a": 1}}], "steps[0].observation must be a string."),
         ([{"index": 0}], "steps[0].index must be 1"),
         ([{"index": True}], "steps[0].index must be 1"),
-        ([{"thought": "x" * (MAX_TEXT_CHARS + 1)}], f"steps[0].thought is {MAX_TEXT_CHARS + 1} characters long"),
+        ([{"thought": "x" * (MAX_TEXT_CHARS + 1)}], f"steps[0].thought is {MAX_TEXT_CHARS + 1:,} characters long"),
         ([{}] * (MAX_STEPS + 1), f"steps has {MAX_STEPS + 1} entries"),
         ([{"thought": "a\x00b"}], "steps[0].thought holds a NUL character"),
         ([{"thought": "a\ud800b"}], "steps[0].thought holds half of a surrogate pair"),
-        ([{"action": {"name": "x", "arguments": {"a": ["\x00"]}}}], "steps[0].action.arguments holds a NUL character"),
-        ([{"action": {"name": "x", "arguments": {"a": float("nan")}}}], "steps[0].action.arguments holds a number"),
+        (
+            [{"action": {"name": "x", "arguments": {"a": ["\x00"]}}}],
+            "steps[0].action.arguments cannot be stored. Leave out the character U+0000. (at /a/0)",
+        ),
+        (
+            [{"action": {"name": "x", "arguments": {"a": float("nan")}}}],
+            "steps[0].action.arguments cannot be stored. Send finite numbers",
+        ),
         ([{"role": "user", "content": "x"}, {"thought": "x"}], "steps[1].role must be one of"),
         ([{"role": "robot"}], "steps[0].role must be one of"),
         ([{"role": "user", "text": "x"}], "steps[0] has an unknown member 'text'"),
@@ -98,5 +105,5 @@ def test_normalise_refuses_arguments_nested_too_deep() -> None:
     for _ in range(60):
         deep = {"a": deep}
 
-    with pytest.raises(InvalidSteps, match=r"steps\[0\].action.arguments is nested deeper than 50 levels"):
+    with pytest.raises(InvalidSteps, match=r"steps\[0\].action.arguments cannot be stored. Nest at most 32"):
         normalise_steps([{"action": {"name": "x", "arguments": deep}}])

@@ -3,17 +3,24 @@
 import threading
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 from django.db.models.functions import Now
 
 from memory.projects.actors import Actor
-from reflection.jobs.queue import claim
-from reflection.models import Reflection
+from reflection.jobs import queue
+from reflection.reflectors.models import KIND, Reflection
 from tests.factories import make_reflection
 
 BY = Actor(label="key:test")
 Status = Reflection.Status
+
+
+def claim(reflection_id: UUID | None = None, *, owner: str, lease_seconds: float | None = None) -> Reflection | None:
+    """Claim a reflection as a worker does."""
+    job = queue.claim(KIND, reflection_id, owner=owner, lease_seconds=lease_seconds)
+    return queue.get_claimed(Reflection, job) if job else None
 
 
 def expire_lease(reflection: Reflection) -> None:

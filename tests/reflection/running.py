@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models.functions import Now
 
 from memory.projects.actors import Actor
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_reflection
 from tests.reflection.scripted import Plan, ScriptedModel, ScriptedReflector

@@ -8,10 +8,12 @@ from django.db.models.functions import Now
 
 from memory.projects.models import Project
 from reflection.errors import CircuitOpen
+from reflection.jobs.execution import Outcome
 from reflection.llm import breaker
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
-from reflection.models import ProviderState, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import ProviderState
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_reflection
 
 pytestmark = pytest.mark.django_db

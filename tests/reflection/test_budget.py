@@ -11,10 +11,12 @@ from django.utils import timezone
 
 from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
+from reflection.jobs.execution import Outcome
 from reflection.llm.base import ProviderError
 from reflection.llm.budget import reserve, resume_projects, settle
-from reflection.models import DailySpend, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import DailySpend
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import (
     ScriptedModel,

@@ -7,10 +7,10 @@ import pytest
 from django.utils import timezone
 
 from reflection.errors import LostClaim
-from reflection.jobs.queue import claim, extend_lease, fail, finish, postpone
-from reflection.models import Reflection
+from reflection.jobs.queue import extend_lease, fail, finish, postpone
+from reflection.reflectors.models import Reflection
 from tests.factories import make_project, make_reflection, make_trajectory
-from tests.reflection.queueing import Status, claimed_twice, expire_lease, in_threads
+from tests.reflection.queueing import Status, claim, claimed_twice, expire_lease, in_threads
 
 pytestmark = pytest.mark.django_db
 
@@ -136,7 +136,7 @@ def test_extend_lease_prolongs_it() -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda held: finish(held, heuristics_proposed=1),
+        finish,
         lambda held: fail(held, code="x", message="X.", transient=True),
         lambda held: fail(held, code="x", message="X.", transient=False),
         postpone,

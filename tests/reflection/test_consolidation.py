@@ -13,11 +13,11 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import (
-    claim,
+from reflection.consolidation.requests import (
     request_consolidation,
     request_due_consolidations,
 )
+from reflection.jobs.queue import claim
 from tests.factories import make_evidence, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -244,8 +244,8 @@ def test_taken_up_again_it_does_not_repeat_what_is_done() -> None:
 def test_held_by_one_it_is_not_taken_by_another() -> None:
     wanted = request_consolidation(make_project(), cause="command", by=BY)
 
-    assert claim(wanted.pk, owner="one") is not None
-    assert claim(wanted.pk, owner="two") is None
+    assert claim("consolidation", wanted.pk, owner="one") is not None
+    assert claim("consolidation", wanted.pk, owner="two") is None
     assert request_consolidation(wanted.project, cause="command", by=BY).pk == wanted.pk
 
 
@@ -254,7 +254,7 @@ def test_command_waits_for_a_worker_that_was_faster_and_goes_on_where_it_died(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wanted = request_consolidation(make_project(), cause="command", by=BY)
-    assert claim(wanted.pk, owner="worker", lease_seconds=0.6) is not None
+    assert claim("consolidation", wanted.pk, owner="worker", lease_seconds=0.6) is not None
 
     call_command("consolidate")
 

@@ -10,9 +10,9 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import request_consolidation
+from reflection.consolidation.requests import request_consolidation
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
-from reflection.models import DailySpend, ModelCall
+from reflection.llm.models import DailySpend, ModelCall
 from tests.factories import make_heuristic, make_project, make_trajectory
 from tests.reflection.episodes import read_blocks
 from tests.reflection.scripted import make_completion
@@ -79,7 +79,7 @@ def test_lesson_of_the_model_is_proposed_with_its_costs() -> None:
     assert heuristic.current_revision.guideline == NEW["action"]
     assert (heuristic.status, heuristic.support, heuristic.reflector) == ("proposed", 2, "llm")
     assert (run.method, run.model, run.input_tokens, run.output_tokens) == ("llm", "scripted-1", 100, 20)
-    assert ModelCall.objects.get().consolidation == run
+    assert ModelCall.objects.get().job_id == run.pk
     assert DailySpend.objects.get().tokens == 120
 
 
@@ -161,7 +161,9 @@ def test_answer_that_was_paid_for_is_not_asked_for_again() -> None:
     wanted = request_consolidation(project, cause="command", by=BY)
     model = ScriptedModel(distil=[NEW])
     run_consolidation(wanted.pk, owner="test", ask_model=model)
-    ConsolidationRun.objects.filter(pk=wanted.pk).update(status="retry", stages_done=["begin", "judge"], attempts=0)
+    ConsolidationRun.objects.filter(pk=wanted.pk).update(
+        status="retry", finished_at=None, stages_done=["begin", "judge"], attempts=0
+    )
 
     run_consolidation(wanted.pk, owner="test", ask_model=model)
 

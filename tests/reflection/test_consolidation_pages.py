@@ -31,7 +31,8 @@ def reviewer(client: Client) -> Client:
 
 
 def make_run(project: Project, **overrides: Any) -> ConsolidationRun:
-    fields = {"cause": "command", "status": "done", "until": timezone.now(), "method": "rules"}
+    now = timezone.now()
+    fields = {"cause": "command", "status": "done", "until": now, "finished_at": now, "method": "rules"}
     return ConsolidationRun.objects.create(project=project, **fields | overrides)
 
 

@@ -41,12 +41,12 @@ def test_ring_puts_the_id_into_the_queue(bell_broker: Path) -> None:
     bell = Doorbell(app=make_app(valkey.broker_url(bell_broker)))
     id = uuid4()
 
-    rung = bell.ring(id)
+    rung = bell.ring(id, "reflection")
     bell.close()
 
     [message] = messages(bell_broker)
     assert rung
-    assert message["headers"]["task"] == "reflection.tasks.reflect"
+    assert message["headers"]["task"] == "reflection.tasks.run_job"
     assert message["headers"]["argsrepr"] == f"('{id}',)"
     assert message["headers"]["eta"] is None
 
@@ -54,7 +54,7 @@ def test_ring_puts_the_id_into_the_queue(bell_broker: Path) -> None:
 def test_ring_without_a_broker_is_refused_and_counted(tmp_path: Path) -> None:
     bell = Doorbell(app=make_app(valkey.broker_url(tmp_path / "nowhere")))
 
-    rung = bell.ring(uuid4())
+    rung = bell.ring(uuid4(), "reflection")
 
     assert not rung
     assert bell.failures == 1
@@ -66,7 +66,7 @@ def test_ring_after_a_failure_does_not_wait_for_the_broker_again() -> None:
         silent.listen(100)
         bell = Doorbell(app=make_app(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"))
 
-        rung = [bell.ring(uuid4()) for _ in range(100)]
+        rung = [bell.ring(uuid4(), "reflection") for _ in range(100)]
 
     assert not any(rung)
     assert bell.failures == 1
@@ -74,12 +74,12 @@ def test_ring_after_a_failure_does_not_wait_for_the_broker_again() -> None:
 
 def test_ring_works_again_when_the_broker_is_back(bell_broker: Path) -> None:
     bell = Doorbell(app=make_app(valkey.broker_url(bell_broker)), first_pause_seconds=0)
-    bell.ring(uuid4())
+    bell.ring(uuid4(), "reflection")
     valkey.stop(bell_broker)
-    while_away = bell.ring(uuid4())
+    while_away = bell.ring(uuid4(), "reflection")
     valkey.ensure(bell_broker, durable=False)
 
-    rung = bell.ring(uuid4())
+    rung = bell.ring(uuid4(), "reflection")
     bell.close()
 
     assert (while_away, rung) == (False, True)
@@ -92,7 +92,7 @@ def test_pause_doubles_to_its_limit(tmp_path: Path) -> None:
     )
     with capture_logs() as lines:
         while bell.failures < 4:
-            bell.ring(uuid4())
+            bell.ring(uuid4(), "reflection")
 
     assert [line["pause_seconds"] for line in lines] == [0.001, 0.002, 0.004, 0.004]
 
@@ -102,7 +102,7 @@ def test_in_the_background_nobody_waits_for_a_silent_broker() -> None:
         bell = Doorbell(app=make_app(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"))
         bell.ring_in_background()
 
-        rung = [bell.ring(uuid4()) for _ in range(20)]
+        rung = [bell.ring(uuid4(), "reflection") for _ in range(20)]
         failures_at_once = bell.failures
         wait_until(lambda: bell.failures == 1)
 
@@ -115,7 +115,7 @@ def test_fork_that_was_told_to_ring_in_the_background_does(bell_broker: Path) ->
     bell._process_id -= 1  # as if a parent had made it
     bell.ring_in_background()
 
-    assert bell.ring(uuid4())
+    assert bell.ring(uuid4(), "reflection")
     assert bell._waiting is not None
     wait_until(lambda: len(messages(bell_broker)) == 1)
     bell.close()
@@ -126,7 +126,7 @@ def test_what_is_rung_in_the_background_arrives(bell_broker: Path) -> None:
     bell.ring_in_background()
     ids = [uuid4() for _ in range(5)]
     for id in ids:
-        bell.ring(id)
+        bell.ring(id, "reflection")
 
     wait_until(lambda: len(messages(bell_broker)) == 5)
     bell.close()

@@ -9,8 +9,8 @@ from django.db import transaction
 from memory.intake.recording import record_trajectory, report_outcome
 from memory.projects.actors import Actor
 from reflection.errors import StillQueued
-from reflection.jobs.queue import enqueue_reflection, requeue_reflection
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.requests import enqueue_reflection, requeue_reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.reflection.queueing import BY, Status, in_threads
 
@@ -70,10 +70,10 @@ def test_enqueue_by_many_at_once_makes_one_row() -> None:
     assert set(found) == {found[0]}
 
 
-def test_enqueue_costs_two_queries(django_assert_num_queries: Any) -> None:
+def test_enqueue_costs_three_queries(django_assert_num_queries: Any) -> None:
     trajectory = make_trajectory()
 
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         enqueue_reflection(trajectory, by=BY)
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from reflection.jobs.housekeeping import keep_house
+from reflection.jobs.periodic import run_all_work
 
 
 @pytest.mark.django_db
@@ -15,6 +15,6 @@ def test_sessions_that_ended_are_deleted() -> None:
     for key, hours in (("ended", -1), ("open", 1)):
         Session.objects.create(session_key=key, session_data="", expire_date=now + timedelta(hours=hours))
 
-    keep_house()
+    run_all_work()
 
     assert list(Session.objects.values_list("session_key", flat=True)) == ["open"]

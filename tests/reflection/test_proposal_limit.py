@@ -9,13 +9,14 @@ from rest_framework.test import APIClient
 
 from memory.curation.decisions import approve_heuristic, reject_heuristic
 from memory.heuristics.models import Heuristic
-from memory.intake.recording import record_trajectory
+from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
-from reflection.jobs.queue import requeue_reflection
-from reflection.models import ModelCall, Reflection
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import NO_ROOM, run_reflection
+from reflection.reflectors.requests import requeue_reflection
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
 
@@ -132,7 +133,7 @@ def test_new_mistakes_beyond_the_limit_stay_in_their_run(project: Any) -> None:
     def report(number: int) -> Any:
         card = {"mistake_type": f"wrong fare {number}", "bad_decision": "Cancelled.", "correct_decision": "Look first."}
         data = {"task": "t", "mistake_cards": [card]}
-        return record_trajectory(project, data=data, client="flooder", by=BY, reflect=False)
+        return record_trajectory(project, data=data, sender=Sender(client="flooder"), by=BY, reflect=False)
 
     runs = [report(number) for number in range(5)]
     report(0)

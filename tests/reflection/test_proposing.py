@@ -10,8 +10,8 @@ from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.runs.episode import Episode
-from reflection.models import Proposal, Reflection
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_near_heuristics
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_heuristic, make_project, make_reflection, make_trajectory

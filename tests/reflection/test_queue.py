@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from memory.projects.models import Project
 from reflection.errors import LostClaim
-from reflection.jobs.queue import backoff_seconds, claim, fail, finish, postpone, release_claims
-from reflection.models import Reflection
+from reflection.jobs.queue import backoff_seconds, fail, finish, postpone, release_claims
+from reflection.reflectors.models import Reflection
 from tests.factories import make_reflection, make_trajectory
-from tests.reflection.queueing import Status, claimed_twice
+from tests.reflection.queueing import Status, claim, claimed_twice
 
 pytestmark = pytest.mark.django_db
 
@@ -62,8 +62,8 @@ def test_claim_after_postponing_is_fenced_from_the_worker_that_hung() -> None:
     assert third is not None
 
     with pytest.raises(LostClaim):
-        finish(first, heuristics_proposed=1)
-    finish(third, heuristics_proposed=0)
+        finish(first)
+    finish(third)
 
     assert Reflection.objects.get(pk=first.pk).status == Status.DONE
 

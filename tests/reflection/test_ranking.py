@@ -13,8 +13,8 @@ from memory.retrieval.answer import RetrievalAnswer
 from memory.retrieval.answers import retrieve
 from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import Retrieval
+from reflection.llm.models import DailySpend, ModelCall
 from reflection.llm.registry import close_provider
-from reflection.models import DailySpend, ModelCall
 from tests.factories import make_heuristic, make_project
 from tests.scripted_answers import Exchange, answer, cut_off, drips, empty, fails, prose, refuses, resets, silence
 from tests.scripted_provider import ScriptedProvider
@@ -160,7 +160,7 @@ def test_every_call_is_counted_and_kept(provider: ScriptedProvider, project: Pro
     provider.script(chooses("hotel refund"))
     ask(project)
     call = ModelCall.objects.get()
-    assert (call.step, call.reflection, call.input_tokens) == ("rank", None, 1200)
+    assert (call.step, call.job, call.input_tokens) == ("rank", None, 1200)
     assert DailySpend.objects.get(project=project).calls == 1
 
 

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from memory.heuristics.models import Evidence, Heuristic
 from memory.runs.models import Trajectory
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.factories import make_project
 from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
 

@@ -15,8 +15,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from reflection.models import Reflection
-from reflection.reflectors.reflections import Outcome
+from reflection.jobs.execution import Outcome
+from reflection.reflectors.models import Reflection
 from tests.factories import make_project, make_reflection, make_trajectory
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider

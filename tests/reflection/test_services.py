@@ -12,10 +12,12 @@ from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.text import Citation
 from memory.intake.recording import report_outcome
 from memory.runs.models import Trajectory
-from reflection.jobs.queue import enqueue_reflection
-from reflection.models import ModelCall, Proposal, Reflection
+from reflection.jobs.execution import Outcome
+from reflection.llm.models import ModelCall
 from reflection.reflectors.base import ReflectionResult
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.reflections import run_reflection
+from reflection.reflectors.requests import enqueue_reflection
 from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
 from tests.reflection.running import BY, Status, make_due, run
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, fail_with, make_lesson, propose
@@ -104,7 +106,7 @@ def test_answer_of_the_model_is_kept_with_its_cost(settings: Any) -> None:
     done = run(ask_then(propose(make_lesson())), model=ScriptedModel(input_tokens=1000, output_tokens=200))
 
     call = ModelCall.objects.get()
-    assert (call.reflection, call.step, call.model, call.attempt) == (done, "reflect", "scripted-1", 1)
+    assert (call.job_id, call.step, call.model, call.attempt) == (done.pk, "reflect", "scripted-1", 1)
     assert (done.model, done.input_tokens, done.output_tokens) == ("scripted-1", 1000, 200)
     assert float(done.cost_usd) == float(call.cost_usd) == pytest.approx(0.006)
     assert Heuristic.objects.get().model == "scripted-1"

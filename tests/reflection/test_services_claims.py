@@ -12,10 +12,12 @@ from django.db.models.functions import Now
 from memory.heuristics.models import Heuristic
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
-from reflection.jobs.queue import claim
-from reflection.models import ModelCall, Proposal, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.jobs.execution import Outcome
+from reflection.llm.models import ModelCall
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_reflection
+from tests.reflection.queueing import claim
 from tests.reflection.running import BY, Status, run
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
 from reflection.llm.base import ProviderError, ProviderNotConfigured
-from reflection.models import Reflection
 from reflection.reflectors.llm_answer import UnusableAnswer
+from reflection.reflectors.models import Reflection
 from tests.factories import make_reflection
 from tests.reflection.running import Status, make_due, run
 from tests.reflection.scripted import ScriptedModel, ask_then, fail_with, propose

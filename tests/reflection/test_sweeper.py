@@ -14,11 +14,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from erl_site.embedded import valkey
-from reflection.jobs.housekeeping import elect_sweeper, find_overdue_reflections, record_claim, record_heartbeat
-from reflection.jobs.queue import claim
-from reflection.jobs.sweeper import Sweeper
-from reflection.models import Reflection, WorkerHeartbeat
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.jobs.sweeper import Sweeper, find_overdue_jobs
+from reflection.jobs.workers import elect_sweeper, record_claim, record_heartbeat
+from reflection.reflectors.models import Reflection
 from tests.factories import make_reflection
+from tests.reflection.queueing import claim
 from tests.servers import HOME
 
 pytestmark = pytest.mark.django_db
@@ -51,20 +52,20 @@ def test_overdue_is_what_was_due_a_second_ago(status: str) -> None:
     overdue = make_overdue(status=status)
     make_overdue(0, status=status)
 
-    assert [each.id for each in find_overdue_reflections()] == [overdue.pk]
+    assert [each.id for each in find_overdue_jobs()] == [overdue.pk]
 
 
 def test_overdue_is_what_a_dead_worker_left() -> None:
     abandoned = make_abandoned()
 
-    assert find_overdue_reflections() == [(abandoned.pk, 1)]
+    assert find_overdue_jobs() == [(abandoned.pk, "reflection", 1)]
 
 
 @pytest.mark.parametrize("status", [Status.DONE, Status.DEAD])
 def test_overdue_is_nothing_finished(status: str) -> None:
     make_overdue(status=status)
 
-    assert find_overdue_reflections() == []
+    assert find_overdue_jobs() == []
 
 
 def test_tick_rings_for_what_is_overdue(queue: "redis.Redis") -> None:
@@ -129,7 +130,7 @@ class _Stalled(Sweeper):
 
     drains = 0
 
-    def start_drain(self) -> subprocess.Popen[bytes]:
+    def start_drain(self, command: str) -> subprocess.Popen[bytes]:
         self.drains += 1
         return subprocess.Popen(["/bin/sleep", "30"])
 
@@ -187,7 +188,7 @@ def test_work_that_waits_for_less_is_left_to_the_workers(sweeper: _Stalled) -> N
     assert sweeper.drains == 0
 
 
-def test_worker_that_stays_without_messages_ends_to_be_started_anew(sweeper: _Stalled, settings: Any) -> None:
+def test_worker_that_stays_without_messages_ends_to_be_started_again(sweeper: _Stalled, settings: Any) -> None:
     settings.ERL_REFLECTION_LEASE_SECONDS = 0.05
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))

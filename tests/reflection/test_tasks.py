@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from memory.api.models import IdempotencyRecord
 from memory.retrieval.models import TermChange
-from reflection.models import Reflection, WorkerHeartbeat
-from reflection.tasks import reflect, sweep
+from reflection.jobs.models import WorkerHeartbeat
+from reflection.reflectors.models import Reflection
+from reflection.tasks import run_job, sweep
 from tests.factories import make_heuristic, make_idempotency_record, make_reflection
 
 pytestmark = pytest.mark.django_db
@@ -45,35 +46,35 @@ def test_broker_that_goes_away_does_not_cancel_reflections(settings: Any) -> Non
     assert settings.CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS is False
 
 
-def test_reflect_runs_the_reflection_it_names() -> None:
+def test_message_runs_the_reflection_it_names() -> None:
     reflection = make_reflection()
     other = make_reflection()
 
-    reflect(str(reflection.pk))
+    run_job(str(reflection.pk))
 
     reflection.refresh_from_db()
     other.refresh_from_db()
     assert (reflection.status, other.status) == (Reflection.Status.DONE, Reflection.Status.QUEUED)
 
 
-def test_reflect_notes_that_a_message_arrived() -> None:
-    reflect(str(uuid4()))
+def test_message_notes_that_a_message_arrived() -> None:
+    run_job(str(uuid4()))
 
     heartbeat = WorkerHeartbeat.objects.get()
     assert heartbeat.last_claim_at is not None
 
 
 @pytest.mark.parametrize("garbage", ["", "1; DROP TABLE", "00000000"])
-def test_reflect_leaves_a_message_it_does_not_understand(garbage: str) -> None:
-    assert reflect(garbage) is None
+def test_message_leaves_a_message_it_does_not_understand(garbage: str) -> None:
+    assert run_job(garbage) is None
 
 
-def test_reflect_of_a_finished_one_changes_nothing() -> None:
+def test_message_of_a_finished_one_changes_nothing() -> None:
     reflection = make_reflection()
-    reflect(str(reflection.pk))
+    run_job(str(reflection.pk))
     before = Reflection.objects.values().get()
 
-    reflect(str(reflection.pk))
+    run_job(str(reflection.pk))
 
     assert Reflection.objects.values().get() == before
 

@@ -14,6 +14,7 @@ APPS = ("memory", "reflection", "evaluation")
 SHARED = {
     "memory_embeddingmodel": "names of models",
     "memory_savedfilter": "addresses within the admin, of accounts",
+    "reflection_periodicrun": "when periodic work last began",
     "reflection_providerstate": "whether a provider answers",
     "reflection_workerheartbeat": "signs of life of workers",
 }
@@ -52,7 +53,7 @@ def fill(project: Project, *, user_id: int) -> None:
         for model in project_tables():
             if model is not Project:
                 row = model(**values_of(model, made, project_id=project.pk, user_id=user_id))
-                model._base_manager.bulk_create([row])
+                row.save_base(raw=True, force_insert=True)  # raw: only this table, where a model extends another
                 made[model._meta.db_table] = row.pk
         cursor.execute("SET LOCAL session_replication_role = origin")
 
@@ -60,7 +61,7 @@ def fill(project: Project, *, user_id: int) -> None:
 def values_of(model: type[models.Model], made: dict[str, Any], *, project_id: Any, user_id: int) -> dict[str, Any]:
     """Return a value for each column of a model; `made` has the keys of rows there are, by their tables."""
     values: dict[str, Any] = {}
-    for field in model._meta.concrete_fields:
+    for field in model._meta.local_concrete_fields:
         if field.column == "project_id":
             values[field.attname] = project_id
         elif isinstance(field, models.AutoField | models.GeneratedField):
@@ -85,7 +86,10 @@ def values_of(model: type[models.Model], made: dict[str, Any], *, project_id: An
 
 
 def _missing(model: Any, shared: Any) -> Any:
-    return _BY_TYPE["UUIDField"] if isinstance(model._meta.pk, models.UUIDField) else shared
+    key = model._meta.pk
+    if key.is_relation:  # a model that extends another
+        key = key.target_field
+    return _BY_TYPE["UUIDField"] if isinstance(key, models.UUIDField) else shared
 
 
 _EXCEPT: dict[str, dict[str, Any]] = {

@@ -15,8 +15,9 @@ from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Rev
 from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from memory.runs.step_limits import make_step
-from reflection.models import DailySpend, ModelCall, Proposal, Reflection
+from memory.runs.steps import make_step
+from reflection.llm.models import DailySpend, ModelCall
+from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_api_key
 
 PAYLOADS = (Path(__file__).parent / "xss_payloads.txt").read_text(encoding="utf-8").splitlines()
@@ -173,7 +174,7 @@ def _reflections(project: Project, trajectories: list[Trajectory], heuristic: He
         )
         ModelCall.objects.create(
             project=project,
-            reflection=reflection,
+            job=reflection,
             prompt_sha256="0" * 64,
             **dict.fromkeys(("step", "provider", "model", "response"), text),
         )

@@ -26,9 +26,10 @@ from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
-from reflection.models import ModelCall
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import ModelCall
+from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion
@@ -151,7 +152,7 @@ def test_what_a_consolidation_made_of_the_run_goes_too() -> None:
     )
     ModelCall.objects.create(
         project=run.project,
-        consolidation=pass_over,
+        job=pass_over,
         step="compare",
         prompt_sha256="0" * 64,
         provider="openai",
@@ -186,7 +187,7 @@ def test_erasing_twice_is_erasing_once() -> None:
     call_command("erase", str(run.pk), stdout=output)
 
     assert (
-        output.getvalue().splitlines()[-1].startswith("Erased 0 runs and 0 lessons; of the others that were named, 1,")
+        output.getvalue().splitlines()[-1].startswith("Erased 0 runs and 0 lessons. Of 1 other runs nothing was left.")
     )
     assert list(Trajectory.objects.all()) == [other]
 

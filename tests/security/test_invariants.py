@@ -13,7 +13,7 @@ from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.trust.invariants import all_invariants, find_violations
-from reflection.models import Proposal
+from reflection.reflectors.models import Proposal
 from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -44,10 +44,10 @@ BREAKS: dict[str, str] = {
         "SELECT gen_random_uuid(), project_id, id, '{}', 'x', now() FROM memory_trajectory"
     ),
     "indexes_are_valid": "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'memory_trajectory_tags'::regclass",
-    "effect_and_end_are_one": "UPDATE reflection_reflection SET status = 'retry', finished_at = NULL",
-    "running_has_a_lease": "UPDATE reflection_reflection SET lease_until = now()",
-    "finished_has_an_end": "UPDATE reflection_reflection SET finished_at = NULL",
-    "reflection_costs_what_its_calls_cost": "UPDATE reflection_reflection SET input_tokens = 1",
+    "effect_and_end_are_one": "UPDATE reflection_job SET status = 'retry', finished_at = NULL",
+    "running_has_a_lease": "UPDATE reflection_job SET lease_until = now()",
+    "finished_has_an_end": "UPDATE reflection_job SET finished_at = NULL",
+    "job_costs_what_its_calls_cost": "UPDATE reflection_job SET input_tokens = 1",
     "machine_lesson_has_evidence": "DELETE FROM memory_evidence",
 }
 
@@ -91,8 +91,8 @@ def test_rule_notices_what_breaks_it(whole: Any, name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # the database itself would refuse most of it
         cursor.execute("ALTER TABLE memory_heuristicrevision DROP CONSTRAINT memory_revision_served_is_approved")
-        for rule in ("running_has_lease", "lease_ends_with_it", "end_is_known"):
-            cursor.execute(f"ALTER TABLE reflection_reflection DROP CONSTRAINT reflection_reflection_{rule}")
+        for rule in ("lease_while_running", "end_is_known"):
+            cursor.execute(f"ALTER TABLE reflection_job DROP CONSTRAINT reflection_job_{rule}")
         cursor.execute(BREAKS[name])
         cursor.execute("SET LOCAL session_replication_role = origin")
 
@@ -103,7 +103,7 @@ def test_row_of_another_project_is_noticed_by_every_rule_about_it(whole: Any) ->
     other = make_project()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
-        for table in ("memory_evidence", "memory_review", "reflection_reflection"):
+        for table in ("memory_evidence", "memory_review", "reflection_job"):
             cursor.execute(f"UPDATE {table} SET project_id = %s", [other.pk])  # noqa: S608 - our own names
         cursor.execute("SET LOCAL session_replication_role = origin")
 

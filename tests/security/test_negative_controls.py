@@ -16,7 +16,7 @@ from erl_site import urls as site
 from memory.intake.views import TrajectoryListView
 from memory.runs.models import Trajectory
 from reflection.jobs.queue import claim
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from tests.api.hostile import BAD_VALUES, HOSTILE
 from tests.factories import make_api_key, make_project, make_reflection, make_trajectory
 from tests.waiting import wait_until
@@ -65,7 +65,7 @@ def find_faults_of_claims(words: str) -> list[str]:
     def take() -> None:
         try:
             with sending(words):
-                claimed = claim(owner="second")
+                claimed = claim("reflection", owner="second")
             assert claimed is not None
             taken.append(claimed.pk)
         finally:
@@ -75,7 +75,7 @@ def find_faults_of_claims(words: str) -> list[str]:
     with ExitStack() as held:
         held.enter_context(transaction.atomic())
         held.enter_context(sending(words))
-        first = claim(owner="first")
+        first = claim("reflection", owner="first")
         assert first is not None
         second.start()
         wait_until(lambda: not second.is_alive() or somebody_waits())

@@ -13,8 +13,9 @@ from memory.projects.actors import Actor
 from memory.projects.api_keys import AGENT_SCOPES
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
+from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.reflection.scripted import make_completion

@@ -17,7 +17,7 @@ from memory.curation.proposals import add_evidence, restore_revision
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
-from memory.intake.recording import record_trajectory
+from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.actors import Actor
@@ -155,7 +155,11 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
     project = make_project()
     key = make_api_key(project=project).api_key
     record_trajectory(
-        project, data={"task": "t", "mistake_cards": [CARD]}, by=AGENT, reflect=False, api_key=key, client=key.client
+        project,
+        data={"task": "t", "mistake_cards": [CARD]},
+        by=AGENT,
+        reflect=False,
+        sender=Sender(client=key.client, api_key=key),
     )
     card = approve_card(MistakeCard.objects.get(), by=OPERATOR)
 
@@ -188,7 +192,7 @@ def test_command_quarantines_revokes_and_reports() -> None:
 def test_command_refuses_what_is_no_time(since: str) -> None:
     key = make_api_key()
 
-    with pytest.raises(CommandError, match="is no time"):
+    with pytest.raises(CommandError, match="is not a time"):
         call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
 
 

@@ -17,7 +17,7 @@ from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.invariants import find_violations
-from reflection.models import Proposal
+from reflection.reflectors.models import Proposal
 from tests.chaos.profile import make_random, pick, report
 from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_retrieval
 from tests.security.any_rows import all_models

@@ -15,8 +15,9 @@ from memory.projects.models import ProjectMembership
 from memory.redaction import redact
 from memory.runs.models import Trajectory
 from reflection.jobs.doorbell import doorbell
+from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import SEED, pick, report
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import bearer, make_api_key, make_member

@@ -30,7 +30,7 @@ _THERE = """
 SELECT 'served', content_sha256::text, heuristic_id FROM memory_heuristicrevision WHERE served
 UNION ALL SELECT 'run', '', id FROM memory_trajectory
 UNION ALL SELECT 'lesson', status::text, id FROM memory_heuristic
-UNION ALL SELECT 'job', status::text, id FROM reflection_reflection
+UNION ALL SELECT 'job', status::text, id FROM reflection_job
 """
 
 

@@ -30,11 +30,14 @@ from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
-from reflection.jobs.housekeeping import keep_house
-from reflection.jobs.queue import claim, release_claims, requeue_reflection
+from reflection.jobs.execution import Outcome
+from reflection.jobs.periodic import run_all_work
+from reflection.jobs.queue import claim, release_claims
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
-from reflection.models import ProviderState, Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.llm.models import ProviderState
+from reflection.reflectors.models import KIND, Reflection
+from reflection.reflectors.reflections import run_reflection
+from reflection.reflectors.requests import requeue_reflection
 from tests.factories import bearer
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
@@ -113,7 +116,7 @@ class World(Watched):
     @rule(which=WHICH, about=WHICH, verdict=st.sampled_from(["followed", "contradicted", "not_applicable"]))
     def tell(self, which: int, about: int, verdict: str) -> None:
         heuristic, run = self._pick_lesson(which), self._pick_run(about)
-        record_feedback(heuristic, verdict=verdict, by=AGENT, client="agent", trajectory=run)
+        record_feedback(heuristic, verdict=verdict, client="agent", trajectory=run)
         self.count("tell", True)
 
     # ── A worker ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,7 +126,7 @@ class World(Watched):
         if not has(self.jobs, *Reflection.LIVE):
             self._record_another()
         if fate == "dies":
-            self.count("reflect", claim(owner="dead/1") is not None)
+            self.count("reflect", claim(KIND, owner="dead/1") is not None)
             return
         asked: list[str] = []
         attempt = run_reflection(owner="alive/1", ask_model=partial(self._answer, fate, asked))
@@ -279,4 +282,4 @@ class World(Watched):
         erase_trajectory(run, by=OPERATOR)
 
     def keep_house(self) -> None:
-        keep_house()
+        run_all_work()

@@ -18,8 +18,9 @@ from memory.heuristics.text import HeuristicText
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.heuristic_vectors import count_terms
-from reflection.models import Proposal, Reflection
-from reflection.reflectors.reflections import Outcome, ReflectorFactory, run_reflection
+from reflection.jobs.execution import Outcome
+from reflection.reflectors.models import Proposal, Reflection
+from reflection.reflectors.reflections import ReflectorFactory, run_reflection
 
 WRONG_JUDGEMENTS = 0.3
 Tell = Callable[[Task, bool], bool]  # whether it succeeded → what the record says

@@ -17,8 +17,9 @@ from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.heuristic_vectors import count_terms
-from reflection.models import Reflection
-from reflection.reflectors.reflections import Outcome, run_reflection
+from reflection.jobs.execution import Outcome
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.reflections import run_reflection
 
 TRIES = 3
 WRONG_JUDGEMENTS = 0.3

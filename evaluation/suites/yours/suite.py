@@ -25,7 +25,7 @@ from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.heuristic_vectors import count_terms
 from reflection.llm.registry import find_config
-from reflection.models import Reflection
+from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.rules import RulesReflector
 

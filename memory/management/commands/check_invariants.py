@@ -1,4 +1,4 @@
-"""Ask whether everything that must hold of the rows does."""
+"""Check the rules that must hold for all rows."""
 
 import json
 from argparse import ArgumentParser
@@ -10,9 +10,7 @@ from memory.trust.invariants import all_invariants, find_violations
 
 
 class Command(BaseCommand):
-    help = (
-        "Check what must hold of the database's rows, whatever crashed. Exits 1 and names the rows that break a rule."
-    )
+    help = "Check the rules that must hold for all rows, even after a crash. Exits 1 and names the rows that break one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
@@ -33,6 +31,4 @@ class Command(BaseCommand):
                     self.stdout.write(f"  {row}")
             self.stdout.write(f"{checked} rules checked, {len(violations)} broken.")
         if violations:
-            raise CommandError(
-                "Rules are broken. Keep the database as it is and look into the rows named.", returncode=1
-            )
+            raise CommandError("Rules are broken. Leave the database as it is and look into these rows.", returncode=1)

@@ -4,7 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from memory.management.projects import add_project_argument, get_project
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
+from memory.management.options import add_project_argument, get_project, number_up_to
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
@@ -17,10 +18,14 @@ class Command(BaseCommand):
         parser.add_argument("--task", required=True, help="The task, in the words an agent would be given.")
         add_project_argument(parser)
         parser.add_argument("--task-id", default="", help="Task family: its rules, mistakes and scores are the record.")
-        parser.add_argument("--agent", default="", help="Whose scores to show; all agents' if left out.")
+        parser.add_argument("--agent", default="", help="Whose scores to show; those of all agents if left out.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose lessons. Default: hybrid.")
-        parser.add_argument("--top-k", type=int, help="Most lessons. Default: ERL_RETRIEVE_TOP_K.")
-        parser.add_argument("--budget-tokens", type=int, help="Size of the whole block in tokens.")
+        parser.add_argument(
+            "--top-k", type=number_up_to(MAX_TOP_K), help="The most lessons. Default: ERL_RETRIEVE_TOP_K."
+        )
+        parser.add_argument(
+            "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the whole block in tokens."
+        )
         parser.add_argument("--no-record", action="store_true", help="Leave out the record of earlier runs.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -38,5 +43,5 @@ class Command(BaseCommand):
         if answer.context:
             self.stdout.write(answer.context)
         else:
-            self.stderr.write("Nothing is known that fits this task, so nothing would be injected.")
+            self.stderr.write("No lesson fits this task, so nothing would be injected.")
         self.stderr.write(f"{answer.tokens} tokens, sha256 {answer.context_sha256}")

@@ -1,4 +1,4 @@
-"""Hand out an API key."""
+"""Create an API key."""
 
 import json
 from argparse import ArgumentParser
@@ -43,8 +43,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--by",
             metavar="USERNAME",
-            help="the account that answers for the key; where a project requires two reviewers its approvals count as "
-            "this person's, and a key without one may not approve",
+            help="the account that is responsible for the key; in a project that requires two reviewers its approvals "
+            "count as this person's, and a key without an account may not approve",
         )
         parser.add_argument("--create-project", action="store_true", help="make the project if there is none")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")

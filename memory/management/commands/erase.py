@@ -1,4 +1,4 @@
-"""Erase runs and everything that was learnt from them alone."""
+"""Erase runs, and what was learnt from them alone."""
 
 import sys
 from argparse import ArgumentParser
@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
@@ -18,7 +18,7 @@ from memory.trust.models import Erasure
 BY = Actor(label="command:erase")
 TABLES = (
     "memory_trajectory, memory_heuristic, memory_heuristicrevision, memory_heuristicembedding, memory_evidence, "
-    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_reflection, reflection_modelcall"
+    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_job, reflection_modelcall"
 )
 
 
@@ -55,7 +55,7 @@ class Command(BaseCommand):
             known = read_ledger(Path(ledger)) if ledger else Erasure.objects.values_list("trajectory_id", flat=True)
             ids = [*ids, *known]
         elif not ids:
-            raise CommandError("Name the runs to erase by their ids, or say --replay.")
+            raise CommandError("Name the runs to erase by their ids, or use --replay.")
         _check_ids(options["trajectories"])
         found = deleted = kept = reworded = 0
         for trajectory in Trajectory.objects.filter(pk__in=ids):
@@ -65,14 +65,14 @@ class Command(BaseCommand):
             kept += erased.heuristics_kept
             reworded += erased.heuristics_reworded
         self.stdout.write(
-            f"Erased {say_count(found, 'run')} and {say_count(deleted, 'lesson')}; of the others that were named, "
-            f"{len(set(ids)) - found}, there was nothing left. {say_count(kept, 'lesson')} with other evidence stay, "
-            f"{reworded} of them without the wording that quoted a run."
+            f"Erased {found:,} run{pluralize(found)} and {deleted:,} lesson{pluralize(deleted)}. "
+            f"Of {len(set(ids)) - found} other runs nothing was left. {kept:,} lesson{pluralize(kept)} with other "
+            f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
             with connection.cursor() as cursor:
                 cursor.execute(f"VACUUM {TABLES}")
-            self.stdout.write("Removed what was left of them in the database's files.")
+            self.stdout.write("Removed what was left of them from the database's files.")
 
     def _export(self, place: str) -> None:
         rows = Erasure.objects.order_by("erased_at", "pk").values_list("trajectory_id", "erased_at")
@@ -81,11 +81,11 @@ class Command(BaseCommand):
             self.stdout.write(text, ending="")
             return
         Path(place).write_text(text)
-        self.stdout.write(f"Wrote {say_count(len(rows), 'erasure')} to {place}.")
+        self.stdout.write(f"Wrote {len(rows):,} erasure{pluralize(len(rows))} to {place}.")
 
 
 def _check_ids(ids: list[UUID]) -> None:
-    """Refuse an id that was never a run's: a typing error must not look like an erasure."""
+    """Refuse an id that no run ever had: a typing error must not look like an erasure."""
     known = {*Trajectory.objects.filter(pk__in=ids).values_list("pk", flat=True)}
     known |= {*Erasure.objects.filter(trajectory_id__in=ids).values_list("trajectory_id", flat=True)}
     if unknown := ", ".join(str(id) for id in ids if id not in known):
@@ -93,13 +93,13 @@ def _check_ids(ids: list[UUID]) -> None:
 
 
 def read_ledger(path: Path) -> list[UUID]:
-    """Return the ids of the runs that a ledger names; `-` stands for standard input.
+    """Return the ids of the runs in a ledger; `-` means standard input.
 
     Raises:
-        CommandError: it is no ledger.
+        CommandError: it is not a ledger.
     """
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
         return [UUID(line.split()[0]) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        raise CommandError(f"{path} is no ledger of erasures: {error}. Give a file that --export wrote.") from error
+        raise CommandError(f"{path} is not a ledger of erasures: {error}. Give a file that --export wrote.") from error

@@ -11,11 +11,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
-from memory.api.reuse import represent
+from memory.api.base import represent
 from memory.curation.serializers import ReviewSerializer
 from memory.heuristics.models import Review
-from memory.management.line_output import add_output_argument, write_lines
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_output_argument, add_project_argument, get_project, write_lines
 
 
 class Command(BaseCommand):

@@ -9,8 +9,7 @@ from django.core.management.base import BaseCommand
 from django.db.models import F
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.management.line_output import add_output_argument, write_lines
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_output_argument, add_project_argument, get_project, write_lines
 from memory.projects.models import Project
 
 STATUSES = (*Heuristic.Status.values, "all")
@@ -99,5 +98,5 @@ def _markdown(project: Project, revisions: Iterator[HeuristicRevision]) -> Itera
 
 
 def _flat(text: str) -> str:
-    """Keep a lesson's own line breaks from making headings and lists of the document."""
+    """Write a lesson on one line, so that its line breaks make no headings or lists."""
     return " ".join(text.split())

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from memory.episodes.export_file import export_memory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 
 
 class Command(BaseCommand):

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memory.episodes.file_format import LIMITS
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
-from memory.management.projects import add_project_argument, get_project
+from memory.limits import FILE_JSON
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.strict_json import InvalidJson, parse_json
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
         try:
-            document = parse_json(path.read_bytes(), limits=LIMITS)
+            document = parse_json(path.read_bytes(), limits=FILE_JSON)
         except (OSError, InvalidJson) as error:
             raise CommandError(f"{path} cannot be read as JSON: {error}") from None
         project = get_project(options["project"])

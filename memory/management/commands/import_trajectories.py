@@ -11,7 +11,7 @@ from tqdm import tqdm
 from memory.errors import MemoryAppError
 from memory.intake.files import FORMATS, FileEntry, count_entries, read_entries
 from memory.intake.recording import record_trajectory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory

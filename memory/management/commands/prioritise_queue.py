@@ -3,15 +3,15 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.curation.priority import BATCH, prioritise_heuristics, prioritise_queue
 from memory.heuristics.models import Heuristic
 from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
 
 
 class Command(BaseCommand):
-    help = "Order the proposals by the effect of deciding on them, at once; workers do it within seconds."
+    help = "Order the proposals by the effect of deciding on them, now; workers do so within seconds."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--all", action="store_true", help="also those whose order is less than an hour old")
@@ -26,4 +26,4 @@ class Command(BaseCommand):
             done = sum(prioritise_heuristics(ids[at : at + BATCH]) for at in range(0, len(ids), BATCH))
         while more := prioritise_queue():
             done += more
-        self.stdout.write(f"{say_count(done, 'proposal')} put into order.")
+        self.stdout.write(f"{done:,} proposal{pluralize(done)} sorted.")

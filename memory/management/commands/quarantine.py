@@ -8,13 +8,13 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from memory.counting import say_count
 from memory.database_clock import database_now
 from memory.heuristics.models import Heuristic
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey, Project
@@ -27,15 +27,13 @@ BY = Actor(label="command:quarantine")
 
 class Command(BaseCommand):
     help = (
-        "Take everything learnt from an API key or a client since a time out of service at once, and list the answers "
-        "that carried it. Only reviewing a lesson again brings it back."
+        "Stop serving everything learnt from an API key or a client since a point in time, and list the answers that "
+        "carried it. Only a new review brings a lesson back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument(
-            "--list", metavar="ORDER", help="list again who was given what an order took out of service"
-        )
+        source.add_argument("--list", metavar="ORDER", help="list again the answers that carried what an order stopped")
         source.add_argument("--key", metavar="PREFIX", help="the eight characters after erl_live_ of the key")
         source.add_argument("--client", metavar="NAME", help="the client, with all of its keys (needs the project)")
         add_project_argument(parser)
@@ -50,20 +48,21 @@ class Command(BaseCommand):
             self._list(options["list"], as_json=options["json"])
             return
         if not options["since"]:
-            raise CommandError("Say from when on with --since: a time such as 2026-05-01T12:00Z, or 90m, 24h, 7d.")
+            raise CommandError("Give --since a time such as 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d.")
         since = read_time(options["since"])
         api_key = _find_key(options["key"]) if options["key"] else None
         project = api_key.project if api_key else get_project(options["project"])
         if options["revoke"] and api_key is None:
-            raise CommandError("Say which key to end: --revoke goes with --key.")
+            raise CommandError("Name the key with --key: --revoke needs it.")
         if not api_key:
             _check_client(project, options["client"])
         source: dict[str, Any] = {"api_key": api_key} if api_key else {"client": options["client"]}
         if options["dry_run"]:
             suspects = tuple(find_suspects(project, **source, since=since))
-            answers = len(find_carried(project, heuristic_ids=suspects))
+            lessons, answers = len(suspects), len(find_carried(project, heuristic_ids=suspects))
             self.stdout.write(
-                f"Would look at {say_count(len(suspects), 'lesson')}, which {say_count(answers, 'answer')} carried."
+                f"Would look at {lessons:,} lesson{pluralize(lessons)}, which {answers:,} answer{pluralize(answers)} "
+                "carried."
             )
             return
         with transaction.atomic():
@@ -87,7 +86,7 @@ def read_time(text: str) -> datetime:
     """Read an ISO time or an age such as 24h.
 
     Raises:
-        CommandError: it is neither.
+        CommandError: it is neither of them.
     """
     units = {"m": "minutes", "h": "hours", "d": "days"}
     if text[:-1].isdigit() and text[-1:] in units:
@@ -97,7 +96,9 @@ def read_time(text: str) -> datetime:
     except ValueError:
         moment = None
     if moment is None:
-        raise CommandError(f"{text!r} is no time. Say 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d.")
+        raise CommandError(
+            f"{text!r} is not a time. Give one such as 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d."
+        )
     return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
@@ -109,7 +110,7 @@ def _find_key(prefix: str) -> ApiKey:
 
 
 def _check_client(project: Project, client: str) -> None:
-    """Refuse a name that nothing goes by: a typing error must not look like success."""
+    """Refuse a client that sent nothing: a typing error must not look like success."""
     if any(model.objects.filter(project=project, client=client).exists() for model in (ApiKey, Trajectory, Heuristic)):
         return
     known = ", ".join(
@@ -142,15 +143,17 @@ def _as_json(done: Quarantined) -> dict[str, Any]:
 
 
 def _as_text(done: Quarantined) -> str:
-    lessons = say_count(len(done.heuristic_ids), "lesson")
-    lines = [f"Quarantined {lessons} of {done.order.source}; nothing serves them from now on."]
+    count = len(done.heuristic_ids)
+    lines = [f"Quarantined {count:,} lesson{pluralize(count)} of {done.order.source}; they are no longer served."]
     lines += [f"  lesson {id}" for id in done.heuristic_ids]
     lines += [f"  mistake card {id}" for id in done.card_ids]
-    lines.append(f"{say_count(len(done.carried), 'answer')} had carried any of them:")
+    lines.append(f"{len(done.carried):,} answer{pluralize(len(done.carried))} carried any of them:")
     lines += [
         f"  {each.answered_at:%Y-%m-%d %H:%M:%S}  retrieval {each.retrieval_id}  request {each.request_id}  "
         f"client {each.client}"
         for each in done.carried
     ]
-    lines.append(f"Answers that were under way are not in this list yet: manage.py quarantine --list {done.order.pk}")
+    lines.append(
+        f"Answers that were still being made are not in this list yet: manage.py quarantine --list {done.order.pk}"
+    )
     return "\n".join(lines)

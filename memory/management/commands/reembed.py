@@ -1,11 +1,11 @@
-"""Change the model that vectors come from."""
+"""Change the embedding model."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import pluralize
 from tqdm import tqdm
 
-from memory.counting import say_count
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
 from memory.retrieval.heuristic_vectors import (
@@ -20,9 +20,9 @@ from memory.retrieval.model_change import compare_rankings, make_vectors
 
 class Command(BaseCommand):
     help = (
-        "Make vectors by the embedder of the settings (ERL_EMBEDDER), compare its rankings with those of the present "
-        "model on recorded tasks, and search them from then on. Until the last step the present model answers. "
-        "The command may be stopped and run again."
+        "Make vectors with the embedder of the settings (ERL_EMBEDDER), compare its rankings with those of the current "
+        "model on recorded tasks, and then search by the new ones. Until then the current model answers. You can stop "
+        "the command and run it again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         except EmbedderError as error:
             raise CommandError(f"{error} The model was not changed.") from error
         if active.pk == wanted.pk:
-            self.stdout.write(f"All heuristics have their vectors of {active}, which is searched.")
+            self.stdout.write(f"All lessons have vectors of {active}, which is the model in use.")
         elif options["no_activate"]:
             self.stdout.write(f"{active} is still searched. Run this again without --no-activate to search {wanted}.")
         else:
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             )
         if options["delete_old"]:
             deleted = delete_other_models(get_active_model())
-            self.stdout.write(f"Deleted {say_count(deleted, 'text')} of other models.")
+            self.stdout.write(f"Deleted {deleted:,} text{pluralize(deleted)} of other models.")
 
     def _compare(self, active_id: str, wanted_id: str, *, limit: int) -> None:
         old, new = find_embedder(active_id), find_embedder(wanted_id)

@@ -7,11 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.heuristics.models import HeuristicRevision
-from memory.management.numbers import number_up_to
+from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
+from memory.management.options import add_project_argument, get_project, number_up_to
 from memory.projects.actors import Actor
-from memory.projects.models import Project
 from memory.redaction.visible_text import is_visible
-from memory.retrieval.answer import MAX_BUDGET_TOKENS, MAX_TOP_K, Filters, RetrievalAnswer
+from memory.retrieval.answer import Filters, RetrievalAnswer
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
 
@@ -21,11 +21,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("task", help="The task, in the words an agent would be given.")
-        parser.add_argument("--project", help="Slug of the project. May be left out where there is only one.")
-        parser.add_argument("--task-id", default="", help="Task family; its lessons come first among equals.")
+        add_project_argument(parser)
+        parser.add_argument("--task-id", default="", help="Task family; among equal lessons, its own come first.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: ERL_RETRIEVE_MODE.")
         parser.add_argument(
-            "--top-k", type=number_up_to(MAX_TOP_K), help="Most lessons to show. Default: ERL_RETRIEVE_TOP_K."
+            "--top-k", type=number_up_to(MAX_TOP_K), help="The most lessons to show. Default: ERL_RETRIEVE_TOP_K."
         )
         parser.add_argument(
             "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the block in tokens."
@@ -49,7 +49,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         _check_task(options["task"])
         answer = retrieve(
-            _get_project(options["project"]),
+            get_project(options["project"]),
             task=options["task"],
             task_id=options["task_id"],
             mode=options["mode"],
@@ -71,7 +71,7 @@ class Command(BaseCommand):
 
     def _print(self, answer: RetrievalAnswer) -> None:
         if answer.mode == Retrieval.Mode.NONE:
-            self.stdout.write("Nothing was looked for, since no lesson was asked for.")
+            self.stdout.write("No search: the mode is none, so no lessons were wanted.")
         elif not answer.items:
             self.stdout.write("No lesson fits this task, so nothing would be injected.")
         for number, item in enumerate(answer.items, start=1):
@@ -85,7 +85,7 @@ class Command(BaseCommand):
             self.stdout.write(f"     {why}  id {item['id']}, revision {item['revision']}")
         injected = sum(item["injected"] for item in answer.items)
         if answer.degraded:
-            self.stdout.write(f"\nNot available, so done without: {answer.degraded}.")
+            self.stdout.write(f"\nNot available: {answer.degraded}. The answer was made without.")
         self.stdout.write(
             f"\n{len(answer.items)} of {answer.candidate_count} candidates, {injected} in the block of {answer.tokens} "
             f"tokens, mode {answer.mode}, in {answer.duration_ms:.1f} ms, retrieval {answer.retrieval_id}."
@@ -101,16 +101,3 @@ def _check_task(task: str) -> None:
         task.encode()
     except UnicodeEncodeError:
         raise CommandError("The task is not UTF-8. Give it in the encoding of your terminal.") from None
-
-
-def _get_project(slug: str | None) -> Project:
-    if slug:
-        try:
-            return Project.objects.get(slug=slug)
-        except Project.DoesNotExist:
-            known = ", ".join(Project.objects.values_list("slug", flat=True)[:20]) or "none yet"
-            raise CommandError(f"There is no project {slug!r}. Projects: {known}.") from None
-    projects = list(Project.objects.all()[:2])
-    if len(projects) != 1:
-        raise CommandError("Name the project with --project SLUG." if projects else "There is no project yet.")
-    return projects[0]

@@ -1,4 +1,4 @@
-"""End an API key."""
+"""Revoke an API key."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -12,10 +12,10 @@ from memory.projects.models import ApiKey
 
 
 class Command(BaseCommand):
-    help = "End an API key for good. Running servers notice within seconds."
+    help = "Revoke an API key for good. Running servers notice within seconds."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("prefix", help="the eight characters after erl_live_ of the key to end")
+        parser.add_argument("prefix", help="the eight characters after erl_live_ of the key to revoke")
 
     def handle(self, *args: Any, **options: Any) -> None:
         api_key = ApiKey.objects.filter(prefix=options["prefix"]).first()

@@ -1,13 +1,13 @@
-"""Give large projects an index and measure what it costs in recall."""
+"""Build search indexes for large projects, and measure their recall."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.errors import EmbedderError
-from memory.management.numbers import number_up_to
+from memory.management.options import number_up_to
 from memory.projects.models import Project
 from memory.retrieval.index_tuning import measure_recall, tune_search
 from memory.retrieval.models import SearchIndex
@@ -15,10 +15,10 @@ from memory.retrieval.models import SearchIndex
 
 class Command(BaseCommand):
     help = (
-        "Build an index for every project that serves more texts than the threshold, drop those that are "
-        "not worth it any more, and compare searches by index with a comparison of everything on the tasks asked last. "
-        "Searches go on meanwhile. The task of the same name does so every hour, with the threshold of the "
-        "settings: an index that was built with a smaller one goes then."
+        "Build an index for every project that serves more texts than the threshold, drop indexes "
+        "that are no longer needed, and compare searches by index with exact searches on the latest tasks. Searches "
+        "continue meanwhile. The periodic task of the same name does the same every hour with the default threshold, "
+        "and drops an index that was built with a smaller one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -49,7 +49,6 @@ class Command(BaseCommand):
         if recall is None:
             return f"{text}; recall not measured, no task was logged."
         return (
-            f"{text}; on {say_count(recall.tasks, 'task')} it finds {recall.mean:.3f} of the 20 likest lessons in the "
-            "mean and "
-            f"{recall.least:.2f} at least (breadth {index.breadth})."
+            f"{text}; on {recall.tasks:,} task{pluralize(recall.tasks)} it finds {recall.mean:.3f} of the 20 nearest "
+            f"lessons on average, and never less than {recall.least:.2f} (breadth {index.breadth})."
         )

@@ -1,4 +1,4 @@
-"""Prove that nobody changed what was decided."""
+"""Check that no recorded decision was changed."""
 
 import json
 from argparse import ArgumentParser
@@ -6,16 +6,16 @@ from typing import Any
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
-from memory.counting import say_count
 from memory.trust.audit import Head, verify_audit
 
 
 class Command(BaseCommand):
     help = (
         "Read the audit chain of every project from its beginning and compare it with the rows. Exits 1 and names the "
-        "place where something is not as it was written. Keep the heads it prints somewhere else: given back with "
-        "--head, they prove that the end was not cut off and the chain not written anew."
+        "place where something differs. Keep the heads it prints somewhere else: given back with "
+        "--head, they prove that the chain was not cut off or rewritten."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,15 +37,16 @@ class Command(BaseCommand):
             for fault in report.faults:
                 place = f"entry {fault.number}" if fault.number else "no entry"
                 self.stdout.write(f"project {fault.project_id}, {place}: {fault.message}")
+            entries, chains, found = report.entries, len(report.heads), len(report.faults)
             self.stdout.write(
-                f"{say_count(report.entries, 'entry', 'entries')} in {say_count(len(report.heads), 'chain')}, "
-                f"{say_count(len(report.faults), 'fault')}."
+                f"{entries:,} {'entry' if entries == 1 else 'entries'} in {chains:,} chain{pluralize(chains)}, "
+                f"{found:,} fault{pluralize(found)}."
             )
             for head in report.heads:
                 self.stdout.write(f"head {head}")
         if report.faults:
             raise CommandError(
-                "The audit is not whole. Stop deciding, keep this database as it is, and compare it with a backup.",
+                "The audit is damaged. Stop deciding, leave this database as it is, and compare it with a backup.",
                 returncode=1,
             )
 
@@ -54,10 +55,10 @@ def read_head(text: str) -> Head:
     """Read a head as the command prints it.
 
     Raises:
-        CommandError: it is none.
+        CommandError: it is not one.
     """
     try:
         project, number, sha256 = text.split(":")
         return Head(project_id=UUID(project), number=int(number), sha256=sha256)
     except ValueError:
-        raise CommandError(f"{text!r} is no head. Give it as verify_audit printed it.") from None
+        raise CommandError(f"{text!r} is not a head. Give it as verify_audit printed it.") from None

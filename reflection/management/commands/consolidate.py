@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from reflection.consolidation.execution import run_consolidation
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.consolidation.queue import request_consolidation
-from reflection.jobs.worker_identity import owner_name
+from reflection.consolidation.requests import request_consolidation
+from reflection.jobs.workers import owner_name
 
 BY = Actor(label="command:consolidate")
 POLL_SECONDS = 0.25

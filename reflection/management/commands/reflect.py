@@ -16,17 +16,17 @@ from memory.heuristics.models import Evidence
 from memory.heuristics.text import Citation
 from memory.intake.files import FORMATS, FileEntry, as_episode, read_entries
 from memory.intake.recording import record_trajectory
-from memory.management.projects import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.errors import ReflectionError
-from reflection.jobs.queue import enqueue_reflection
-from reflection.jobs.worker_identity import owner_name
-from reflection.models import Proposal, Reflection
+from reflection.jobs.workers import owner_name
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import is_rejected, verify
+from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.requests import enqueue_reflection
 
 BY = Actor(label="command:reflect")
 

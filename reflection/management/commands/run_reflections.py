@@ -12,10 +12,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from reflection.jobs.housekeeping import keep_house
-from reflection.jobs.worker_identity import owner_name
-from reflection.models import Reflection
-from reflection.reflectors.reflections import Attempt, Outcome, run_reflection
+from reflection.jobs.execution import Outcome
+from reflection.jobs.periodic import run_all_work
+from reflection.jobs.workers import owner_name
+from reflection.reflectors.models import Reflection
+from reflection.reflectors.reflections import Attempt, run_reflection
 
 WATCH_SECONDS = 1.0
 FIGURES = ("done", "retry", "deferred_budget", "dead", "lost")
@@ -52,7 +53,7 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _drain(self, counts: Counter[str], *, limit: int | None, watch: bool) -> None:
-        keep_house()
+        run_all_work()
         owner = owner_name()
         due = Reflection.objects.due().count()
         total = None if watch else min(due, limit or due)

@@ -1,9 +1,10 @@
-"""Turn a chat log (OpenAI messages with tool calls) into steps without losing a message on the way.
+"""Bring the steps of a run into the one form we store, whatever form the agent's framework writes them in.
 
-Assistant text becomes the action `respond` with the next user message as its observation. Every tool call becomes a
-step; text beside it is its thought, and the tool message with its id its observation. What answers nothing (the
-opening user message, a result no call asked for) becomes a step of its own with no action. Leading system and
-developer messages are the agent's instructions and no part of what it did; they are left out.
+A chat log (OpenAI messages with tool calls) becomes steps without losing a message: assistant text becomes the action
+`respond` with the next user message as its observation. Every tool call becomes a step; text next to it is its thought,
+and the tool message with its id is its observation. A message that answers nothing (the opening user message, a result
+that no call asked for) becomes a step of its own with no action. Leading system and developer messages are the agent's
+instructions and no part of what it did; they are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.errors import InvalidSteps
-from memory.runs.step_limits import MAX_STEPS, Json, arguments_value, make_step, name_value, text_value
+from memory.limits import MAX_STEPS
+from memory.runs.steps import Json, kind_of, make_step, read_arguments, read_name, read_step, read_text
 
 RESPOND = "respond"
 
@@ -31,7 +33,7 @@ _READ_MEMBERS = frozenset(
         "reasoning_content",
     }
 )
-# What frameworks log beside a message and what says nothing about the run.
+# What frameworks log with a message and what says nothing about the run.
 _SILENT_MEMBERS = frozenset(
     {
         "id",
@@ -55,10 +57,37 @@ _SILENT_MEMBERS = frozenset(
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
-def steps_from_messages(messages: Sequence[Json], *, where: str = "steps") -> list[dict[str, Any]]:
-    """Return the steps a chat log stands for.
+def normalise_steps(raw: Json) -> list[dict[str, Any]]:
+    """Return the steps of a run in normal form.
 
-    Raises InvalidSteps, naming the message, when one is in no known form.
+    Reads our own form (a list of {"thought", "action", "observation", "error"}, the action an object with `name` and
+    `arguments` or a string such as `search[red shoes]`, `get_user({"id": 1})` or `go to desk 1`), a list of OpenAI
+    chat messages, and an object whose only member `messages` is such a list. A form that was normalised before comes
+    back unchanged.
+
+    Raises InvalidSteps, naming the place, when the value is in none of these forms or is larger than we keep.
+    """
+    where = "steps"
+    if isinstance(raw, Mapping) and set(raw) == {"messages"}:
+        raw, where = raw["messages"], "steps.messages"
+        if not isinstance(raw, list):
+            raise InvalidSteps(f"{where} must be a list of chat messages, not {kind_of(raw)}.")
+        return steps_from_messages(raw, where=where)
+    if raw is None:
+        return []
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+        raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {kind_of(raw)}.")
+    if len(raw) > MAX_STEPS:
+        raise InvalidSteps(f"{where} has {len(raw)} entries; at most {MAX_STEPS} are kept. Split the run.")
+    if raw and isinstance(raw[0], Mapping) and "role" in raw[0]:
+        return steps_from_messages(raw, where=where)
+    return [read_step(item, number=i, where=f"{where}[{i - 1}]") for i, item in enumerate(raw, start=1)]
+
+
+def steps_from_messages(messages: Sequence[Json], *, where: str = "steps") -> list[dict[str, Any]]:
+    """Return the steps of a chat log.
+
+    Raises InvalidSteps, naming the message, when one is not in a known form.
     """
     if len(messages) > MAX_STEPS:
         raise InvalidSteps(f"{where} has {len(messages)} messages; at most {MAX_STEPS} are kept. Split the run.")
@@ -116,9 +145,9 @@ class _ChatLog:
         thought = "\n".join(
             part
             for key in ("reasoning", "reasoning_content")
-            if (part := text_value(message.get(key), where=f"{where}.{key}"))
+            if (part := read_text(message.get(key), where=f"{where}.{key}"))
         )
-        refusal = text_value(message.get("refusal"), where=f"{where}.refusal")
+        refusal = read_text(message.get("refusal"), where=f"{where}.refusal")
         text = "\n".join(part for part in (text, refusal) if part)
         calls = _calls(message, where=where)
         if not calls:
@@ -130,8 +159,8 @@ class _ChatLog:
             self.open_calls.append(_OpenCall(id=call_id, name=action["name"], step=step))
 
     def _result(self, message: Mapping[str, Json], text: str, *, where: str) -> None:
-        call_id = text_value(message.get("tool_call_id"), where=f"{where}.tool_call_id")
-        name = text_value(message.get("name"), where=f"{where}.name")
+        call_id = read_text(message.get("tool_call_id"), where=f"{where}.tool_call_id")
+        name = read_text(message.get("name"), where=f"{where}.name")
         for call in self.open_calls:
             if call.id == call_id if call_id else not name or call.name == name:
                 self.open_calls.remove(call)
@@ -144,7 +173,7 @@ class _ChatLog:
         if last is None or (last["action"] is not None and last["action"]["name"] != RESPOND):
             self._add(observation=text)
         elif last["observation"]:
-            last["observation"] = text_value(f"{last['observation']}\n\n{text}", where=f"{where}.content")
+            last["observation"] = read_text(f"{last['observation']}\n\n{text}", where=f"{where}.content")
         else:
             last["observation"] = text
 
@@ -158,7 +187,7 @@ def _calls(message: Mapping[str, Json], *, where: str) -> list[tuple[str, dict[s
         place = f"{where}.tool_calls[{number}]"
         if not isinstance(call, Mapping):
             raise InvalidSteps(f"{place} must be an object with id and function.")
-        call_id = text_value(call.get("id"), where=f"{place}.id")
+        call_id = read_text(call.get("id"), where=f"{place}.id")
         if call.get("type") == "custom":
             calls.append((call_id, _function(call.get("custom"), argument="input", where=f"{place}.custom")))
         else:
@@ -173,16 +202,16 @@ def _function(value: Json, *, argument: str, where: str) -> dict[str, Any]:
         raise InvalidSteps(f"{where} must be an object with name and {argument}.")
     arguments = value.get(argument)
     if argument == "input":
-        arguments = {"input": text_value(arguments, where=f"{where}.input")}
+        arguments = {"input": read_text(arguments, where=f"{where}.input")}
     return {
-        "name": name_value(value.get("name"), where=f"{where}.name"),
-        "arguments": arguments_value(arguments, where=f"{where}.{argument}"),
+        "name": read_name(value.get("name"), where=f"{where}.name"),
+        "arguments": read_arguments(arguments, where=f"{where}.{argument}"),
     }
 
 
 def _content(value: Json, *, where: str) -> str:
     if not isinstance(value, list):
-        return text_value(value, where=where)
+        return read_text(value, where=where)
     parts = []
     for number, part in enumerate(value):
         place = f"{where}[{number}]"
@@ -193,7 +222,7 @@ def _content(value: Json, *, where: str) -> str:
         if not isinstance(kind, str):
             raise InvalidSteps(f"{place} must be a content part, an object with type.")
         if kind in _TEXT_PARTS or kind == "refusal":
-            parts.append(text_value(part.get("refusal" if kind == "refusal" else "text"), where=f"{place}.text"))
+            parts.append(read_text(part.get("refusal" if kind == "refusal" else "text"), where=f"{place}.text"))
         else:
             parts.append(f"[{kind[:40]} left out]")
-    return text_value("\n".join(parts), where=where)
+    return read_text("\n".join(parts), where=where)

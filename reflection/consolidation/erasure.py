@@ -4,7 +4,7 @@ from django.db.models import Q
 
 from memory.runs.models import Trajectory
 from reflection.consolidation.models import ConsolidationRun, Suggestion
-from reflection.models import ModelCall
+from reflection.llm.models import ModelCall
 
 
 def forget_run(trajectory: Trajectory) -> None:
@@ -18,4 +18,4 @@ def forget_run(trajectory: Trajectory) -> None:
         project_id=trajectory.project_id,
         until__gte=trajectory.created_at,
     )
-    ModelCall.objects.filter(consolidation__in=read_it).delete()
+    ModelCall.objects.filter(job__in=read_it.values("pk")).delete()

@@ -1,0 +1,41 @@
+"""Exact filters of the lists of heuristics and of decisions."""
+
+from typing import ClassVar
+
+from django_filters import rest_framework as filters
+
+from memory.api.filters import ExactText, Moment
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+
+
+class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
+    source_task = ExactText(
+        field_name="current_revision__source_task", help_text="The whole text of the task it was learnt from."
+    )
+    status = filters.ChoiceFilter(choices=Heuristic.Status.choices, help_text="Where it stands.")
+    task_id = ExactText(field_name="current_revision__task_id", help_text="The task family.")
+    polarity = filters.ChoiceFilter(
+        field_name="current_revision__polarity",
+        choices=HeuristicRevision.Polarity.choices,
+        help_text="What kind of lesson it is.",
+    )
+
+    class Meta:
+        model = Heuristic
+        fields: ClassVar[list[str]] = []
+
+
+class ReviewFilter(filters.FilterSet):  # type: ignore[misc]
+    decision = filters.ChoiceFilter(choices=Review.Decision.choices, help_text="What was decided.")
+    reviewer = filters.CharFilter(help_text="Who decided: user:…, key:… or policy:….", strip=False)
+    heuristic = filters.UUIDFilter(help_text="The heuristic that was decided on.")
+    since = Moment(
+        field_name="created_at",
+        lookup_expr="gte",
+        help_text="Decisions from then on, such as 2026-01-31T00:00:00Z.",
+    )
+    until = Moment(field_name="created_at", lookup_expr="lt", help_text="Decisions before then.")
+
+    class Meta:
+        model = Review
+        fields: ClassVar[list[str]] = []

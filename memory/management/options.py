@@ -1,0 +1,75 @@
+"""Options that several commands have: the project, whole numbers, the output file."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
+
+from memory.projects.models import Project
+
+MAX_NAMED = 20
+
+
+def add_project_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--project", metavar="SLUG", help="the project; may be left out where there is only one")
+
+
+def get_project(slug: str | None) -> Project:
+    """Return the named project, or the only one; raise CommandError with the known ones."""
+    named = ", ".join(Project.objects.values_list("slug", flat=True)[:MAX_NAMED])
+    if slug:
+        project = Project.objects.filter(slug=slug).first()
+        if project is None:
+            raise CommandError(f"There is no project {slug!r} (known: {named or 'none yet'}).")
+        return project
+    projects = list(Project.objects.all()[:2])
+    if not projects:
+        raise CommandError("There is no project yet. Run manage.py quickstart, or create_api_key --create-project.")
+    if len(projects) > 1:
+        raise CommandError(f"Name the project with --project SLUG (known: {named}).")
+    return projects[0]
+
+
+def number_up_to(most: int, *, least: int = 0) -> Callable[[str], int]:
+    """Return a reader of whole numbers in a range, as `type` of an argparse argument."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
+        return number
+
+    return read
+
+
+def add_output_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
+
+
+def write_lines(command: BaseCommand, lines: Iterable[str], *, output: Path | None, noun: str) -> None:
+    """Write lines to the file, and say how many, or to the command's output.
+
+    Args:
+        noun: what a line holds, in the singular.
+
+    Raises:
+        CommandError: the file cannot be written.
+    """
+    if output is None:
+        for line in lines:
+            command.stdout.write(line)
+        return
+    count = 0
+    try:
+        with output.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
+    command.stderr.write(f"{count:,} {noun}{pluralize(count)} written to {output}.")

@@ -1,0 +1,88 @@
+"""Queue consolidations: on request, after enough new runs, and every night."""
+
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Max, OuterRef, Q, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from memory.database_clock import database_now
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from reflection.consolidation.models import KIND, ConsolidationRun
+from reflection.jobs.queue import enqueue
+
+# A run whose transaction took long is dated before the last consolidation but became visible after it. Reading a run
+# twice costs nothing.
+OVERLAP = timedelta(minutes=2)
+POLICY = Actor.policy("consolidation")
+
+_Status = ConsolidationRun.Status
+
+
+@transaction.atomic
+def request_consolidation(project: Project, *, cause: str, by: Actor, again: bool = False) -> ConsolidationRun:
+    """Queue a consolidation of what is new in a project, or return the one that is queued or running.
+
+    Args:
+        again: read everything, not only what is new.
+    """
+    done = ConsolidationRun.objects.for_project(project).filter(status=_Status.DONE)
+    last = None if again else done.aggregate(at=Max("until"))["at"]
+    run = ConsolidationRun(
+        kind=KIND,
+        project=project,
+        subject=str(project.pk),
+        cause=cause,
+        since=None if last is None else last - OVERLAP,
+        until=database_now(),
+        requested_by=by.label,
+    )
+    return enqueue(run)
+
+
+def request_due_consolidations(*, nightly: bool = False) -> list[ConsolidationRun]:
+    """Queue a consolidation of every project with enough new runs; at night of every project with any."""
+    least = 1 if nightly else settings.ERL_CONSOLIDATE_EVERY
+    if least < 1:
+        return []
+    done = ConsolidationRun.objects.filter(project=OuterRef("pk"), status=_Status.DONE)
+    last = done.order_by().values("project").annotate(at=Max("until")).values("at")
+    beginning = Value(datetime(2000, 1, 1, tzinfo=UTC))
+    recorded = Trajectory.objects.filter(project=OuterRef("pk"), created_at__gt=Coalesce(OuterRef("last"), beginning))
+    new = recorded.order_by().values("project").annotate(count=Count("pk")).values("count")
+    projects = (
+        Project.objects.exclude(pk__in=ConsolidationRun.objects.live().values("project"))
+        .annotate(last=Subquery(last))
+        .annotate(new=Coalesce(Subquery(new), 0))
+        .filter(new__gte=least)
+    )
+    cause = ConsolidationRun.Cause.NIGHTLY if nightly else ConsolidationRun.Cause.EPISODES
+    return [request_consolidation(project, cause=cause, by=POLICY) for project in projects]
+
+
+def request_nightly_consolidations() -> list[ConsolidationRun]:
+    """Queue the consolidations of the night, once a day, the first time this is called in the configured hour."""
+    hour = settings.ERL_CONSOLIDATE_HOUR_UTC
+    now = database_now()
+    if hour < 0 or now.hour != hour:
+        return []
+    start = now.replace(minute=0, second=0, microsecond=0)
+    if ConsolidationRun.objects.filter(cause=ConsolidationRun.Cause.NIGHTLY, created_at__gte=start).exists():
+        return []
+    return request_due_consolidations(nightly=True)
+
+
+def new_trajectories(run: ConsolidationRun) -> Q:
+    """Return the condition that selects the runs a consolidation is about."""
+    if run.since is None:
+        return Q(created_at__lte=run.until)
+    return Q(created_at__gt=run.since, created_at__lte=run.until) | Q(
+        outcome_at__gt=run.since, created_at__lte=run.until
+    )
+
+
+def count_new_episodes(run: ConsolidationRun) -> int:
+    return Trajectory.objects.for_project(run.project).filter(new_trajectories(run)).count()

@@ -1,0 +1,93 @@
+"""The ledger of model calls, what projects spend on them, and which providers answer."""
+
+from django.db import models
+from django.utils import timezone
+
+from memory.constraints import one_of
+from memory.ids import uuid7
+from memory.projects.models import Project
+from reflection.jobs.models import Job
+
+
+class ModelCall(models.Model):
+    """One answered call to a language model, committed as soon as it came, so that the job need not ask again."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey(
+        Job, null=True, on_delete=models.CASCADE, related_name="model_calls", help_text="None: asked by a request."
+    )
+    step = models.TextField(help_text="What the call was for, for example reflect or reflect:repair.")
+    prompt_sha256 = models.CharField(max_length=64)
+    provider = models.TextField()
+    model = models.TextField()
+    response = models.TextField(help_text="The model's answer as it came.")
+    finish_reason = models.TextField(blank=True, default="")
+    input_tokens = models.PositiveBigIntegerField(default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+    latency_ms = models.FloatField(default=0)
+    attempt = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "step", "prompt_sha256"], name="reflection_modelcall_recovery_point"
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"], name="reflection_modelcall_recent")]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.model} {self.step}"
+
+
+class DailySpend(models.Model):
+    """What a project spent on models in one UTC day: reserved before a call, settled after it."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField()
+    calls = models.PositiveIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+
+    class Meta:
+        verbose_name_plural = "daily spend"
+        ordering = ["-day"]
+        constraints = [models.UniqueConstraint(fields=["project", "day"], name="reflection_dailyspend_one_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.tokens} tokens"
+
+
+class ProviderStateName(models.TextChoices):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open", "half open"
+
+
+class ProviderState(models.Model):
+    """Whether a provider answers, as all workers together have seen it (reliability B10).
+
+    After several failures in a row it is not asked (open) until `opened_until`; then one call goes through as a probe
+    (half open), whose end decides.
+    """
+
+    State = ProviderStateName
+
+    provider = models.TextField(primary_key=True)
+    state = models.TextField(choices=State.choices, default=State.CLOSED)
+    failures = models.PositiveIntegerField(default=0, help_text="In a row.")
+    opened_until = models.DateTimeField(null=True)
+    rest_seconds = models.FloatField(default=0, help_text="How long the next rest is.")
+    last_error_code = models.TextField(blank=True, default="")
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["provider"]
+        constraints = [one_of("state", ProviderStateName, "reflection_providerstate_state_known")]
+
+    def __str__(self) -> str:
+        return f"{self.provider}: {self.state}"

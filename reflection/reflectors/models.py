@@ -1,0 +1,76 @@
+"""Reflections and what came of them."""
+
+from django.db import models
+from django.utils import timezone
+
+from memory.constraints import one_of
+from memory.heuristics.models import Heuristic
+from memory.projects.models import Project
+from memory.runs.models import Trajectory
+from reflection.jobs.models import Job, JobQuerySet
+
+KIND = "reflection"
+
+
+class ReflectionQuerySet(JobQuerySet["Reflection"]):
+    pass
+
+
+class Reflection(Job):
+    """One pass of a reflector over one trajectory, a job about that trajectory."""
+
+    trajectory = models.ForeignKey(Trajectory, on_delete=models.CASCADE, related_name="reflections")
+    reflector = models.TextField(blank=True, default="")
+    reflector_version = models.TextField(blank=True, default="")
+    prompt_version = models.TextField(blank=True, default="")
+    heuristics_proposed = models.PositiveIntegerField(default=0)
+    skip_reason = models.TextField(blank=True, default="", help_text="Why nothing was proposed.")
+
+    objects = ReflectionQuerySet.as_manager()  # type: ignore[misc]  # the manager of a parent is a class variable
+
+    class Meta:
+        permissions = [("requeue_reflection", "Can queue reflections again")]
+
+    def __str__(self) -> str:
+        return f"{self.status} reflection of {self.trajectory_id}"
+
+
+class ProposalEffect(models.TextChoices):
+    NEW = "new"
+    SUPPORT = "support"
+    MERGE = "merge"
+
+
+class Proposal(models.Model):
+    """What one reflection did: a new heuristic, support for an existing one, or a proposal to merge."""
+
+    Effect = ProposalEffect
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    reflection = models.ForeignKey(Reflection, on_delete=models.CASCADE, related_name="proposals")
+    ordinal = models.PositiveSmallIntegerField()
+    heuristic = models.ForeignKey(Heuristic, on_delete=models.CASCADE, related_name="proposals")
+    near = models.ForeignKey(
+        Heuristic,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="What it may be merged into.",
+    )
+    effect = models.TextField(choices=Effect.choices)
+    similarity = models.FloatField(null=True)
+    findings = models.JSONField(
+        default=list, blank=True, help_text="What the checks found for the reviewer: [{code, message}]."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["reflection", "ordinal"]
+        constraints = [
+            one_of("effect", ProposalEffect, "reflection_proposal_effect_known"),
+            models.UniqueConstraint(fields=["reflection", "ordinal"], name="reflection_proposal_ordinal_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.heuristic_id}"

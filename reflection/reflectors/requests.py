@@ -1,0 +1,78 @@
+"""Queue reflections: for a run that is recorded, at a client's request, and again at an operator's."""
+
+from typing import Any
+
+import structlog
+from django.db import transaction
+
+from memory.errors import QueueFull
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from reflection.errors import StillQueued
+from reflection.jobs.models import Job
+from reflection.jobs.queue import enqueue
+from reflection.reflectors.models import KIND, Reflection
+
+log = structlog.get_logger(__name__)
+
+MAX_WAITING = 10_000  # reflections of a project, before its clients get 429
+
+
+def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "", traceparent: str = "") -> Reflection:
+    """Queue a reflection of a run in the caller's transaction, or return the one that is queued or running.
+
+    Raises:
+        QueueFull: an API client asks, and too many reflections of the project wait (reliability B11).
+    """
+    if by.api_key_id is not None:
+        _refuse_if_full(trajectory)
+    return enqueue(
+        Reflection(
+            kind=KIND,
+            project_id=trajectory.project_id,
+            subject=str(trajectory.pk),
+            trajectory=trajectory,
+            requested_by=by.label,
+            request_id=request_id,
+            traceparent=traceparent,
+        )
+    )
+
+
+def queue_reflection(*, trajectory: Trajectory, reflect: bool, actor: Actor, **_: Any) -> None:
+    """Queue a reflection in the transaction that records a run, if the run is to have one."""
+    if not reflect:
+        return
+    context = structlog.contextvars.get_contextvars()
+    enqueue_reflection(
+        trajectory,
+        by=actor,
+        request_id=context.get("request_id", trajectory.request_id),
+        traceparent=context.get("traceparent", ""),
+    )
+
+
+@transaction.atomic
+def requeue_reflection(reflection: Reflection, *, by: Actor) -> Reflection:
+    """Reflect on the run of a finished or dead reflection again, as a new row; the old one stays as it is.
+
+    Raises:
+        StillQueued: it is not finished.
+    """
+    reflection = Reflection.objects.select_related("trajectory").get(pk=reflection.pk)
+    if reflection.status in Reflection.LIVE:
+        raise StillQueued("This reflection is still queued or running. Wait until it is finished.")
+    new = enqueue_reflection(
+        reflection.trajectory, by=by, request_id=reflection.request_id, traceparent=reflection.traceparent
+    )
+    log.info("reflection_requeued", reflection_id=str(new.pk), after=str(reflection.pk), by=by.label)
+    return new
+
+
+def _refuse_if_full(trajectory: Trajectory) -> None:
+    limit = MAX_WAITING
+    waiting = Job.objects.live().filter(project_id=trajectory.project_id, kind=KIND).order_by("subject")
+    if waiting.values_list("subject")[limit - 1 : limit]:
+        raise QueueFull(
+            f"{limit} reflections of this project wait already. Send the run with reflect: false, or again later."
+        )
