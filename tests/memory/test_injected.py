@@ -8,7 +8,6 @@ from django.urls import reverse
 
 from memory.effects.feedback import record_feedback
 from memory.effects.outcomes import count_by_heuristic
-from memory.projects.actors import Actor
 from memory.retrieval.models import Retrieval
 from memory.trust.quarantine import find_carried
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
@@ -116,7 +115,7 @@ def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
 
 
 def test_feedback_of_a_run_that_was_not_given_it_counts_for_nothing(world: World) -> None:
-    about = {"verdict": "followed", "by": Actor(label="key:agent"), "client": "agent"}
+    about = {"verdict": "followed", "client": "agent"}
 
     record_feedback(world.heuristic, trajectory=world.listed[0].trajectories.get(), **about)
     record_feedback(world.heuristic, retrieval=world.listed[1], **about)
