@@ -68,6 +68,12 @@ def test_desk_says_what_the_count_says(world: World, admin: Client) -> None:
     assert "Of the runs given it, 1 succeeded and 1 failed." in page
 
 
+def test_list_says_what_the_count_says(world: World, admin: Client) -> None:
+    page = read(admin, "memory_heuristic_changelist")
+
+    assert "3×, 1 succeeded, 1 failed" in page
+
+
 def test_outcomes_page_says_what_the_count_says(world: World, admin: Client) -> None:
     page = read(admin, "memory_retrieval_outcomes")
 
