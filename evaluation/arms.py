@@ -9,9 +9,10 @@ from evaluation.errors import EvaluationError
 from memory.heuristics.models import Evidence
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.answers import retrieve
-from memory.retrieval.context import build_context, clean, count_tokens
+from memory.retrieval.answers import RetrievalAnswer, retrieve
+from memory.retrieval.context import build_context, count_tokens
+from memory.retrieval.question import Filters, Question
+from memory.retrieval.safe_text import clean
 from memory.runs.models import Trajectory
 from reflection.llm.registry import find_config
 
@@ -165,16 +166,18 @@ def ask(
         answer_tag: the tag of the right answer's lessons, for arms that cheat.
     """
     answer = retrieve(
-        project,
-        task=task,
-        task_id=task_id,
-        top_k=pool if arm.top_k is None else arm.top_k,
-        mode=arm.mode,
-        budget_tokens=budget_tokens,
-        filters=Filters(polarities=arm.polarities, tags=(answer_tag,) if arm.cheats else ()),
-        seed=f"{seed}:{arm.draw or draw or task}",
-        record=arm.record,
-        by=EVALUATION,
+        Question(
+            project=project,
+            task=task,
+            task_id=task_id,
+            top_k=pool if arm.top_k is None else arm.top_k,
+            mode=arm.mode,
+            budget_tokens=budget_tokens,
+            filters=Filters(polarities=arm.polarities, tags=(answer_tag,) if arm.cheats else ()),
+            seed=f"{seed}:{arm.draw or draw or task}",
+            record=arm.record,
+            by=EVALUATION,
+        )
     )
     if arm.needs_provider and "language model" in answer.degraded:
         raise EvaluationError(

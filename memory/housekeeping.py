@@ -9,11 +9,10 @@ from django.db.models.functions import Now
 
 from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
-from memory.mistakes.retention import keep_cards
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
-from memory.retrieval.missing_names import name_lessons
+from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
+from memory.index.upkeep import fold_changes, name_lessons
+from memory.mistakes.policy import keep_cards
 from memory.retrieval.models import TermChange
-from memory.retrieval.served_changes import fold_changes
 
 
 class PeriodicWork(NamedTuple):

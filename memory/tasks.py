@@ -5,7 +5,7 @@ from celery import shared_task
 from django.db import Error
 
 from memory.errors import EmbedderError
-from memory.retrieval.index_tuning import find_projects_to_tune, measure_recall, tune_search
+from memory.index.tuning import find_projects_to_tune, measure_recall, tune_search
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ from memory.curation.review_views import (
     ReviewListView,
 )
 from memory.curation.views import HeuristicListView, HeuristicView
-from memory.effects.views import FeedbackView
+from memory.effects.views import FeedbackView, RetrievalOutcomesView
 from memory.episodes.views import MemorySummaryView
 from memory.intake.views import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
-from memory.retrieval.views import ContextView, RetrievalOutcomesView, RetrievalView, RetrieveView
+from memory.retrieval.views import ContextView, RetrievalView, RetrieveView
 
 app_name = "api"
 urlpatterns = [

@@ -1,4 +1,4 @@
-"""Reflections: what each cost, what came of it, and doing it again."""
+"""Reflections in the admin: what each cost, its result, and queueing it again."""
 
 from typing import Any
 

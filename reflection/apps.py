@@ -9,10 +9,10 @@ class ReflectionConfig(AppConfig):
 
         from memory.heuristics.extensions import add_erasure
         from memory.intake.recording import trajectory_recorded
+        from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
-        from memory.retrieval.rerank import register_reranker
         from memory.trust.invariants import add_invariants
-        from reflection.consolidation.erasure import forget_run
+        from reflection.consolidation.results import forget_run
         from reflection.invariants import INVARIANTS
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
@@ -20,7 +20,7 @@ class ReflectionConfig(AppConfig):
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
         from reflection.reflectors.requests import queue_reflection
-        from reflection.work import KINDS, PERIODIC
+        from reflection.tasks import KINDS, PERIODIC
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)

@@ -1,4 +1,4 @@
-"""What reflections add to the review desk and to the home page: checks, costs, failures."""
+"""What reflections add to the review desk and the home page: checks, costs, failures."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -20,7 +20,7 @@ from reflection.reflectors.requests import enqueue_reflection
 
 
 def draw_checks(heuristic: Heuristic) -> Panel:
-    """Return what the checks found in a heuristic as it was proposed, and what proposing it cost. One query."""
+    """Return what the checks found when a heuristic was proposed, and what proposing it cost. One query."""
     proposals = list(
         Proposal.objects.filter(heuristic=heuristic).select_related("reflection").order_by("created_at", "id")[:20]
     )
@@ -33,7 +33,7 @@ def draw_checks(heuristic: Heuristic) -> Panel:
 
 
 def find_flags(heuristic_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
-    """Return the codes of what the checks found in these heuristics. One query."""
+    """Return the codes of the checks' findings in these heuristics. One query."""
     flagged = Proposal.objects.filter(heuristic__in=list(heuristic_ids)).exclude(findings=[])
     found: dict[UUID, set[str]] = {}
     for heuristic_id, findings in flagged.values_list("heuristic_id", "findings"):
@@ -45,13 +45,13 @@ def reflect_on_run_again(heuristic: Heuristic, by: Actor) -> str:
     """Queue a reflection of the newest run a heuristic is drawn from.
 
     Raises:
-        NoRunToReflectOn: somebody wrote it by hand.
+        NoRunToReflectOn: a person wrote it by hand.
     """
     newest = heuristic.evidence.select_related("trajectory").order_by("-created_at", "-id").first()
     if newest is None:
         raise NoRunToReflectOn("No run is linked to this heuristic, so there is nothing to reflect on again.")
     enqueue_reflection(newest.trajectory, by=by)
-    return "Its newest run is queued for another reflection. What that finds comes as a proposal of its own."
+    return "Its newest run is queued for another reflection. What it finds will be a separate proposal."
 
 
 def count_reflections(user: Any) -> Iterable[Figure]:

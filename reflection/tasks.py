@@ -1,17 +1,44 @@
-"""The Celery tasks: a message names a job, and the row is the work."""
+"""What the workers do: the Celery tasks, the kinds of jobs, and the periodic work of this app and the memory.
 
+A message names a job, and the row is the work.
+"""
+
+from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import structlog
 from celery import shared_task
 
-from reflection.jobs.kinds import get_kind
+from memory import housekeeping
+from memory.housekeeping import PeriodicWork
+from reflection.consolidation import models as consolidation
+from reflection.consolidation.execution import run_consolidation
+from reflection.consolidation.requests import request_due_consolidations, request_nightly_consolidations
+from reflection.jobs.doorbell import doorbell
+from reflection.jobs.kinds import JobKind, get_kind
 from reflection.jobs.models import Job
 from reflection.jobs.periodic import run_due_work
 from reflection.jobs.sweeper import find_overdue_jobs, nudge
-from reflection.jobs.workers import owner_name, record_claim, worker_name
+from reflection.jobs.workers import forget_old_workers, owner_name, record_claim, worker_name
+from reflection.llm.budget import resume_projects
+from reflection.reflectors import models as reflectors
+from reflection.reflectors.reflections import run_reflection
 
 log = structlog.get_logger(__name__)
+
+KINDS = (
+    JobKind(name=reflectors.KIND, run=run_reflection, command="run_reflections"),
+    JobKind(name=consolidation.KIND, run=run_consolidation),
+)
+PERIODIC = (
+    PeriodicWork("raised budgets", timedelta(seconds=4), resume_projects),
+    *housekeeping.PERIODIC,
+    PeriodicWork("due consolidations", timedelta(seconds=4), request_due_consolidations),
+    PeriodicWork("nightly consolidations", timedelta(minutes=1), request_nightly_consolidations),
+    PeriodicWork("old workers", timedelta(minutes=1), forget_old_workers),
+    PeriodicWork("search indexes", timedelta(hours=1), partial(doorbell.send, "memory.tasks.tune_retrieval")),
+)
 
 
 @shared_task(ignore_result=True)

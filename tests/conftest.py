@@ -128,11 +128,10 @@ def stack(stack_processes: Stack, _worker_until_here: None, transactional_db: No
 
 @pytest.fixture(autouse=True)
 def _services_unknown() -> None:
-    """Let no test go by the model that was active in another, or wait for a service that failed there."""
-    from memory.retrieval import llm_ranking, rerank, task_vector  # once the apps are there
+    """Let no test do without a service because it failed in another."""
+    from memory.retrieval import cross_encoder, llm_ranking, task_vector  # once the apps are there
 
-    task_vector.active_model.forget()
-    for service in (llm_ranking, rerank, task_vector):
+    for service in (cross_encoder, llm_ranking, task_vector):
         service.breaker.reset()
 
 

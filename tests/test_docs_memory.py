@@ -13,6 +13,7 @@ from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from tests.factories import make_api_key, make_project
 
@@ -45,11 +46,13 @@ def test_plain_http_and_shell_snippets_work(stack: Any, monkeypatch: pytest.Monk
     approve_card(MistakeCard.objects.get(), by=Actor(label="user:ana"))
     text, retrieval_id = names["get_memory"]("Cancel EHGLP3", "airline.cancel", "travel-bot")
     here = retrieve(
-        new.api_key.project,
-        task="Cancel EHGLP3",
-        task_id="airline.cancel",
-        agent="travel-bot",
-        by=Actor(label="user:ana"),
+        Question(
+            project=new.api_key.project,
+            task="Cancel EHGLP3",
+            task_id="airline.cancel",
+            agent="travel-bot",
+            by=Actor(label="user:ana"),
+        )
     )
     assert here.context == text  # the same bytes in another process, before the run is recorded
     names["record_episode"]("Cancel EHGLP3", "airline.cancel", "travel-bot", retrieval_id, 1.0, successes=["Asked."])

@@ -26,8 +26,8 @@ from erl_site.doctor.database import (
     warning,
 )
 from erl_site.web import health
+from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
-from memory.retrieval.heuristic_vectors import find_heuristics_without_vectors
 from reflection.jobs.models import WorkerHeartbeat
 from reflection.llm.models import ProviderState
 from reflection.reflectors.models import Reflection

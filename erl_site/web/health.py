@@ -9,7 +9,7 @@ import structlog
 from django.conf import settings
 from django.db import connection
 
-from memory.broker_server import find_server_url
+from memory.api.throttling import find_server_url
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from memory.embeddings.registry import get_embedder
 
 ROOT = Path(__file__).resolve().parents[2]
 _DATA = ROOT / "evaluation" / "data"
-_SEARCH = ("memory/retrieval", "memory/sql")
+_SEARCH = ("memory/index", "memory/retrieval", "memory/sql")
 _PROMPTS = ("reflection/prompts",)
 
 

@@ -20,8 +20,8 @@ from evaluation.suites.timing import percentiles
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import count_terms
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data"
 DEPTH = 20

@@ -21,11 +21,11 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import narrow_to_projects, visible_projects
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.answers import MATCHED_TASK_CHARACTERS
 from memory.retrieval.context import get_label
-from memory.retrieval.index_tuning import LEAST_RECALL, WANTED_RECALL
 from memory.retrieval.models import Retrieval, SearchIndex
 from memory.retrieval.replay import find_wordings, name_subtask, replay_block
 from memory.runs.models import Trajectory

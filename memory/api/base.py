@@ -17,10 +17,10 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from memory.api.authentication import ApiKeyAuthentication, HasScope
-from memory.api.body import has_body, read_body
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.exceptions import exception_handler
 from memory.api.idempotency import SAFE_METHODS, IdempotentMixin
+from memory.api.input import has_body, read_body
 from memory.api.pagination import LimitOffset
 from memory.api.throttling import ScopeThrottle
 from memory.projects.actors import Actor
@@ -48,7 +48,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
     authentication_classes = [ApiKeyAuthentication]
     permission_classes = [HasScope]
     throttle_classes = [ScopeThrottle]
-    parser_classes = []  # the body is read by memory.api.body
+    parser_classes = []  # the body is read by memory.api.input
     pagination_class: Any = None
     filter_backends = [DjangoFilterBackend]
     filterset_class: Any = None

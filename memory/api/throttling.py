@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 import structlog
@@ -17,13 +18,13 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from memory.api.errors import ErrorCode, Refusal
-from memory.broker_server import find_server_url
 
 log = structlog.get_logger(__name__)
 
 SOCKET_SECONDS = 0.2
 REST_SECONDS = 5.0  # after a failure, until the server is tried again
 FAILED = "failed"
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 MAX_LOCAL = 10_000
 # One step, so that no count is lost and none outlives its window.
 _COUNT = """
@@ -119,6 +120,17 @@ class Counters:
 
 
 counters = Counters()
+
+
+def find_server_url() -> str | None:
+    """Return the address of the broker's Redis or Valkey, or None where the broker is another kind of server.
+
+    Celery writes `redis+socket` where redis-py writes `unix`. Sentinels and the brokers of tests give None.
+    """
+    url: str = settings.CELERY_BROKER_URL
+    if url.startswith("redis+socket://"):
+        return f"unix://{urlsplit(url).path}"
+    return url if url.startswith(_REDIS_SCHEMES) else None
 
 
 @lru_cache(maxsize=8)

@@ -25,8 +25,8 @@ from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection
 from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms
 from memory.projects.actors import Actor
-from memory.retrieval.heuristic_vectors import count_terms
 
 MAX_AT_ONCE = 20
 

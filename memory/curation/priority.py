@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from memory.heuristics.extensions import find_flags
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.retrieval.ranking import FLOORS
-from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
 
 log = structlog.get_logger(__name__)
 

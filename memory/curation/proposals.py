@@ -15,10 +15,10 @@ from memory.curation.service import get_current_revision, lock_item
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
+from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
-from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 
 

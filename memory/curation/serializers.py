@@ -80,7 +80,7 @@ class HeuristicWording(Input):
 
 
 class HeuristicInput(HeuristicWording):
-    """A lesson to propose. It is not served before a person approves it."""
+    """A lesson to propose. It is not served until a person approves it."""
 
     trigger: Trigger
     guideline: Guideline

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from memory.retrieval.heuristic_vectors import find_relevant_revisions, get_active_model
+from memory.index.heuristic_vectors import find_relevant_revisions, get_active_model
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.models import Trajectory
 

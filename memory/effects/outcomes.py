@@ -116,8 +116,9 @@ def describe_effect(heuristic: Heuristic, outcome: OutcomeCount | None) -> str:
     if outcome is None or outcome.last_at is None:
         given = "No agent has been given this lesson yet."
     else:
+        age = timesince(outcome.last_at, depth=1)
         answers = f"{outcome.answers:,} answer{pluralize(outcome.answers)}"
-        given = f"Given in {answers}, most recently {timesince(outcome.last_at, depth=1)} ago."
+        given = f"Given in {answers}, most recently {age} ago."
         if outcome.successes or outcome.failures:
             given += f" Of the runs given it, {outcome.successes} succeeded and {outcome.failures} failed."
         else:

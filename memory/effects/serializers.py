@@ -1,13 +1,14 @@
 """What agents say about lessons, as they send and read it."""
 
 from typing import Annotated
+from uuid import UUID
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from rest_framework import serializers
 
 from memory.api.input import Id, Input, OneOf
 from memory.effects.models import HeuristicFeedback
-from memory.limits import MAX_REASON_CHARS
+from memory.limits import MAX_OUTCOME_DAYS, MAX_OUTCOME_ROWS, MAX_REASON_CHARS
 
 
 class FeedbackInput(Input):
@@ -39,3 +40,43 @@ class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
             "created_at",
         ]
         read_only_fields = fields
+
+
+class OutcomesQuery(Input):
+    """Over which time to count."""
+
+    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Answers of the last so many days.")] = 30
+    limit: Annotated[int, Field(ge=1, le=MAX_OUTCOME_ROWS, description="Most families and lessons.")] = 50
+
+
+class OutcomeFigures(BaseModel):
+    """Answers, the runs that were given them, and how those ended."""
+
+    answers: int
+    runs: int
+    successes: int
+    failures: int
+    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
+    mean_score: float | None
+
+
+class ModeOutcomes(OutcomeFigures):
+    mode: str
+
+
+class FamilyOutcomes(OutcomeFigures):
+    task_id: str
+    mode: str
+
+
+class LessonOutcomes(OutcomeFigures):
+    heuristic: UUID
+
+
+class RetrievalOutcomes(BaseModel):
+    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
+
+    days: int
+    by_mode: list[ModeOutcomes]
+    by_family: list[FamilyOutcomes]
+    by_lesson: list[LessonOutcomes]

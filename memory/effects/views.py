@@ -1,15 +1,19 @@
-"""What agents report about the lessons they were given."""
+"""What became of lessons that were given: what agents report, and how their runs ended."""
 
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView, represent
-from memory.api.schema import describe
+from memory.api.schema import describe, query_parameters
 from memory.effects.feedback import record_feedback
-from memory.effects.serializers import FeedbackInput, FeedbackSerializer
+from memory.effects.outcomes import OutcomeCount, count_outcomes
+from memory.effects.serializers import FeedbackInput, FeedbackSerializer, OutcomesQuery, RetrievalOutcomes
 from memory.heuristics.models import Heuristic
 from memory.projects.models import ApiKey
 from memory.retrieval.models import Retrieval
@@ -41,3 +45,35 @@ class FeedbackView(ApiView):
         response = Response(represent(FeedbackSerializer, feedback), status=201)
         response.resource_id = sent.trajectory_id or id  # type: ignore[attr-defined]
         return response
+
+
+class RetrievalOutcomesView(ApiView):
+    required_scopes = {"GET": ApiKey.Scope.RETRIEVE}
+    allowed_query_params = frozenset(OutcomesQuery.model_fields)
+
+    @describe(
+        "getRetrievalOutcomes",
+        tag="retrieval",
+        summary="Count what became of answers",
+        description="How the runs ended that were given answers, by mode, by task family and by lesson, those answered "
+        "with most often first. A run belongs to an answer whose `retrieval_id` it was recorded with.",
+        parameters=query_parameters(OutcomesQuery, OutcomesQuery.model_fields),
+        responses=RetrievalOutcomes,
+    )
+    def get(self, request: Request) -> Response:
+        query = OutcomesQuery.from_query(request.query_params.dict())
+        since = timezone.now() - timedelta(days=query.days)
+        counted = count_outcomes([self.project.pk], since=since, limit=query.limit)
+        return Response(
+            {
+                "days": query.days,
+                "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
+                "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
+                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_heuristic],
+            }
+        )
+
+
+def _figures(count: OutcomeCount) -> dict[str, Any]:
+    names = ("answers", "runs", "successes", "failures", "success_rate", "mean_score")
+    return {name: getattr(count, name) for name in names}

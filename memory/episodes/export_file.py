@@ -11,7 +11,6 @@ from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.rules import AVOID_MARK, WORKS_MARK
 from memory.heuristics.text import RULE_TAG
 from memory.mistakes.models import MistakeCard
-from memory.mistakes.reports import WORDS
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
@@ -145,7 +144,7 @@ def _write_card(card: MistakeCard) -> dict[str, Any]:
     assert card.current_revision is not None  # every card is made with one
     newest = card.sightings.first()
     return {
-        **{name: getattr(card.current_revision, name) for name in WORDS},
+        **card.current_revision.as_text().words(),
         "evidence": newest.evidence if newest else "",
         "seen_count": card.seen_count,
         "first_seen": card.first_seen_at.isoformat() if card.first_seen_at else None,

@@ -149,7 +149,7 @@ class HeuristicRevision(AbstractRevision):
     tags = ArrayField(models.TextField(), default=list, blank=True)
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
     search = SearchVectorField(null=True, editable=False)
-    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/names.py
+    names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
 
     objects = RevisionQuerySet["HeuristicRevision"].as_manager()
 

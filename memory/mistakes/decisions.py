@@ -16,7 +16,7 @@ from memory.curation.service import (
     withdraw_revision,
 )
 from memory.errors import AlreadyDecided, NotServable
-from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
+from memory.mistakes.models import MistakeCard, MistakeCardReview
 from memory.projects.actors import Actor
 
 _Status = MistakeCard.Status
@@ -44,7 +44,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = N
     serve_revision(card, revision, by=by)
     card.ranked_count = card.seen_count
     set_status(card, _Status.APPROVED, "ranked_count")
-    record_card_review(card, revision, _Decision.APPROVE, by=by, reason=reason)
+    record_review(revision, _Decision.APPROVE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 
@@ -59,7 +59,7 @@ def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = No
     check_rights(card, by=by)
     revision = get_current_revision(card, content_sha256=content_sha256)
     set_status(card, refuse_revision(card))
-    record_card_review(card, revision, _Decision.REJECT, by=by, reason=reason)
+    record_review(revision, _Decision.REJECT, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 
@@ -74,7 +74,9 @@ def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: s
     check_rights(card, by=by, withdraws=True)
     revision = withdraw_revision(card)
     set_status(card, _Status.RETIRED)
-    record_card_review(card, revision, _Decision.RETIRE, by=by, reason=reason, request_id=request_id)
+    record_review(
+        revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason, request_id=request_id
+    )
     return card
 
 
@@ -94,17 +96,8 @@ def confirm_count(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeC
         raise NotServable(f"This mistake card is {card.status} and is not being served, so it has no place to change.")
     card.ranked_count = card.seen_count
     card.save(update_fields=["ranked_count"])
-    record_card_review(card, served, _Decision.CONFIRM_COUNT, by=by, reason=reason)
+    record_review(served, _Decision.CONFIRM_COUNT, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
-
-
-def record_card_review(
-    card: MistakeCard, revision: MistakeCardRevision, decision: str, *, by: Actor, reason: str, request_id: str = ""
-) -> None:
-    """Append one decision, with the count as it was then."""
-    record_review(
-        revision, decision, item=card, by=by, reason=reason, request_id=request_id, seen_count=card.seen_count
-    )
 
 
 def _lock_proposed(card: MistakeCard) -> MistakeCard:

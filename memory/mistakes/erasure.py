@@ -7,8 +7,8 @@ from memory.runs.models import Trajectory
 _WORDS = ("bad_decision", "correct_decision", "lesson")
 
 
-def forget_mistakes(trajectory: Trajectory) -> int:
-    """Delete the cards seen only in this run, and recount the others; return how many were deleted.
+def forget_mistakes(trajectory: Trajectory) -> None:
+    """Delete the cards seen only in this run, and recount the others.
 
     Words of the run that wait for a decision are replaced by those of the newest other run. Call it in the transaction
     that erases the run, where deleting is allowed.
@@ -24,7 +24,6 @@ def forget_mistakes(trajectory: Trajectory) -> int:
         _replace_words(card, trajectory)
         card.refresh_from_db(fields=["merged_into"])
         recount(lock_root(card))
-    return len(orphans)
 
 
 def _delete(card: MistakeCard) -> None:

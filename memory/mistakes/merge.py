@@ -4,14 +4,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.reviewers import check_rights
+from memory.curation.service import get_current_revision, record_review
 from memory.errors import AlreadyDecided, CannotMerge
 from memory.mistakes.counts import recount
-from memory.mistakes.decisions import record_card_review
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge
 from memory.projects.actors import Actor
 
 IN_USE = (MistakeCard.Status.PROPOSED, MistakeCard.Status.APPROVED)
-AUTOMATIC = Actor.policy("mistake-likeness")  # as earlier records name it
+AUTOMATIC = Actor.policy("mistake-similarity")
 _Decision = MistakeCardReview.Decision
 
 
@@ -53,8 +53,8 @@ def merge_cards(
     )
     _set_merged_into(card, into)
     recount(into)
-    if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.MERGE, by=by, reason=reason)
+    revision = get_current_revision(card, content_sha256=None)
+    record_review(revision, _Decision.MERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return merge
 
 
@@ -80,8 +80,8 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCa
         MistakeCardRevision.objects.filter(pk=merge.served_before_id).update(served=True)
     recount(card)
     recount(into)
-    if card.current_revision is not None:
-        record_card_review(card, card.current_revision, _Decision.UNMERGE, by=by, reason=reason)
+    revision = get_current_revision(card, content_sha256=None)
+    record_review(revision, _Decision.UNMERGE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 

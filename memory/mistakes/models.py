@@ -18,6 +18,7 @@ from memory.heuristics.reviewed import (
     served_is_approved,
 )
 from memory.ids import uuid7
+from memory.mistakes.reports import WORDS, MistakeText
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
@@ -207,6 +208,9 @@ class MistakeCardRevision(AbstractRevision):
     def __str__(self) -> str:
         return f"{self.mistake_type[:60]} (revision {self.number})"
 
+    def as_text(self) -> MistakeText:
+        return MistakeText(**{name: getattr(self, name) for name in WORDS})
+
 
 class MistakeMerge(models.Model):
     """A card merged into another. The row stays when the merge is undone, and names who undid it."""
@@ -233,7 +237,7 @@ class MistakeMerge(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(undone_at__isnull=True, undone_by="") | (Q(undone_at__isnull=False) & ~Q(undone_by="")),
-                name="memory_mistakemerge_undone_by_somebody",
+                name="memory_mistakemerge_undone_has_actor",
             ),
         ]
 

@@ -27,6 +27,10 @@ class MistakeText:
         """Return what a card keeps in its revisions: everything but the evidence."""
         return {name: getattr(self, name) for name in WORDS}
 
+    def says_the_same_as(self, other: "MistakeText") -> bool:
+        """Compare the words of two texts without case, repeated spaces and final punctuation."""
+        return all(_fold(getattr(self, name)) == _fold(getattr(other, name)) for name in WORDS)
+
 
 def read_mistake(raw: Mapping[str, Any], *, task_id: str = "", worker_id: str = "") -> MistakeText | None:
     """Read a report as agents send it, or return None if it says nothing.
@@ -51,11 +55,6 @@ def identify_mistake(text: MistakeText) -> str:
     decision = text.correct_decision or text.lesson or text.bad_decision
     parts = [_fold(part) for part in (text.mistake_type, text.task_id, text.worker_id, decision)]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).hexdigest()
-
-
-def fold_words(words: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a card's words for comparison, without case, repeated spaces and final punctuation."""
-    return tuple(_fold(words[name]) for name in WORDS)
 
 
 def _fold(text: str) -> str:

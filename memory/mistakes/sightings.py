@@ -8,15 +8,15 @@ from django.db import transaction
 
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
 from memory.mistakes.models import MistakeCard, MistakeSighting
+from memory.mistakes.policy import settle_cards
 from memory.mistakes.reports import MistakeText, identify_mistake, read_mistake
-from memory.mistakes.similarity import settle_cards
 from memory.mistakes.wordings import note_words
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 
 
 @transaction.atomic
-def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> list[MistakeCard]:
+def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> None:
     """Count each mistake that a run reports on its card, and make the cards that do not exist yet.
 
     A new card waits for a reviewer. While too many cards of the run's client wait, no new ones are made (reliability
@@ -28,7 +28,7 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> list[MistakeCard]:
         existing = MistakeCard.objects.filter(project_id=trajectory.project_id, identity_sha256__in=list(reports))
         reports = {identity: reports[identity] for identity in existing.values_list("identity_sha256", flat=True)}
     if not reports:
-        return []
+        return
     made = MistakeCard.objects.bulk_create(
         [
             MistakeCard(
@@ -55,7 +55,6 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> list[MistakeCard]:
         if _count_run(card, text, trajectory):
             note_words(card, text, trajectory=trajectory, by=by)
     transaction.on_commit(partial(settle_cards, [card.pk for card in cards], new_ids=new), robust=True)
-    return cards
 
 
 def _read_reports(trajectory: Trajectory) -> dict[str, MistakeText]:

@@ -1,7 +1,6 @@
-"""After a run is stored: merge new cards that say the same as older ones, then apply the project's policy."""
+"""Which mistake cards say the same, by their vectors, and the automatic merge of two that do."""
 
 import hashlib
-from collections.abc import Collection, Iterable
 from uuid import UUID
 
 import structlog
@@ -12,18 +11,11 @@ from pgvector import HalfVector
 
 from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
-from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, ProjectArchived
-from memory.mistakes.decisions import approve_card
+from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards
-from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding, MistakeMerge
-from memory.projects.actors import Actor
-from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import get_active_model
+from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbedding
 
 log = structlog.get_logger(__name__)
-
-CORROBORATED_RUNS, CORROBORATED_CLIENTS = 3, 2
-_Policy = Project.MistakeCardPolicy
 
 # A pair whose merge was undone is never merged automatically again.
 _SIMILAR = """
@@ -58,21 +50,7 @@ def find_similar_cards(card_id: UUID, *, floor: float, limit: int, mergeable: bo
         return list(cursor.fetchall())
 
 
-def settle_cards(card_ids: Iterable[UUID], *, new_ids: Collection[UUID] = ()) -> None:
-    """Merge new cards into similar ones, then let the project's policy decide on all of them.
-
-    Safe to repeat. Where the embedder does not answer, `find_unsettled_cards` names the cards for later.
-    """
-    for card_id in new_ids:
-        try:
-            merge_similar(card_id)
-        except EmbedderError as error:
-            log.warning("mistake_card_not_embedded", reason=str(error))
-    for card in MistakeCard.objects.proposed().filter(pk__in=list(card_ids)).select_related("project"):
-        _apply_policy(card)
-
-
-def merge_similar(card_id: UUID) -> MistakeMerge | None:
+def merge_similar(card_id: UUID) -> None:
     """Merge a card with the most similar one if they are similar enough: the younger into the older.
 
     A card that agents are given is never merged into another automatically; the other is merged into it.
@@ -81,25 +59,24 @@ def merge_similar(card_id: UUID) -> MistakeMerge | None:
         EmbedderError: its words cannot be embedded now.
     """
     if not _embed(card_id):
-        return None
+        return
     found = find_similar_cards(card_id, floor=settings.ERL_MISTAKE_MERGE_SIMILARITY, limit=1, mergeable=True)
     if not found:
-        return None
+        return
     other_id, similarity = found[0]
     with transaction.atomic():
         rows = MistakeCard.objects.select_for_update().filter(pk__in=[card_id, other_id]).order_by("pk")
         pair = [each for each in rows if each.merged_into_id is None]
         if len(pair) < 2:
-            return None
+            return
         served = [each.revisions.filter(served=True).exists() for each in pair]
         if all(served):
-            return None  # people merge two approved cards
+            return  # people merge two approved cards
         older, younger = pair if not served[1] else pair[::-1]
         if older.status not in IN_USE:
-            return None
-        merge = merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
-    log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=merge.similarity)
-    return merge
+            return
+        merge_cards(younger, into=older, by=AUTOMATIC, similarity=round(similarity, 4))
+    log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=round(similarity, 4))
 
 
 def find_unsettled_cards(*, limit: int = 100) -> list[UUID]:
@@ -131,23 +108,3 @@ def _embed(card_id: UUID) -> bool:
         defaults={"project_id": revision.project_id, "text_sha256": sha256, "vector": vector},
     )
     return True
-
-
-def _apply_policy(card: MistakeCard) -> None:
-    """Approve a card in the name of its project's policy, if it has one that applies."""
-    policy = card.project.mistake_card_policy
-    if policy == _Policy.PEOPLE or card.project.four_eyes:
-        return  # a policy is not a person, whose approval two reviewers ask for
-    if policy == _Policy.CORROBORATED and not _is_corroborated(card):
-        return
-    try:
-        approve_card(card, by=Actor.policy(policy))
-    except (AlreadyDecided, NotAllowed, ProjectArchived):
-        return  # it was decided, or the project was archived or asked for two reviewers, in the meantime
-
-
-def _is_corroborated(card: MistakeCard) -> bool:
-    """Tell whether several runs of several clients report it and its first words are still waiting."""
-    clients = card.sightings.values("client").distinct().count()
-    first_words = card.current_revision is not None and card.current_revision.number == 1
-    return first_words and card.seen_count >= CORROBORATED_RUNS and clients >= CORROBORATED_CLIENTS

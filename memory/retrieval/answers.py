@@ -1,35 +1,44 @@
-"""Answer a task with lessons, and write down what was answered."""
+"""Answer a task with lessons, and write down what was answered.
+
+The way of a question: the state of its project → the vector of the task → candidates → ranking → block → row.
+"""
 
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Any, Required, TypedDict, Unpack
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+from uuid import UUID
 
 import orjson
 from django.conf import settings
 from django.utils import timezone
 
 from memory.ids import uuid7
-from memory.projects.actors import Actor
-from memory.projects.models import Project
 from memory.redaction import redact
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.boundary import add_boundary
-from memory.retrieval.choosing import Chosen, Question, choose_lessons, get_default_mode
-from memory.retrieval.context import Context, build_context
-from memory.retrieval.database import execute_prepared
-from memory.retrieval.known import KNOWN_TASKS, Known
+from memory.retrieval.context import Context, add_boundary, build_context
+from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.models import Retrieval
-from memory.retrieval.places import Ranked
-from memory.retrieval.record import NO_RECORD, get_cost, join_blocks
-from memory.retrieval.record_rows import ask_record, write_record
+from memory.retrieval.project_state import ProjectState, read_state
+from memory.retrieval.question import NO_FILTERS, Question
+from memory.retrieval.ranking import Ranked
+from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode, select_heuristics
+from memory.retrieval.track_record import (
+    NO_RECORD,
+    ask_record,
+    build_record,
+    get_cost,
+    get_record_budget,
+    join_blocks,
+    read_material,
+)
 
 _Mode = Retrieval.Mode
-NO_FILTERS = Filters()
 NO_DATABASE = "database"
 MATCHED_TASK_CHARACTERS = 120  # of it are kept with the answer
-MOST_KEPT_CHARACTERS = 100_000  # of an answer, so that it is given again without being written again
-_known_writings: Known[tuple[Chosen, "_Written"]] = Known(KNOWN_TASKS)  # with what the number in the key names
+FINISHED_ANSWERS = 128  # kept by each process: a task that is asked again costs a third of a new one
+MOST_KEPT_CHARACTERS = 100_000  # of one of them
 
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
@@ -43,6 +52,30 @@ VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(reque
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalAnswer:
+    """Lessons for a task, best first, and the text to inject.
+
+    `items` are ready for JSON: id, revision, content_sha256, trigger, guideline, avoid, not_when, rationale,
+    polarity, task_id, tags, support, scores (by component), reason (one sentence), subtask (the part of the task it
+    serves), matched_task, injected (whether it is in the context: it fits the task and the budget); `items_json` is
+    the same as text. `degraded` says what was not available and is empty when all was. `tokens` counts the context.
+    """
+
+    retrieval_id: UUID
+    mode: str
+    degraded: str = ""
+    items: list[dict[str, Any]] = field(default_factory=list)
+    items_json: str = "[]"
+    context: str = ""
+    context_sha256: str = ""
+    tokens: int = 0
+    candidate_count: int = 0
+    subtasks: list[str] = field(default_factory=list)
+    duration_ms: float = 0.0
+    recorded: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
     """An answer that is not written down yet, and the row that it will be."""
 
@@ -50,27 +83,22 @@ class Prepared:
     row: dict[str, Any]
 
 
-class Asked(TypedDict, total=False):
-    """The arguments of `prepare_answer`."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
+    """What an answer says, for the client and for the row. Answers share it: only read it."""
 
-    task: Required[str]
-    task_id: str
-    agent: str
-    top_k: int | None
-    mode: str | None
-    budget_tokens: int | None
-    filters: Filters
-    seed: str | None
-    record: bool
-    random_boundary: bool
-    by: Required[Actor]
-    client: str
-    request_id: str
+    selection: Selection
+    record: Context
+    items: list[dict[str, Any]]
+    items_json: str
+    context: Context
+    budget_tokens: int
+    columns: dict[str, str]
 
 
-def retrieve(project: Project, **question: Unpack[Asked]) -> RetrievalAnswer:
-    """Answer a task with lessons, and write down what was answered. The arguments are those of `prepare_answer`."""
-    return record_answer(prepare_answer(project, **question))
+def retrieve(question: Question) -> RetrievalAnswer:
+    """Answer a task with lessons, and write down what was answered."""
+    return record_answer(prepare_answer(question))
 
 
 def record_answer(prepared: Prepared) -> RetrievalAnswer:
@@ -79,156 +107,152 @@ def record_answer(prepared: Prepared) -> RetrievalAnswer:
     return prepared.answer
 
 
-def prepare_empty_answer(prepared: Prepared, requested_mode: str) -> Prepared:
-    """Return an answer of mode none as one that has nothing because the database was not to be had."""
+def prepare_empty_answer(question: Question) -> Prepared:
+    """Return an answer that has nothing because there is no database. Asks the database nothing."""
+    prepared = prepare_answer(replace(question, mode=_Mode.NONE))
     answer = replace(prepared.answer, degraded=NO_DATABASE)
-    row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": requested_mode or _Mode.HYBRID}
+    row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": question.mode or _Mode.HYBRID}
     return Prepared(answer=answer, row=row)
 
 
-def prepare_answer(
-    project: Project,
-    *,
-    task: str,
-    task_id: str = "",
-    agent: str = "",
-    top_k: int | None = None,
-    mode: str | None = None,
-    budget_tokens: int | None = None,
-    filters: Filters = NO_FILTERS,
-    seed: str | None = None,
-    record: bool = True,
-    random_boundary: bool = False,
-    by: Actor,
-    client: str = "",
-    request_id: str = "",
-) -> Prepared:
+def prepare_answer(question: Question) -> Prepared:
     """Choose lessons for a task among those that are served, best first, and write the block to inject.
-
-    Args:
-        task: the new task, in the words the agent was given.
-        task_id: its family; lessons of the family come first among equals, others are not excluded.
-        agent: who asks; kept in the record.
-        top_k: most lessons to return; None takes ERL_RETRIEVE_TOP_K.
-        mode: how to choose; None takes ERL_RETRIEVE_MODE. "none" answers nothing, as a control group needs it.
-        budget_tokens: size of the whole block; None takes ERL_CONTEXT_BUDGET_TOKENS for the lessons and adds the
-            record's own budget.
-        record: begin the block with what is known of earlier runs: rules, mistakes, scores.
-        random_boundary: delimit the block by words that nobody can know beforehand; its bytes then differ every time.
-        seed: for mode "random"; None takes the task itself, so that a task always draws the same lessons.
 
     Services may be asked over the network: call it with no transaction open. Where one does not answer, the next best
     thing does, and `degraded` says so (A16).
     """
     started = time.perf_counter()
-    task = redact(task).value  # as stored texts are: a secret in a task meets the same placeholder in a lesson
-    requested = mode or get_default_mode()
-    top_k = settings.ERL_RETRIEVE_TOP_K if top_k is None else top_k
-    asked = ask_record(project, task_id=task_id, agent=agent, budget_tokens=budget_tokens) if record else None
-    question = Question(task=task, task_id=task_id, top_k=top_k, filters=filters, seed=seed, beside=asked)
-    chosen = choose_lessons(project, question, mode=requested)
-    mode, degraded = chosen.mode, ", ".join(chosen.missing)
-    known = write_record(asked) if mode != _Mode.NONE else NO_RECORD
-    lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS if budget_tokens is None else budget_tokens - get_cost(known)
-    written = _write(chosen, known, lesson_tokens)
-    context = written.context
-    retrieval_id = uuid7()
-    if random_boundary:
+    # Redacted as stored texts are, so that a secret in a task meets the same placeholder in a lesson.
+    question = replace(question, task=redact(question.task).value)
+    mode = question.mode or get_default_mode()
+    top_k = settings.ERL_RETRIEVE_TOP_K if question.top_k is None else question.top_k
+    if mode == _Mode.NONE or top_k == 0:
+        written = _write(question, NO_SELECTION, NO_RECORD)
+    else:
+        written = _find_or_write(question, mode=mode, top_k=top_k)
+    selection, context, retrieval_id = written.selection, written.context, uuid7()
+    if question.random_boundary:
         context = add_boundary(context, retrieval_id=retrieval_id)
     answer = RetrievalAnswer(
         retrieval_id=retrieval_id,
-        mode=mode,
-        degraded=degraded,
+        mode=selection.mode,
+        degraded=", ".join(selection.missing),
         items=written.items,
         items_json=written.items_json,
         context=context.text,
         context_sha256=context.sha256,
         tokens=context.tokens,
-        candidate_count=chosen.candidate_count,
-        subtasks=list(chosen.subtasks),
+        candidate_count=selection.candidate_count,
+        subtasks=list(selection.subtasks),
         duration_ms=(time.perf_counter() - started) * 1000,
     )
     row = {
         "id": answer.retrieval_id,
-        "project": project.pk,
-        "task": task,
-        "task_id": task_id,
-        "agent": agent,
-        "mode": mode,
-        "requested_mode": requested,
+        "project": question.project.pk,
+        "task": question.task,
+        "task_id": question.task_id,
+        "agent": question.agent,
+        "mode": answer.mode,
+        "requested_mode": mode,
         "top_k": top_k,
-        "budget_tokens": lesson_tokens + get_cost(known),
-        "options": _write_options(filters, seed=seed, record=record, random_boundary=random_boundary),
-        "candidate_count": chosen.candidate_count,
+        "budget_tokens": written.budget_tokens,
+        "options": _write_options(question),
+        "candidate_count": answer.candidate_count,
         **written.columns,
-        "subtasks": list(chosen.subtasks),
-        "record_text": known.text,
+        "subtasks": answer.subtasks,
+        "record_text": written.record.text,
         "context_sha256": context.sha256,
         "tokens": context.tokens,
-        "degraded": degraded,
+        "degraded": answer.degraded,
         "duration_ms": answer.duration_ms,
-        "client": client or by.label,
-        "api_key": by.api_key_id,
-        "request_id": request_id,
+        "client": question.client or question.by.label,
+        "api_key": question.by.api_key_id,
+        "request_id": question.request_id,
         "created_at": timezone.now(),
     }
     return Prepared(answer=answer, row=row)
 
 
-def _write_options(filters: Filters, *, seed: str | None, record: bool, random_boundary: bool) -> str:
-    """Write down what else was asked, only what is not as usual, and without secrets, as the task is.
+class FinishedAnswers:
+    """What was answered to the questions asked last, each with the state of the project it holds for."""
 
-    By the names of the API, but for `polarities`: a command may name several.
-    """
-    if filters == NO_FILTERS and seed is None and record and not random_boundary:
-        return "{}"
-    asked = {
-        "tags": filters.tags,
-        "families": filters.task_ids,
-        "source_agents": filters.agents,
-        "polarities": filters.polarities,
-        "seed": seed,
-        "record": None if record else False,
-        "boundary": "random" if random_boundary else None,
-    }
-    unusual = {name: value for name, value in asked.items() if value not in ((), None)}
-    return orjson.dumps(redact(unusual).value).decode()
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[Any, tuple[ProjectState, _Written]] = OrderedDict()
 
+    def find(self, key: Any) -> tuple[ProjectState, _Written] | None:
+        """Return what was answered, in whatever state the project was then."""
+        with self._lock:
+            if (found := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+            return found
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Written:
-    """What an answer says of the lessons chosen, for the client and for the record. Answers share it: only read it."""
-
-    items: list[dict[str, Any]]
-    items_json: str
-    context: Context
-    columns: dict[str, str]
+    def keep(self, key: Any, state: ProjectState, written: _Written) -> None:
+        """Keep an answer unless it is long, and forget the one that was not asked for the longest."""
+        if len(written.context.text) + len(written.columns["items"]) + len(written.items_json) > MOST_KEPT_CHARACTERS:
+            return
+        with self._lock:
+            self._kept[key] = state, written
+            self._kept.move_to_end(key)
+            while len(self._kept) > FINISHED_ANSWERS:
+                self._kept.popitem(last=False)
 
 
-def _write(chosen: Chosen, known: Context, lesson_tokens: int) -> _Written:
-    """Write the lessons chosen, once for all who are given the same ones with the same record of earlier runs."""
-    key = (id(chosen), known, lesson_tokens)
-    if (before := _known_writings.find(key)) is not None:
-        return before[1]
-    items = [_as_item(place) for place in chosen.ranked]
-    places = [*zip(items, chosen.ranked, strict=True)]
-    fitting = [item for item, place in places if place.fits and item["id"] not in known.ids]
+finished_answers = FinishedAnswers()
+
+
+def _find_or_write(question: Question, *, mode: str, top_k: int) -> _Written:
+    """Choose lessons and write what the answer says, unless that is known for the present state of the project."""
+    project_id, sizes, budget = question.project.pk, question.project.record_sizes, get_record_budget(question)
+    columns, parameters = ask_record(question) if budget else ("", {})
+    asked = (question.task, question.task_id, question.filters, question.seed, question.budget_tokens)
+    key = (project_id, *asked, mode, top_k, budget)
+    known = finished_answers.find(key)
+    task = question.task if known is None else None  # a question that was asked before needs no words of its task
+    state = read_state(project_id, task=task, columns=columns, parameters=parameters)
+    record = build_record(read_material(state.record), budget_tokens=budget, sizes=sizes)
+    if known is not None:
+        if known[0] == state and known[1].record == record:
+            return known[1]
+        state = read_state(project_id, task=question.task)
+    selection = select_heuristics(question, state, mode=mode, top_k=top_k)
+    if selection.asked_service and budget:  # what was read before may be withdrawn by now
+        (row,) = read_prepared(f"SELECT {columns}", parameters)
+        record = build_record(read_material(row), budget_tokens=budget, sizes=sizes)
+    written = _write(question, selection, record)
+    # Runs are recorded without any change of state, and with them the lessons that are drawn from an agent's runs.
+    if not (selection.asked_service or selection.missing or question.filters.agents):
+        finished_answers.keep(key, state, written)
+    return written
+
+
+def _write(question: Question, selection: Selection, record: Context) -> _Written:
+    """Write the lessons chosen, as items and as a block behind the record of earlier runs."""
+    lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS
+    if question.budget_tokens is not None:
+        lesson_tokens = question.budget_tokens - get_cost(record)
+    items = [_describe(place) for place in selection.ranked]
+    places = [*zip(items, selection.ranked, strict=True)]
+    fitting = [item for item, place in places if place.fits and item["id"] not in record.ids]
     values = {item["id"]: place.value for item, place in places}
-    context = join_blocks(known, build_context(fitting, budget_tokens=lesson_tokens, values=values))
+    context = join_blocks(record, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     for item in items:
         item["injected"] = item["id"] in context.ids
-    columns = {
-        "heuristic_ids": _as_array(item["id"] for item in items),
-        "injected_ids": _as_array(_order_injected(items, context)),
-        "items": orjson.dumps([_as_record(item, chosen.subtasks, known.ids) for item in items]).decode(),
-        "considered_ids": _as_array(candidate.heuristic_id.hex for candidate, _ in chosen.considered),
-        "considered_scores": _as_array(repr(round(score, 4)) for _, score in chosen.considered),
-    }
-    items_json = orjson.dumps(items).decode()
-    written = _Written(items=items, items_json=items_json, context=context, columns=columns)
-    if len(context.text) + len(columns["items"]) + len(items_json) <= MOST_KEPT_CHARACTERS:
-        _known_writings.keep(key, (chosen, written))
-    return written
+    return _Written(
+        selection=selection,
+        record=record,
+        items=items,
+        items_json=orjson.dumps(items).decode(),
+        context=context,
+        budget_tokens=lesson_tokens + get_cost(record),
+        columns={
+            "heuristic_ids": _as_array(item["id"] for item in items),
+            "injected_ids": _as_array(_order_injected(items, context)),
+            "items": orjson.dumps([_as_record(item, selection.subtasks, record.ids) for item in items]).decode(),
+            "considered_ids": _as_array(candidate.heuristic_id.hex for candidate in selection.considered),
+            "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
+        },
+    )
 
 
 def _order_injected(items: Sequence[dict[str, Any]], context: Context) -> list[str]:
@@ -237,12 +261,7 @@ def _order_injected(items: Sequence[dict[str, Any]], context: Context) -> list[s
     return [*sorted(context.ids.difference(lessons)), *lessons]
 
 
-def _as_array(values: Iterable[str]) -> str:
-    """Write ids or numbers as PostgreSQL reads an array: the driver takes four times as long for a list."""
-    return "{" + ",".join(values) + "}"
-
-
-def _as_item(place: Ranked) -> dict[str, Any]:
+def _describe(place: Ranked) -> dict[str, Any]:
     chosen = place.candidate
     return {
         "id": str(chosen.heuristic_id),
@@ -267,14 +286,38 @@ def _as_item(place: Ranked) -> dict[str, Any]:
 def _as_record(item: dict[str, Any], subtasks: Sequence[str], in_record: Set[str]) -> dict[str, Any]:
     recorded = ("revision", "content_sha256", "scores", "reason", "injected")
     part = subtasks.index(item["subtask"]) + 1 if item["subtask"] in subtasks else 0
+    task = item["matched_task"]
+    if len(task) > MATCHED_TASK_CHARACTERS:  # so that one sees where it was cut
+        task = f"{task[: MATCHED_TASK_CHARACTERS - 1].rstrip()}…"
     return (
         {"heuristic": item["id"]}
         | {name: item[name] for name in recorded}
-        | {"subtask": part, "matched_task": shorten(item["matched_task"])}
+        | {"subtask": part, "matched_task": task}
         | ({"in_record": True} if item["id"] in in_record else {})
     )
 
 
-def shorten(task: str) -> str:
-    """Return the beginning of a task, so that one sees where it was cut."""
-    return task if len(task) <= MATCHED_TASK_CHARACTERS else f"{task[: MATCHED_TASK_CHARACTERS - 1].rstrip()}…"
+def _as_array(values: Iterable[str]) -> str:
+    """Write ids or numbers as PostgreSQL reads an array: the driver takes four times as long for a list."""
+    return "{" + ",".join(values) + "}"
+
+
+def _write_options(question: Question) -> str:
+    """Write down what else was asked, only what is not as usual, and without secrets, as the task is.
+
+    By the names of the API, but for `polarities`: a command may name several.
+    """
+    filters, record, boundary = question.filters, question.record, question.random_boundary
+    if filters == NO_FILTERS and question.seed is None and record and not boundary:
+        return "{}"
+    asked = {
+        "tags": filters.tags,
+        "families": filters.task_ids,
+        "source_agents": filters.agents,
+        "polarities": filters.polarities,
+        "seed": question.seed,
+        "record": None if record else False,
+        "boundary": "random" if boundary else None,
+    }
+    unusual = {name: value for name, value in asked.items() if value not in ((), None)}
+    return orjson.dumps(redact(unusual).value).decode()

@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from memory.retrieval.lookalikes import take_brackets
+from django.utils.crypto import salted_hmac
+
+from memory.retrieval.safe_text import clean
 
 HEADER = (
     "Lessons from earlier runs, each approved for use in these words. Before you act, compare each condition with your "
@@ -20,10 +21,7 @@ FORMER_HEADERS = (HEADER.replace("approved for use in these words", "checked by 
 OPEN, CLOSE = "<lessons>", "</lessons>"
 CHARACTERS_PER_TOKEN = 4
 
-_SPACE = re.compile(r"\s+")
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
-)
+_DELIMITER = re.compile(r"^<(/?)(lessons|record)>$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,18 +92,16 @@ def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
 
 
 def _write_body(lesson: Mapping[str, Any]) -> str:
-    words = _write_words(lesson["trigger"], lesson["guideline"], lesson["avoid"], lesson["not_when"])
-    return f"[{get_label(lesson['id'])}] {words}"
+    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(lesson["trigger"]).rstrip(".:;"), flags=re.IGNORECASE)
+    line = f"[{get_label(lesson['id'])}] When {trigger}: {clean(lesson['guideline'])}"
+    return line + write_exceptions(lesson["avoid"], lesson["not_when"])
 
 
-@lru_cache(maxsize=2000)  # cleaning 20 lessons costs as much as all of Django around it
-def _write_words(trigger: str, guideline: str, avoid: str, not_when: str) -> str:
-    limits = "; ".join(
-        f"{word} {text}" for word, text in (("avoid:", clean(avoid)), ("not when:", clean(not_when))) if text
-    )
-    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(trigger).rstrip(".:;"), flags=re.IGNORECASE)
-    line = f"When {trigger}: {clean(guideline)}"
-    return f"{line} ({limits})" if limits else line
+def write_exceptions(avoid: str, not_when: str) -> str:
+    """Write what follows a guideline: ` (avoid: …; not when: …)`, or nothing."""
+    said = (("avoid:", clean(avoid)), ("not when:", clean(not_when)))
+    limits = "; ".join(f"{word} {text}" for word, text in said if text)
+    return f" ({limits})" if limits else ""
 
 
 def get_label(heuristic_id: object) -> str:
@@ -113,21 +109,16 @@ def get_label(heuristic_id: object) -> str:
     return f"H-{str(heuristic_id).replace('-', '')[-8:]}"
 
 
-def clean(text: str) -> str:
-    """Make a text safe inside the block: one line, nothing invisible, no delimiter and no label of ours.
-
-    Direction marks and other control characters are written out (`[U+202E]`) so that whoever reads sees them;
-    characters that only hide are dropped (D5, D15).
-    """
-    if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
-        return take_brackets(" ".join(text.split()))
-    text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else _spell(character) for character in text)
-    return take_brackets(text)
+def add_boundary(context: Context, *, retrieval_id: UUID) -> Context:
+    """Return the block with delimiters that cannot be guessed (D15); they follow from the answer's id and a secret."""
+    if not context.text:
+        return context
+    text = write_boundary(context.text, retrieval_id=retrieval_id)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=context.ids)
 
 
-def _spell(character: str) -> str:
-    if unicodedata.category(character)[0] == "Z":
-        return " "
-    return f"[U+{ord(character):04X}]"
+def write_boundary(text: str, *, retrieval_id: UUID) -> str:
+    """Return the text with the boundary of an answer in its delimiters; no text of a lesson can hold one."""
+    boundary = salted_hmac("erl.retrieval.boundary", str(retrieval_id), algorithm="sha256").hexdigest()[:16]
+    return _DELIMITER.sub(rf"<\1\2-{boundary}>", text)

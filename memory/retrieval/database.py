@@ -1,7 +1,6 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from memory.projects.tenancy import held, is_held
 log = structlog.get_logger(__name__)
 
 _MARK = "_erl_halfvec_registered"
+_SET_ROLE = "SELECT set_config('role', %s, true)"
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
 
 
@@ -68,12 +68,10 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
 
 def _read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     role = serving_role.find()
-    if not role:
-        return execute_prepared(statement, parameters)
     try:
-        return _read_as(role, statement, parameters)
+        return execute_prepared(statement, parameters, role=role)
     except (DataError, ProgrammingError) as error:
-        if not _is_role_lost(role, error.__cause__):
+        if not role or not _is_role_lost(role, error.__cause__):
             raise
         log.error("serving_role_lost", role=role, reason=str(error.__cause__).partition("\n")[0])
         serving_role.forget()
@@ -122,34 +120,12 @@ class ServingRole:
 serving_role = ServingRole()
 
 
-def _read_as(role: str, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run a statement as another role, in one trip to the server, after which our own rights are back.
-
-    What is sent in one pipeline is one transaction of its own, whose end takes the role back whatever happens. Within a
-    larger one the role is given back behind the statement; where that failed, the rollback does it.
-    """
-    here = connections[DEFAULT_DB_ALIAS]
-    here.close_if_health_check_failed()
-    here.ensure_connection()
-    here.validate_no_broken_transaction()
-    with held(), here.wrap_database_errors:
-        raw: psycopg.Connection[Any] = here.connection
-        _register(raw)
-        with psycopg.Cursor(raw) as cursor:
-            with raw.pipeline():
-                _become(raw, role)
-                cursor.execute(statement, parameters, prepare=not settings.ERL_DATABASE_POOLER, binary=True)
-                if here.in_atomic_block:
-                    _become(raw, settings.ERL_TENANT_ROLE if is_held() else "none")
-            return [] if cursor.rownumber is None else cursor.fetchall()
-
-
-def _become(raw: psycopg.Connection[Any], role: str) -> None:
-    raw.execute("SELECT set_config('role', %s, true)", [role], prepare=not settings.ERL_DATABASE_POOLER)
-
-
-def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+def execute_prepared(statement: str, parameters: dict[str, Any], *, role: str = "") -> list[tuple[Any, ...]]:
     """Run one statement on Django's connection and return its rows, if it has any.
+
+    As another role it takes one trip to the server, too. What is sent in one pipeline is a transaction of its own, and
+    its end takes the role back whatever happens. Within a larger transaction the role is given back behind the
+    statement; where that failed, the rollback does it.
 
     Raises:
         django.db.Error: as Django's own cursors would.
@@ -158,18 +134,20 @@ def execute_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[A
     here.close_if_health_check_failed()
     here.ensure_connection()
     here.validate_no_broken_transaction()
-    if is_held():
-        with held():
-            return _execute(here, statement, parameters)
-    return _execute(here, statement, parameters)
-
-
-def _execute(here: Any, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    raw: psycopg.Connection[Any] = here.connection
-    with here.wrap_database_errors:
+    prepare = not settings.ERL_DATABASE_POOLER
+    with held(), here.wrap_database_errors:
+        raw: psycopg.Connection[Any] = here.connection
         _register(raw)
         with psycopg.Cursor(raw) as cursor:
-            cursor.execute(statement, parameters, prepare=not settings.ERL_DATABASE_POOLER, binary=True)
+            if role:
+                with raw.pipeline():
+                    raw.execute(_SET_ROLE, [role], prepare=prepare)
+                    cursor.execute(statement, parameters, prepare=prepare, binary=True)
+                    if here.in_atomic_block:
+                        own = settings.ERL_TENANT_ROLE if is_held() else "none"
+                        raw.execute(_SET_ROLE, [own], prepare=prepare)
+            else:
+                cursor.execute(statement, parameters, prepare=prepare, binary=True)
             return [] if cursor.rownumber is None else cursor.fetchall()  # `description` describes every column
 
 
@@ -190,10 +168,3 @@ def _register(raw: psycopg.Connection[Any]) -> None:
 def read_vector(sent: bytes) -> Vectors:
     """Return a halfvec as PostgreSQL sends it in binary: two bytes of length, two spare, half floats."""
     return np.frombuffer(sent, ">f2", offset=4).astype(np.float32)
-
-
-def read_vectors(sent: Sequence[bytes]) -> Vectors:
-    """Return halfvecs of one length as the rows of a matrix."""
-    if not sent:
-        return np.empty((0, 0), np.float32)
-    return np.frombuffer(b"".join(sent), ">f2").reshape(len(sent), -1)[:, 2:].astype(np.float32)

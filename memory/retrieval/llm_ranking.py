@@ -4,23 +4,25 @@ The model belongs to another app, which registers it here: memory knows no provi
 place of ids and names those it chooses; whatever it names besides is dropped.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import structlog
+from django.conf import settings
 
 from memory.embeddings.base import Vectors
 from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.breaker import Breaker
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.context import clean
 from memory.retrieval.database import read_vector
-from memory.retrieval.places import Ranked
-from memory.retrieval.quota import NO_LIMITS, Limits
-from memory.retrieval.ranking import NEAR_REPEAT
+from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.question import Question
+from memory.retrieval.ranking import NEAR_REPEAT, Ranked
+from memory.retrieval.safe_text import clean
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +61,11 @@ class Choice:
     subtask: str = ""
     why: str = ""
 
+    @property
+    def relevance(self) -> float:
+        """Both scores together, 0 to 1."""
+        return sum(min(max(score, 0.0), MOST) for score in (self.similarity, self.informativeness)) / (2 * MOST)
+
 
 class HeuristicRanker(Protocol):
     """A language model that ranks. Called with no transaction open."""
@@ -87,36 +94,49 @@ breaker = Breaker()
 
 
 def register_ranker(find: FindRanker) -> None:
-    """Name who finds the language model; `find` returns None where none is configured."""
+    """Set the function that finds the language model; it returns None where none is configured."""
     _find[:] = [find]
 
 
 def find_ranker() -> HeuristicRanker | None:
-    """Return the language model that ranks, or None where none is configured."""
-    return _find[0]() if _find else None
+    """Return the language model that ranks, or None where none is configured, or wrongly."""
+    try:
+        return _find[0]() if _find else None
+    except RankingFailed:
+        return None
+
+
+def get_ranker() -> HeuristicRanker:
+    """Return the language model that ranks.
+
+    Raises:
+        RankingFailed: none is configured, or it failed several times a moment ago.
+    """
+    ranker = find_ranker()
+    if ranker is None:
+        raise RankingFailed("not configured")
+    if breaker.is_resting:
+        raise RankingFailed(RESTING)
+    return ranker
 
 
 def rank_with_model(
     ranker: HeuristicRanker,
-    project: Project,
-    *,
-    task: str,
+    question: Question,
     candidates: Sequence[Candidate],
+    *,
     top_k: int,
-    deadline_seconds: float,
     limits: Limits = NO_LIMITS,
 ) -> list[Ranked]:
-    """Have the model choose up to `top_k` of the candidates, best first. None is an answer, too.
+    """Let the model choose up to `top_k` of the candidates, best first. It may choose none.
 
     Raises:
         RankingFailed: it gave no ranking in time.
     """
     if not candidates:
         return []
-    if breaker.is_resting:
-        raise RankingFailed(RESTING)
     whole = len(candidates) <= MAX_POOL
-    shown = list(candidates if whole else candidates[:MAX_CANDIDATES])
+    shown = candidates if whole else candidates[:MAX_CANDIDATES]
     by_label = {f"L{number}": candidate for number, candidate in enumerate(shown, 1)}
     offered = [
         OfferedHeuristic(label=label, source_task=one.matched_task, trigger=one.trigger, guideline=one.guideline)
@@ -124,14 +144,15 @@ def rank_with_model(
     ]
     try:
         choices = ranker.rank_lessons(
-            project,
-            task=task,
+            question.project,
+            task=question.task,
             lessons=offered,
             batch_size=None if whole else BATCH_SIZE,
             top_k=top_k,
-            deadline_seconds=deadline_seconds,
+            deadline_seconds=settings.ERL_RANKING_DEADLINE_SECONDS,
         )
-    except RankingFailed:
+    except RankingFailed as error:
+        log.warning("ranking_failed", reason=str(error))
         breaker.note(answered=False)
         raise
     breaker.note(answered=True)
@@ -143,7 +164,7 @@ def rank_with_model(
 
 
 def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list[tuple[Choice, Candidate]]:
-    """Drop what was not offered or was named before, and order the rest by score."""
+    """Drop what was not offered or was named before, and order the rest by relevance."""
     kept: dict[str, tuple[Choice, Candidate]] = {}
     for choice in choices:
         label = choice.label.strip().upper().strip("[]")
@@ -151,54 +172,38 @@ def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list
             kept[label] = choice, by_label[label]
     if len(kept) < len(choices):
         log.warning("ranking_named_unknown_lessons", named=len(choices), kept=len(kept))
-    return sorted(kept.values(), key=lambda pair: (-_relevance(pair[0]), pair[1].heuristic_id))
+    return sorted(kept.values(), key=lambda pair: (-pair[0].relevance, pair[1].heuristic_id))
 
 
-def _relevance(choice: Choice) -> float:
-    """Return 0 to 1."""
-    parts = (min(max(score, 0.0), MOST) for score in (choice.similarity, choice.informativeness))
-    return sum(parts) / (2 * MOST)
-
-
-def _take(ordered: list[tuple[Choice, Candidate]], *, top_k: int) -> list[Ranked]:
+def _take(ordered: Sequence[tuple[Choice, Candidate]], *, top_k: int) -> list[Ranked]:
     """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without near-repeats."""
-    left = [(choice, one, _read(one)) for choice, one in ordered]
-    taken: list[tuple[Choice, Candidate, Vectors | None]] = []
-    served: dict[str, int] = {}
+    left = [(choice, one, read_vector(one.vector) if one.vector is not None else None) for choice, one in ordered]
+    taken: list[Ranked] = []
+    vectors: list[Vectors] = []
+    served: Counter[str] = Counter()
     while left and len(taken) < top_k:
-        resemblances = [_resemblance(vector, taken) for _, _, vector in left]
-
-        def worth(index: int, resemblances: list[float] = resemblances) -> float:
-            choice = left[index][0]
-            repeated = SAME_SUBTASK * served.get(_name(choice.subtask), 0)
-            return (1 - DIVERSITY) * _relevance(choice) - DIVERSITY * resemblances[index] - repeated
-
-        best = max(range(len(left)), key=lambda index: (worth(index), -index))
+        worth, resemblances = [], []
+        for choice, _, vector in left:
+            known = [float(np.dot(vector, other)) for other in vectors] if vector is not None else []
+            resemblances.append(max(known, default=0.0))
+            repeated = SAME_SUBTASK * served[_normalise(choice.subtask)]
+            worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * resemblances[-1] - repeated)
+        best = worth.index(max(worth))
         choice, one, vector = left.pop(best)
         if resemblances[best] < NEAR_REPEAT:
-            taken.append((choice, one, vector))
-            served[_name(choice.subtask)] = served.get(_name(choice.subtask), 0) + 1
-    return [_as_ranked(choice, one) for choice, one, _ in taken]
+            taken.append(_as_ranked(choice, one))
+            vectors += [vector] if vector is not None else []
+            served[_normalise(choice.subtask)] += 1
+    return taken
 
 
-def _read(candidate: Candidate) -> Vectors | None:
-    return read_vector(candidate.vector) if candidate.vector is not None else None
-
-
-def _resemblance(vector: Vectors | None, taken: Sequence[tuple[Choice, Candidate, Vectors | None]]) -> float:
-    others = [other for _, _, other in taken if other is not None]
-    if vector is None or not others:
-        return 0.0
-    return max(float(np.dot(vector, other)) for other in others)
-
-
-def _name(subtask: str) -> str:
+def _normalise(subtask: str) -> str:
     return " ".join(subtask.lower().split())
 
 
 def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
     scores = {
-        "score": _relevance(choice),
+        "score": choice.relevance,
         "similarity": choice.similarity,
         "informativeness": choice.informativeness,
         "meaning": candidate.meaning,
@@ -209,8 +214,8 @@ def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
     why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
     return Ranked(
         candidate=candidate,
-        fits=_relevance(choice) * MOST >= ENOUGH,
-        value=_relevance(choice),
+        fits=choice.relevance * MOST >= ENOUGH,
+        value=choice.relevance,
         scores={name: round(value, 4) for name, value in scores.items() if value is not None},
         reason=why or "The language model chose it for this task.",
         subtask=clean(redact_text(choice.subtask))[:MAX_SUBTASK_CHARACTERS],

@@ -268,7 +268,7 @@ class PolarityQuota(models.Model):
 class SearchIndex(models.Model):
     """An index of what one project serves, and how well searches that use it agree with a comparison of everything.
 
-    `memory.retrieval.index_tuning` builds it beside the running searches and writes this row when it can be used. Small
+    `memory.index.tuning` builds it beside the running searches and writes this row when it can be used. Small
     projects have none: a comparison of everything is quick there and misses nothing.
     """
 
@@ -297,7 +297,7 @@ class SearchIndex(models.Model):
 class TaskVector(models.Model):
     """One task of a recent run: its meaning and its words, in the form in which lessons are compared with tasks.
 
-    Kept for the newest runs of a project alone (`memory.retrieval.recent_tasks`). `vector` is null until the
+    Kept for the newest runs of a project alone (`memory.index.recent_tasks`). `vector` is null until the
     embedder has answered.
     """
 

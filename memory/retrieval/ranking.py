@@ -1,34 +1,32 @@
-"""From candidates to an answer: family, use, support, near-repeats, limits, and nothing where nothing fits."""
+"""The order of an answer: scores with boosts, without repeats, within limits, and nothing where nothing fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 import numpy as np
 
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.database import read_vector, read_vectors
-from memory.retrieval.names import find_names
-from memory.retrieval.places import Ranked
-from memory.retrieval.quota import NO_LIMITS, Limits
-from memory.retrieval.subtasks import find_subtask
+from memory.retrieval.database import read_vector
+from memory.retrieval.limits import NO_LIMITS, Limits
+from memory.retrieval.name_match import find_names
+from memory.retrieval.question import Question
+from memory.retrieval.subtasks import find_subtasks, lists_its_parts, split_task
 
 SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
-# What a lesson has proved to be worth and how often it was seen move it by a tenth at most, so that nobody can raise
-# one by reporting on it or by repeating it (D4). A family is what the caller says of the task, not what a lesson has.
+# What a lesson has proved to be worth and how often it was seen move it by a tenth at most, so that an agent cannot
+# push a lesson up by reporting on it or repeating it (D4). A family is what the caller says of the task.
 USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
 NAMES_LIKENESS = 0.3  # of a lesson that names all that the task names, whatever else it says
-MOST_AT_ONCE = 30  # lessons: a larger product makes BLAS start threads, where it may, which costs 30 times more
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
-    """How like its task a lesson must be: the best for anything to be injected, any other to be injected or listed."""
+    """How like the task lessons must be: the best for anything to be injected, each to be injected or listed."""
 
     best: float
     injected: float
@@ -44,77 +42,59 @@ FLOORS = {
 }
 
 
-class _Scored(NamedTuple):  # every task makes forty
-    """A candidate with its boosts, and how like the task it is."""
+class Ranked(NamedTuple):  # every task makes twenty
+    """A candidate in its place, with its component scores and one sentence why.
+
+    `fits` says that it is like enough to the task to be injected; others are only listed. `value` is what it is worth
+    against the others in the block. `subtask` is the part of the task it serves, empty for the whole.
+    """
 
     candidate: Candidate
-    score: float
-    lead: float
-    likeness: float
+    scores: dict[str, float]
+    reason: str
+    fits: bool = True
+    value: float = 1.0
+    subtask: str = ""
 
 
 def rank(
-    candidates: Sequence[Candidate],
-    *,
-    task_id: str = "",
-    top_k: int,
-    mode: str,
-    limits: Limits = NO_LIMITS,
-    parts: Sequence[str] = (),
-    covers_parts: bool = False,
-    reranked: Mapping[UUID, float] | None = None,
+    candidates: Sequence[Candidate], question: Question, *, top_k: int, mode: str, limits: Limits = NO_LIMITS
 ) -> list[Ranked]:
-    """Choose up to `top_k` candidates, best first; where the likest is not like the task, none of them fits.
+    """Choose up to `top_k` candidates, best first; where the most similar is not like the task, none of them fits.
+
+    Where the task lists its parts, each part that some good lesson serves is served in the answer.
 
     Args:
-        parts: of the task, to say which of them a lesson serves.
-        covers_parts: each part that some good lesson serves is served in the answer.
-        reranked: what a cross-encoder said of them, to be shown.
+        mode: in which the candidates were found.
     """
-    floor = FLOORS[mode]
-    boosts: dict[tuple[float, ...], float] = {}  # few different ones among many candidates
-    likest = 0.0
-    scored: list[_Scored] = []
-    for one in candidates:
-        likeness = _likeness(one)
-        likest = max(likest, likeness)
-        if likeness >= floor.listed:
-            same = bool(task_id) and one.task_id == task_id
-            other = bool(task_id) and not same and bool(one.task_id) and one.scope == "task_family"
-            key = (one.support, one.usefulness, same, other)
-            boost = boosts.get(key)
-            if boost is None:
-                boost = boosts[key] = _boost(one, same_family=same, other_family=other)
-            scored.append(_Scored(one, one.score * boost, one.lead * boost, likeness))
-    leader = None  # who is first without the highest score
-    scored.sort(key=lambda each: (-each.score, each.candidate.heuristic_id.int))
-    if scored:  # an old task very like the new one decides who is first, not who else is there
-        first = max(range(len(scored)), key=lambda place: scored[place].lead)
-        scored.insert(0, scored.pop(first))
-        leader = scored[0] if first else None
-    wanted = len(scored) if limits != NO_LIMITS or covers_parts else top_k
-    chosen = _leave_out_repeats(scored, top_k=wanted)
+    floor, task_id = FLOORS[mode], question.task_id
+    boosted = [_boost(one, task_id) for one in candidates if get_likeness(one) >= floor.listed]
+    boosted.sort(key=lambda one: (-one.score, one.heuristic_id.int))
+    first = 0
+    if boosted:  # an old task very like the new one decides who is first, not who else is there
+        first = max(range(len(boosted)), key=lambda place: boosted[place].lead)
+        boosted.insert(0, boosted.pop(first))
+    parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
+    wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
+    chosen = _leave_out_repeats(boosted, top_k=wanted)
     if limits != NO_LIMITS:
-        allowed = {id(one) for one in limits.apply([each.candidate for each in chosen], top_k=top_k)}
-        chosen = [each for each in chosen if id(each.candidate) in allowed]
-    subtasks = {id(each.candidate): find_subtask(parts, _texts(each.candidate)) for each in chosen} if parts else {}
+        chosen = limits.apply(chosen, top_k=top_k)
+    subtasks = find_subtasks(parts, map(_get_texts, chosen)) if parts else [""] * len(chosen)
+    placed = [*zip(chosen, subtasks, strict=True)]
     if covers_parts:
-        chosen = _cover(chosen, subtasks, top_k=top_k)
-    fits = likest >= floor.best
-    ranked = [
+        placed = _cover(placed, top_k=top_k)
+    fits = max(map(get_likeness, candidates), default=0.0) >= floor.best
+    return [
         Ranked(
-            candidate=each.candidate,
-            fits=fits and each.likeness >= floor.injected,
-            value=each.score,
-            scores=_as_scores(each.candidate, each.score, reranked),
-            reason=explain(each.candidate, task_id=task_id, subtask=subtasks.get(id(each.candidate), "")),
-            subtask=subtasks.get(id(each.candidate), ""),
+            candidate=one,
+            fits=fits and get_likeness(one) >= floor.injected,
+            value=one.score,
+            scores=_describe_scores(one, with_lead=first > 0 and one is boosted[0]),
+            reason=explain(one, task_id=task_id, subtask=subtask),
+            subtask=subtask,
         )
-        for each in chosen
+        for one, subtask in placed
     ]
-    if leader is not None and chosen and chosen[0] is leader:
-        ranked[0].scores["lead"] = round(leader.lead, 4)
-    return ranked
 
 
 def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
@@ -136,45 +116,43 @@ def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> st
     return f"What it says is close in meaning to {'a part of ' if subtask else ''}the task{more}."
 
 
-def _texts(candidate: Candidate) -> tuple[str, ...]:
-    return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
-
-
 def _spell(candidate: Candidate, key: str) -> str:
     """Return a name as the lesson spells it."""
     said = "\n".join((candidate.trigger, candidate.guideline, candidate.avoid, *candidate.tags))
     return next((name.spelled for name in find_names(said) if name.key == key), "")
 
 
-def _likeness(candidate: Candidate) -> float:
-    own, task = candidate.own or 0.0, candidate.task or 0.0
-    likeness = own if own > task else task
-    if candidate.naming is not None:
-        likeness = max(likeness, NAMES_LIKENESS * candidate.naming.share)
-    return likeness
+def get_likeness(candidate: Candidate) -> float:
+    """Return how like the task a lesson is, by its own text, its most similar task or the names in it."""
+    named = NAMES_LIKENESS * candidate.naming.share if candidate.naming is not None else 0.0
+    return max(candidate.own or 0.0, candidate.task or 0.0, named)
 
 
-def _boost(candidate: Candidate, *, same_family: bool, other_family: bool) -> float:
+def _get_texts(candidate: Candidate) -> tuple[str, ...]:
+    return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
+
+
+def _boost(candidate: Candidate, task_id: str) -> Candidate:
     boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
     boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
     boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
-    if same_family:
-        return boost * SAME_FAMILY
-    return boost * OTHER_FAMILY if other_family else boost
+    if task_id and candidate.task_id == task_id:
+        boost *= SAME_FAMILY
+    elif task_id and candidate.task_id and candidate.scope == "task_family":
+        boost *= OTHER_FAMILY
+    return candidate._replace(score=candidate.score * boost, lead=candidate.lead * boost)
 
 
-def _leave_out_repeats(scored: Sequence[_Scored], *, top_k: int) -> list[_Scored]:
+def _leave_out_repeats(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
     """Take the first `top_k`, passing over those that say what a better one said."""
-    if _are_different(scored[:top_k]):
-        return list(scored[:top_k])
-    chosen: list[_Scored] = []
+    chosen: list[Candidate] = []
     taken = np.empty((top_k, 0), np.float32)
     count = 0
-    for each in scored:
+    for one in candidates:
         if len(chosen) == top_k:
             break
-        if each.candidate.vector is not None:
-            vector = read_vector(each.candidate.vector)
+        if one.vector is not None:
+            vector = read_vector(one.vector)
             # One by one: a product of all pairs is large enough for BLAS to start threads, which costs 30 times more.
             if count and float((taken[:count] @ vector).max()) >= NEAR_REPEAT:
                 continue
@@ -182,55 +160,35 @@ def _leave_out_repeats(scored: Sequence[_Scored], *, top_k: int) -> list[_Scored
                 taken = np.empty((top_k, len(vector)), np.float32)
             taken[count] = vector
             count += 1
-        chosen.append(each)
+        chosen.append(one)
     return chosen
 
 
-def _are_different(scored: Sequence[_Scored]) -> bool:
-    """Tell whether no two say the same: nearly always, so it is asked of all of them at once."""
-    if len(scored) > MOST_AT_ONCE:
-        return False
-    sent = [each.candidate.vector for each in scored if each.candidate.vector is not None]
-    if len(set(map(len, sent))) > 1:
-        return False
-    vectors = read_vectors(sent)
-    likenesses = vectors @ vectors.T
-    np.fill_diagonal(likenesses, 0.0)
-    return not np.any(likenesses >= NEAR_REPEAT)
-
-
-def _cover(scored: Sequence[_Scored], subtasks: Mapping[int, str], *, top_k: int) -> list[_Scored]:
+def _cover(placed: Sequence[tuple[Candidate, str]], *, top_k: int) -> list[tuple[Candidate, str]]:
     """Take the first `top_k`; a part of the task that none of them serves takes a place from one served twice."""
-    chosen, others = list(scored[:top_k]), scored[top_k:]
-    if not others or not chosen:
-        return chosen
-    enough = COVERED * chosen[0].score
-    served = [subtasks.get(id(each.candidate), "") for each in chosen]
-    for other in others:
-        part = subtasks.get(id(other.candidate), "")
-        if not part or part in served or other.score < enough:
+    chosen = list(placed[:top_k])
+    for other, part in placed[top_k:]:
+        served = [subtask for _, subtask in chosen]
+        if not part or part in served or other.score < COVERED * chosen[0][0].score:
             continue
         place = next((place for place in range(len(chosen) - 1, 0, -1) if served.count(served[place]) > 1), None)
         if place is None:
             break
-        chosen[place : place + 1], served[place : place + 1] = [], []
-        chosen.append(other)
-        served.append(part)
+        del chosen[place]
+        chosen.append((other, part))
     return chosen
 
 
-def _as_scores(candidate: Candidate, score: float, reranked: Mapping[UUID, float] | None) -> dict[str, float]:
-    scores = {"score": round(score, 4)}
-    if candidate.meaning is not None:
-        scores["meaning"] = round(candidate.meaning, 4)
-    if candidate.words is not None:
-        scores["words"] = round(candidate.words, 4)
-    if candidate.task is not None:
-        scores["source_task"] = round(candidate.task, 4)
-    if candidate.naming is not None:
-        scores["names"] = round(candidate.naming.share, 4)
-    if reranked and (rerank := reranked.get(candidate.heuristic_id)) is not None:
-        scores["rerank"] = round(rerank, 4)
-    if candidate.usefulness != 0.5:
-        scores["usefulness"] = round(candidate.usefulness, 4)
-    return scores
+def _describe_scores(candidate: Candidate, *, with_lead: bool) -> dict[str, float]:
+    naming = candidate.naming
+    scores = {
+        "score": candidate.score,
+        "meaning": candidate.meaning,
+        "words": candidate.words,
+        "source_task": candidate.task,
+        "names": naming.share if naming is not None else None,
+        "rerank": candidate.rerank,
+        "usefulness": candidate.usefulness if candidate.usefulness != 0.5 else None,
+        "lead": candidate.lead if with_lead else None,
+    }
+    return {name: round(value, 4) for name, value in scores.items() if value is not None}

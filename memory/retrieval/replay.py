@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from memory.heuristics.models import HeuristicRevision
-from memory.retrieval.boundary import write_boundary
-from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context
+from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context, write_boundary
 from memory.retrieval.models import Retrieval
 
 _WHOLE = 10**9  # tokens: what was injected fitted

@@ -1,30 +1,40 @@
-"""How the likenesses of a lesson's texts make its score; docs/retrieval.md says how the constants were found.
+"""How well a lesson answers a task: one score from the likeness of its own text and of the tasks it was learnt from.
 
-The statement of candidates.py computes the same in the database; a test compares the two.
+The searches, in the database and in memory, only find candidates and say how like the task their texts are. All of them
+are scored here. docs/retrieval.md says how the constants were found.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-NOISE = 0.15  # cosine of vectors below which a likeness says nothing
-VOTES = 5.0  # of the votes together against the lesson's own likeness
-COUNTED_TASKS = 4  # of those a lesson was learnt from, the likest
+# What meaning (the cosine of sentence vectors) counts against words (the cosine of word vectors). A short task has few
+# words to share, and the one vector of a long task blurs.
+SHORT_MEANING_WEIGHT, LONG_MEANING_WEIGHT, SHORT_CHARACTERS = 0.5, 0.2, 150
 TASK_MEANING = 1.2  # meaning counts for more between two tasks than between a task and a lesson
-# What a lesson says votes as this many tasks as like as itself, so that a lesson without any is not behind for that.
-# An old task very like the new one decides who is first; it does not fill the places behind it.
-STANDS_FOR_TASKS_FIRST, STANDS_FOR_TASKS = 1.0, 3.0
 
-NAMES = 3.0  # what a lesson gains by naming all that a task names
+NOISE = 0.15  # cosine of sentence vectors below which a likeness says nothing
+VOTES = 5.0  # of a lesson's text and its tasks together, against the likeness of the text alone
+# The weight of earlier tasks: the four most similar count, and what the lesson itself says counts as three tasks with
+# the same likeness, so that a lesson without any tasks is not behind for that. For the first place it counts as one: an
+# old task very like the new one decides who comes first, but does not fill the places behind it.
+COUNTED_TASKS = 4
+STANDS_FOR_TASKS, STANDS_FOR_TASKS_FIRST = 3.0, 1.0
+
+NAMES = 3.0  # what a lesson gains by naming everything that the task names
 
 
 class Score(NamedTuple):
-    """`lead` decides the first place, `score` all others."""
+    """`own` is the likeness of the lesson's own text; `lead` decides the first place, `score` all others."""
 
+    own: float
     score: float
     lead: float
+
+
+def get_meaning_weight(task: str) -> float:
+    """Return what meaning counts for a task, 0–1; words count for the rest."""
+    share = min(1.0, SHORT_CHARACTERS / max(len(task), 1))
+    return LONG_MEANING_WEIGHT + (SHORT_MEANING_WEIGHT - LONG_MEANING_WEIGHT) * share
 
 
 def get_task_weight(meaning_weight: float) -> float:
@@ -32,30 +42,31 @@ def get_task_weight(meaning_weight: float) -> float:
     return min(1.0, TASK_MEANING * meaning_weight)
 
 
-def score_lesson(own: float | None, tasks: Sequence[float], *, meaning_weight: float) -> Score:
-    """Score one lesson by the likeness of its own text and of the tasks it was learnt from."""
-    noise, task_noise = NOISE * meaning_weight, NOISE * get_task_weight(meaning_weight)
-    likeness = own or 0.0
-    said = max(likeness - noise, 0.0) ** 2
-    seen = 0.0
-    for task in sorted(tasks, reverse=True)[:COUNTED_TASKS] if len(tasks) > 1 else tasks:
-        if task > task_noise:
-            seen += (task - task_noise) ** 2
-    return Score(
-        score=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS * said)) ** 0.5),
-        lead=likeness + VOTES * float((said + max(seen, STANDS_FOR_TASKS_FIRST * said)) ** 0.5),
-    )
+def score_heuristic(
+    meaning: float | None,
+    words: float | None,
+    tasks: Sequence[float],
+    *,
+    meaning_weight: float,
+    named_share: float = 0.0,
+) -> Score:
+    """Score one lesson for a task.
 
-
-Numbers = npt.NDArray[np.float64]
-
-
-def score_lessons(own: Numbers, seen: Numbers, *, meaning_weight: float) -> tuple[Numbers, Numbers]:
-    """Score many lessons as `score_lesson` does one; `own` is 0 where a lesson has no text, `seen` sums up its tasks.
-
-    Returns: the scores and the leads.
+    Args:
+        meaning: cosine of the task's and the lesson's sentence vectors; None where there is nothing to compare.
+        words: cosine of their word vectors; None likewise.
+        tasks: likeness of the tasks the lesson was learnt from or has helped with, the highest first; the first
+            COUNTED_TASKS count.
+        meaning_weight: what meaning counts, 0–1.
+        named_share: how much of what the task names the lesson names too, 0–1.
     """
-    said = np.maximum(own - NOISE * meaning_weight, 0.0) ** 2
-    score = own + VOTES * np.sqrt(said + np.maximum(seen, STANDS_FOR_TASKS * said))
-    lead = own + VOTES * np.sqrt(said + np.maximum(seen, STANDS_FOR_TASKS_FIRST * said))
-    return score, lead
+    own = meaning_weight * (meaning or 0.0) + (1 - meaning_weight) * (words or 0.0)
+    said = max(own - NOISE * meaning_weight, 0.0) ** 2
+    task_noise = NOISE * get_task_weight(meaning_weight)
+    seen = sum((task - task_noise) ** 2 for task in tasks[:COUNTED_TASKS] if task > task_noise)
+    base = own + NAMES * named_share
+    return Score(
+        own,
+        base + VOTES * (said + max(seen, STANDS_FOR_TASKS * said)) ** 0.5,
+        base + VOTES * (said + max(seen, STANDS_FOR_TASKS_FIRST * said)) ** 0.5,
+    )

@@ -13,8 +13,6 @@ from memory.api.input import Input, Name
 from memory.limits import (
     MAX_BUDGET_TOKENS,
     MAX_NAME_CHARS,
-    MAX_OUTCOME_DAYS,
-    MAX_OUTCOME_ROWS,
     MAX_TAG_CHARS,
     MAX_TAGS,
     MAX_TASK_CHARS,
@@ -204,43 +202,3 @@ class RetrievalRecord(BaseModel):
     request_id: str
     created_at: datetime
     runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]
-
-
-class OutcomesQuery(Input):
-    """Over which time to count."""
-
-    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Answers of the last so many days.")] = 30
-    limit: Annotated[int, Field(ge=1, le=MAX_OUTCOME_ROWS, description="Most families and lessons.")] = 50
-
-
-class OutcomeFigures(BaseModel):
-    """Answers, the runs that were given them, and how those ended."""
-
-    answers: int
-    runs: int
-    successes: int
-    failures: int
-    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
-    mean_score: float | None
-
-
-class ModeOutcomes(OutcomeFigures):
-    mode: str
-
-
-class FamilyOutcomes(OutcomeFigures):
-    task_id: str
-    mode: str
-
-
-class LessonOutcomes(OutcomeFigures):
-    heuristic: UUID
-
-
-class RetrievalOutcomes(BaseModel):
-    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
-
-    days: int
-    by_mode: list[ModeOutcomes]
-    by_family: list[FamilyOutcomes]
-    by_lesson: list[LessonOutcomes]

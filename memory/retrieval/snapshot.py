@@ -1,105 +1,110 @@
-"""What a project serves, in this process's memory: how like a task each lesson is without a scan in the database."""
+"""The search in memory: what a project serves, held by this process, so that a task costs no scan in the database.
 
+The database says with every task which state a project is in. A snapshot of exactly that state answers; otherwise the
+database does, and a thread brings the snapshot up to date. So a lesson that was withdrawn is never served, one that was
+approved is never missed, and no request waits for a snapshot.
+"""
+
+import threading
+import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
+import structlog
+from django.conf import settings
+from django.db import Error, connection, transaction
 
 from memory.embeddings.base import Vectors
-from memory.retrieval.scoring import COUNTED_TASKS, NOISE, Numbers, get_task_weight, score_lessons
+from memory.retrieval.database import execute_prepared, read_prepared
+from memory.retrieval.database_search import Search, read_rows
+from memory.retrieval.project_state import ProjectState, read_state
+from memory.retrieval.scoring import get_task_weight
 
-MAX_TEXTS_KEPT = 5000  # of lessons, for the next task
+log = structlog.get_logger(__name__)
+
+BYTES_EACH_TEXT = 2000  # while it is read and kept; a project that would not fit is left to the database
+MAX_ROWS_KEPT = 5000  # of lessons, for the next task
+REST_SHARE = 10  # a project that changes all the time is read for a tenth of the time at most
+TOO_LARGE_SECONDS = 60.0
+
+_COUNT = "SELECT count(*) FROM servable_text WHERE project_id = %(project)s AND embedding_model_id = %(model)s"
+_TEXTS = """
+SELECT revision_id, kind = 'lesson', trajectory_id, vector, terms FROM servable_text
+WHERE project_id = %(project)s AND embedding_model_id = %(model)s ORDER BY revision_id, trajectory_id
+"""
 
 Integers = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
-    """Words with their weights, as `memory_query_vector` and `memory_text_vector` make them."""
+class Found(NamedTuple):
+    """How like a task the texts of a lesson are; None where there is nothing to compare.
 
-    terms: Integers
-    weights: Vectors
-
-    @classmethod
-    def read(cls, sent: bytes) -> "Words":
-        """Read a sparsevec as PostgreSQL sends it in binary: dimensions, count, a spare, indices, values."""
-        count = int.from_bytes(sent[4:8], "big")
-        return cls(
-            terms=np.frombuffer(sent, ">i4", count, 12).astype(np.int32),
-            weights=np.frombuffer(sent, ">f4", count, 12 + 4 * count).astype(np.float32),
-        )
-
-
-class Found(NamedTuple):  # as quick to make as every task needs forty of them
-    """How like a task a lesson is; None where there is nothing to compare. `trajectory_id` is the likest task's.
-
-    `places` are those of the revision and of the likest task's text in the snapshot, -1 for none: they name what the
-    database says of it in a way that is quicker to look up than two ids.
+    `tasks` are the likenesses of the tasks it was learnt from, the highest first; that one is of the run
+    `trajectory_id`.
     """
 
-    places: tuple[int, int]
     revision_id: UUID
     trajectory_id: UUID | None
-    own: float | None
     meaning: float | None
     words: float | None
-    task: float | None
-    score: float
-    lead: float
+    tasks: list[float]
     vector: bytes | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Every served text of a project at one state, ordered by revision, vectors at full precision.
+    """Every served text of a project in one state, ordered by revision and run.
 
-    `starts` are the first text of each revision; `terms` are the different words, `offsets` where each one's texts
-    begin in `postings`, and `weights` what the word weighs there. `rows` are what the database says of a lesson, by
-    state and places, as they were asked for.
+    `starts` are the first text of each revision and, at the end, the number of texts. `terms` are the different words,
+    `offsets` where the texts of each begin in `postings`, and `weights` what the word weighs there. `vectors` are at
+    full precision, `sent_vectors` as PostgreSQL sends them. `rows` are what the database says of a lesson, by state,
+    revision and run, as they were asked for.
     """
 
     state: tuple[int | None, str]
     revisions: tuple[UUID, ...]
-    starts: Integers
-    is_lesson: npt.NDArray[np.bool_]
-    has_vector: npt.NDArray[np.bool_]
+    starts: tuple[int, ...]
+    is_lesson: tuple[bool, ...]
     trajectories: tuple[UUID | None, ...]
+    sent_vectors: tuple[bytes | None, ...]
     vectors: Vectors
     terms: Integers
     offsets: Integers
     postings: Integers
     weights: Vectors
-    rows: dict[tuple[int | None, int, int], tuple[Any, ...]] = field(default_factory=dict)
+    rows: dict[tuple[int | None, UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, state: tuple[int | None, str], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
-        """Make one of rows (revision, is it the lesson's own text, trajectory, vector, words), ordered by revision."""
-        revisions: list[UUID] = []
-        starts: list[int] = []
-        for place, row in enumerate(texts):
-            if not revisions or row[0] != revisions[-1]:
-                revisions.append(row[0])
-                starts.append(place)
-        words = [Words.read(row[4]) if row[4] is not None else None for row in texts]
-        terms = np.concatenate([found.terms for found in words if found is not None] or [np.empty(0, np.int32)])
-        weights = np.concatenate([found.weights for found in words if found is not None] or [np.empty(0, np.float32)])
-        places = np.repeat(
-            np.arange(len(texts), dtype=np.int32), [0 if found is None else len(found.terms) for found in words]
-        )
+        """Make one of rows (revision, is it the lesson's own text, run, vector, words), ordered by revision and run."""
+        revisions = [row[0] for row in texts]
+        starts = [place for place in range(len(texts)) if not place or revisions[place] != revisions[place - 1]]
+        words = [_read_words(row[4]) for row in texts]
+        terms = np.concatenate([found for found, _ in words] or [np.empty(0, np.int32)])
+        weights = np.concatenate([weights for _, weights in words] or [np.empty(0, np.float32)])
+        places = np.repeat(np.arange(len(texts), dtype=np.int32), [len(found) for found, _ in words])
         order = np.argsort(terms, kind="stable")
         unique, offsets = np.unique(terms[order], return_index=True)
+        sent = tuple(row[3] for row in texts)
+        vectors = np.zeros((len(sent), max((len(one) // 2 - 2 for one in sent if one), default=0)), np.float32)
+        for place, vector in enumerate(sent):
+            if vector is not None:
+                vectors[place] = np.frombuffer(vector, ">f2", offset=4)
         return cls(
             state=state,
-            revisions=tuple(revisions),
-            starts=np.array(starts, np.int32),
-            is_lesson=np.array([row[1] for row in texts], np.bool_),
-            has_vector=np.array([row[3] is not None for row in texts], np.bool_),
+            revisions=tuple(revisions[start] for start in starts),
+            starts=(*starts, len(texts)),
+            is_lesson=tuple(row[1] for row in texts),
             trajectories=tuple(row[2] for row in texts),
-            vectors=_read_vectors([row[3] for row in texts]),
+            sent_vectors=sent,
+            vectors=vectors,
             terms=unique.astype(np.int32),
             offsets=np.append(offsets, len(terms)).astype(np.int32),
             postings=places[order],
@@ -107,163 +112,175 @@ class Snapshot:
         )
 
     @property
-    def bytes(self) -> int:
-        """What it takes of memory, texts of lessons not counted."""
-        arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets, self.starts, self.is_lesson)
-        return sum(array.nbytes for array in arrays) + 120 * len(self.trajectories)
+    def size(self) -> int:
+        """The bytes it takes, rows of lessons not counted."""
+        arrays = (self.vectors, self.postings, self.weights, self.terms, self.offsets)
+        arrays_size: int = sum(array.nbytes for array in arrays)
+        texts_size: int = (200 + 2 * self.vectors.shape[1]) * len(self.trajectories)
+        return arrays_size + texts_size
 
-    def search(
-        self,
-        *,
-        vector: Vectors | None,
-        words: Words,
-        meaning_weight: float,
-        limit: int,
-        added: Sequence[UUID] = (),
-    ) -> list[Found]:
-        """Return the `limit` lessons likest to a task, best first: what the statement of candidates.py finds.
+    def search(self, search: Search, words: bytes, *, named: Sequence[UUID] = ()) -> list[Found]:
+        """Return the lessons most like a task, in no order: those that the database would find.
 
         Args:
-            added: revisions that are looked at in any case, if they are here.
+            words: the words of the task with their weights, as `memory_query_vector` makes them.
+            named: revisions to return in any case, if they are here.
         """
         if not self.revisions:
             return []
         meanings = np.zeros(len(self.is_lesson), np.float32)
-        if vector is not None and self.vectors.size:
-            meanings = self.vectors @ vector
+        if search.vector is not None and self.vectors.size:
+            meanings = self.vectors @ search.vector.as_numbers()
         shared = self._compare_words(words)
-        best = np.maximum.reduceat(meaning_weight * meanings + (1 - meaning_weight) * shared, self.starts)
-        if limit < len(best):
-            worst = np.partition(best, len(best) - limit)[len(best) - limit]
+        weight = search.meaning_weight
+        best = np.maximum.reduceat(weight * meanings + (1 - weight) * shared, self.starts[:-1])
+        chosen = np.arange(len(best))
+        if search.limit < len(best):
+            worst = np.partition(best, len(best) - search.limit)[len(best) - search.limit]
             above, level = np.flatnonzero(best > worst), np.flatnonzero(best == worst)
-            chosen = np.concatenate([above, level[: limit - len(above)]])
-        else:
-            chosen = np.arange(len(best))
-        if added:
-            chosen = np.union1d(chosen, self._find_places(added))
-        found = self._score(chosen, meanings, shared, meaning_weight, with_vector=vector is not None)
-        found.sort(key=lambda one: -one.score)
-        return found
+            chosen = np.concatenate([above, level[: search.limit - len(above)]])
+        places = {*chosen.tolist()}
+        for revision in named:
+            place = bisect_left(self.revisions, revision)
+            if place < len(self.revisions) and self.revisions[place] == revision:
+                places.add(place)
+        return self._describe(sorted(places), search, meanings, shared)
 
-    def _find_places(self, revisions: Sequence[UUID]) -> Integers:
-        places = [(bisect_left(self.revisions, revision), revision) for revision in revisions]
-        here = [place for place, one in places if place < len(self.revisions) and self.revisions[place] == one]
-        return np.array(here, np.int64)
-
-    def _compare_words(self, words: Words) -> Vectors:
+    def _compare_words(self, sent: bytes) -> Vectors:
         shared = np.zeros(len(self.is_lesson), np.float32)
-        places = np.searchsorted(self.terms, words.terms)
-        for place, term, weight in zip(places.tolist(), words.terms.tolist(), words.weights.tolist(), strict=True):
+        terms, weights = _read_words(sent)
+        places = np.searchsorted(self.terms, terms)
+        for place, term, weight in zip(places.tolist(), terms.tolist(), weights.tolist(), strict=True):
             if place < len(self.terms) and self.terms[place] == term:
                 texts = slice(self.offsets[place], self.offsets[place + 1])
                 shared[self.postings[texts]] += weight * self.weights[texts]
         return shared
 
-    def _score(
-        self, chosen: Integers, meanings: Vectors, shared: Vectors, meaning_weight: float, *, with_vector: bool
-    ) -> list[Found]:
-        """Score the chosen lessons by all of their texts, all at once: numbers leave numpy in bulk."""
-        task_weight = get_task_weight(meaning_weight)
-        starts = self.starts[chosen]
-        counts = np.append(self.starts[1:], len(self.is_lesson))[chosen] - starts
-        firsts = np.cumsum(counts) - counts
-        owners = np.repeat(np.arange(len(chosen)), counts)
-        texts = np.arange(len(owners)) + np.repeat(starts - firsts, counts)
-        near, alike = meanings[texts].astype(np.float64), shared[texts].astype(np.float64)
-        is_lesson = self.is_lesson[texts]
-        weights = np.where(is_lesson, meaning_weight, task_weight)
-        likeness = weights * near + (1 - weights) * alike
-
-        lessons, tasks = np.flatnonzero(is_lesson), np.flatnonzero(~is_lesson)
-        own = np.zeros(len(chosen))
-        own[owners[lessons]] = likeness[lessons]
-        likest, best, seen = self._count_votes(owners[tasks], texts[tasks], likeness[tasks], len(chosen), task_weight)
-        scores, leads = score_lessons(own, seen, meaning_weight=meaning_weight)
-
-        text_of: list[int | None] = [None] * len(chosen)  # the place of each lesson's own text among the likenesses
-        for owner, place in zip(owners[lessons].tolist(), lessons.tolist(), strict=True):
-            text_of[owner] = place
-        near_of, alike_of = near.tolist(), alike.tolist()
-        has_vector = self.has_vector[texts].tolist()
-        vectors = _send_vectors(self.vectors[texts[lessons]])
-        vector_of = dict(zip(lessons.tolist(), vectors, strict=True))
-        columns = zip(
-            chosen.tolist(), likest, text_of, own.tolist(), best, scores.tolist(), leads.tolist(), strict=True
-        )
+    def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[Found]:
+        """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""
+        task_weight = get_task_weight(search.meaning_weight)
+        texts = [text for place in places for text in range(self.starts[place], self.starts[place + 1])]
+        pairs = zip(texts, meanings[texts].tolist(), shared[texts].tolist(), strict=True)  # numbers leave numpy at once
         found = []
-        for place, task, text, said, task_likeness, score, lead in columns:
-            has = text is not None and has_vector[text]
-            found.append(
-                Found(
-                    (place, task),
-                    self.revisions[place],
-                    self.trajectories[task] if task >= 0 else None,
-                    said if text is not None else None,
-                    near_of[text] if text is not None and has and with_vector else None,
-                    alike_of[text] if text is not None else None,
-                    task_likeness if task >= 0 else None,
-                    score,
-                    lead,
-                    vector_of[text] if text is not None and has else None,
-                )
-            )
+        for place in places:
+            meaning = words = vector = None
+            tasks: list[tuple[float, int]] = []
+            for text, near, in_words in islice(pairs, self.starts[place + 1] - self.starts[place]):
+                if self.is_lesson[text]:
+                    vector, words = self.sent_vectors[text], in_words
+                    meaning = near if vector is not None and search.vector is not None else None
+                else:
+                    tasks.append((task_weight * near + (1 - task_weight) * in_words, -text))
+            tasks.sort(reverse=True)
+            trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
+            likenesses = [likeness for likeness, _ in tasks]
+            found.append(Found(self.revisions[place], trajectory_id, meaning, words, likenesses, vector))
         return found
 
-    def _count_votes(
-        self, owners: Integers, texts: Integers, likeness: Numbers, lessons: int, task_weight: float
-    ) -> tuple[list[int], list[float], Numbers]:
-        """Return the likest task of each lesson (its text or -1), how like it is, and what the likest ones add up to.
+    def read_rows(self, state: int | None, found: Sequence[Found]) -> list[tuple[Any, ...]]:
+        """Return rows as `search_database` does, and ask the database only for what it was not asked before.
 
-        Of equally like ones the first by id is named, as the database does.
+        A lesson that was withdrawn a moment ago has none any more.
         """
-        if len(owners) > lessons or np.any(owners[1:] == owners[:-1]):  # some have several
-            order = np.lexsort((-likeness, owners))
-            owners, texts, likeness = owners[order], texts[order], likeness[order]
-        first = np.ones(len(owners), np.bool_)
-        first[1:] = owners[1:] != owners[:-1]
-        begins = np.flatnonzero(first)
-        places = np.arange(len(owners)) - np.repeat(begins, np.diff(np.append(begins, len(owners))))
-        votes = np.maximum(likeness - NOISE * task_weight, 0.0) ** 2
-        seen: Numbers = np.bincount(owners, np.where(places < COUNTED_TASKS, votes, 0.0), minlength=lessons).astype(
-            float
-        )
-        likest, best = [-1] * lessons, [0.0] * lessons
-        rows = zip(owners[begins].tolist(), texts[begins].tolist(), likeness[begins].tolist(), strict=True)
-        for owner, text, value in rows:
-            likest[owner], best[owner] = text, value
-        seconds = np.flatnonzero(places == 1)
-        for place in seconds[likeness[seconds] == likeness[seconds - 1]].tolist():
-            end = place + 1
-            while end < len(owners) and owners[end] == owners[place] and likeness[end] == likeness[place]:
-                end += 1
-            equals = texts[place - 1 : end].tolist()
-            likest[owners[place]] = min(equals, key=lambda text: _order(self.trajectories[text]))
-        return likest, best, seen
-
-    def keep(self, rows: Mapping[tuple[int | None, int, int], tuple[Any, ...]]) -> None:
-        """Keep what the database said of lessons for the next task."""
-        if len(self.rows) + len(rows) > MAX_TEXTS_KEPT:
-            self.rows.clear()
-        self.rows.update(rows)
+        keys = [(state, one.revision_id, one.trajectory_id) for one in found]
+        missing = [key[1:] for key in keys if key not in self.rows]
+        if missing:
+            read = read_rows(missing)
+            if len(self.rows) + len(read) > MAX_ROWS_KEPT:
+                self.rows.clear()
+                read = read_rows([key[1:] for key in keys])
+            self.rows.update({(state, *key): row for key, row in read.items()})
+        rows = [(self.rows.get(key), one) for key, one in zip(keys, found, strict=True)]
+        return [(*row, one.revision_id, one.meaning, one.words, one.tasks, one.vector) for row, one in rows if row]
 
 
-def _order(trajectory_id: UUID | None) -> tuple[bool, int]:
-    """Return the place of an id in the database's order: None is last."""
-    return (False, trajectory_id.int) if trajectory_id is not None else (True, 0)
+class Snapshots:
+    """The snapshots of the projects asked for last, within ERL_RETRIEVE_MEMORY_MB; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: OrderedDict[UUID, Snapshot] = OrderedDict()
+        self._not_before: dict[UUID, float] = {}
+        self._loading = False
+        self._thread: threading.Thread | None = None
+
+    def find(self, project_id: UUID, state: ProjectState) -> Snapshot | None:
+        """Return the snapshot of this state; where there is none, start a thread that makes one."""
+        with self._lock:
+            held = self._held.get(project_id)
+            if held is not None and held.state == state.searched:
+                self._held.move_to_end(project_id)
+                return held
+            if (
+                self._loading
+                or not settings.ERL_RETRIEVE_MEMORY_MB
+                or connection.in_atomic_block  # of what is not committed a thread would see nothing
+                or time.monotonic() < self._not_before.get(project_id, 0.0)
+            ):
+                return None
+            self._loading = True
+        self._thread = threading.Thread(target=self._load_in_thread, args=(project_id,), name="snapshot", daemon=True)
+        self._thread.start()
+        return None
+
+    def load(self, project_id: UUID) -> Snapshot | None:
+        """Read what a project serves now and keep it, unless it is too large."""
+        started = time.monotonic()
+        limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
+        snapshot = _read(project_id, limit)
+        now = time.monotonic()
+        with self._lock:
+            self._held.pop(project_id, None)
+            if snapshot is None:
+                self._not_before[project_id] = now + TOO_LARGE_SECONDS
+                return None
+            self._not_before[project_id] = now + REST_SHARE * (now - started)
+            self._held[project_id] = snapshot
+            while sum(held.size for held in self._held.values()) > limit:
+                self._held.popitem(last=False)
+        return snapshot
+
+    def wait(self) -> None:
+        """Wait until nothing is being read."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._held.clear()
+            self._not_before.clear()
+
+    def _load_in_thread(self, project_id: UUID) -> None:
+        try:
+            self.load(project_id)
+        except Error as error:
+            log.warning("snapshot_not_read", reason=type(error).__name__)
+            with self._lock:
+                self._not_before[project_id] = time.monotonic() + REST_SHARE
+        finally:
+            connection.close()  # this thread's own
+            self._loading = False
 
 
-def _read_vectors(sent: Sequence[bytes | None]) -> Vectors:
-    size = next((len(vector) // 2 - 2 for vector in sent if vector is not None), 0)
-    vectors = np.zeros((len(sent), size), np.float32)
-    for place, vector in enumerate(sent):
-        if vector is not None:
-            vectors[place] = np.frombuffer(vector, ">f2", offset=4)
-    return vectors
+snapshots = Snapshots()
 
 
-def _send_vectors(vectors: Vectors) -> Iterator[bytes]:
-    """Write vectors as PostgreSQL sends them."""
-    size = vectors.shape[1]
-    head, halves = size.to_bytes(2, "big") + b"\0\0", vectors.astype(">f2").tobytes()
-    for place in range(len(vectors)):
-        yield head + halves[place * 2 * size : (place + 1) * 2 * size]
+def _read(project_id: UUID, limit: int) -> Snapshot | None:
+    with transaction.atomic():
+        execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+        state = read_state(project_id)
+        parameters = {"project": project_id, "model": state.model_id}
+        ((count,),) = read_prepared(_COUNT, parameters)
+        if count * BYTES_EACH_TEXT > limit:
+            return None
+        return Snapshot.build(state.searched, read_prepared(_TEXTS, parameters))
+
+
+def _read_words(sent: bytes | None) -> tuple[Integers, Vectors]:
+    """Read a sparsevec as PostgreSQL sends it in binary: dimensions, count, a spare, indices, values."""
+    if sent is None:
+        return np.empty(0, np.int32), np.empty(0, np.float32)
+    count = int.from_bytes(sent[4:8], "big")
+    terms = np.frombuffer(sent, ">i4", count, 12).astype(np.int32)
+    return terms, np.frombuffer(sent, ">f4", count, 12 + 4 * count).astype(np.float32)

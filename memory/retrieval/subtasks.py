@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from memory.embeddings.composite import split_text
@@ -26,39 +26,41 @@ def split_task(task: str) -> tuple[str, ...]:
         parts = split_text(task, characters=max(200, -(-len(task) // (MAX_PARTS - 1))))
     else:
         parts = [part for step in _STEP.split(task) for part in _THEN.split(step)]
-    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_get_words_of_part(part)) >= MIN_WORDS]
+    named = [" ".join(part.split()).strip(" ,;") for part in parts if len(_read_words(part)) >= MIN_WORDS]
     return tuple(named[:MAX_PARTS]) if len(named) > 1 else ()
 
 
 def lists_its_parts(task: str) -> bool:
-    """Tell whether the parts of a task are those it lists itself. Only they are worth a place each: the pieces of a
-    story are not, whatever it lists, and giving each of them a lesson costs 0.02 nDCG@10 on tau banking.
+    """Tell whether a task lists its parts itself. Only such parts are worth a place each.
+
+    The pieces of a story are not: giving each of them a lesson costs 0.02 nDCG@10 on tau banking.
     """
     return len(task) <= LONG_CHARACTERS and len(_LISTED.findall(task)) > 1
 
 
-def find_subtask(parts: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the part that shares most with a lesson's texts, words that few parts have counting more; else ""."""
-    if not parts:
-        return ""
-    words_of = [_get_words_of_part(part) for part in parts]
+def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> list[str]:
+    """Return for each lesson, given as its texts, the part that shares most with it; else "".
+
+    A word counts more, the fewer parts have it.
+    """
+    words_of = [_read_words(part) for part in parts]
     in_parts = Counter(word for words in words_of for word in words)
-    said = frozenset().union(*map(_get_words_of_lesson, texts))
-    shared = [
-        sum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
-        for words in words_of
-    ]
-    best = max(range(len(parts)), key=lambda index: (shared[index], -index))
-    return parts[best] if shared[best] > 0 else ""
+    found = []
+    for texts in lessons:
+        said = frozenset().union(*map(_read_words, texts))
+        shared = [
+            math.fsum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
+            for words in words_of
+        ]
+        best = max(range(len(parts)), key=lambda place: (shared[place], -place))
+        found.append(parts[best] if shared[best] > 0 else "")
+    return found
 
 
+@lru_cache(maxsize=4000)  # the same lessons come with every task; reading the words of 20 costs a tenth of a request
 def _read_words(text: str) -> frozenset[str]:
     return frozenset(
         _ENDING.sub("", word) if len(word) > 4 else word
         for word in _WORD.findall(text.lower().replace("_", " "))
         if word not in SHARED_WORDS
     )
-
-
-_get_words_of_lesson = lru_cache(maxsize=4000)(_read_words)  # lessons come again with every task
-_get_words_of_part = lru_cache(maxsize=100)(_read_words)  # a task comes again with every lesson of its answer alone

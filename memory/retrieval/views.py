@@ -2,14 +2,12 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpResponse
-from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
@@ -21,19 +19,19 @@ from rest_framework.response import Response
 from memory.api.base import ApiView
 from memory.api.idempotency import is_answered
 from memory.api.schema import ETAG, IF_NONE_MATCH, describe, query_parameters
-from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.projects.models import ApiKey
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.answers import NO_DATABASE, Prepared, prepare_answer, prepare_empty_answer, record_answer
-from memory.retrieval.models import Retrieval
-from memory.retrieval.replay import name_subtask, replay_block
-from memory.retrieval.serializers import (
-    OutcomesQuery,
-    RetrievalOutcomes,
-    RetrievalRecord,
-    RetrieveAnswer,
-    RetrieveQuery,
+from memory.retrieval.answers import (
+    NO_DATABASE,
+    Prepared,
+    RetrievalAnswer,
+    prepare_answer,
+    prepare_empty_answer,
+    record_answer,
 )
+from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Filters, Question
+from memory.retrieval.replay import name_subtask, replay_block
+from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
 log = structlog.get_logger(__name__)
 
@@ -121,33 +119,6 @@ class RetrievalView(ApiView):
         )
 
 
-class RetrievalOutcomesView(ApiView):
-    required_scopes = {"GET": Scope.RETRIEVE}
-    allowed_query_params = frozenset(OutcomesQuery.model_fields)
-
-    @describe(
-        "getRetrievalOutcomes",
-        tag="retrieval",
-        summary="Count what became of answers",
-        description="How the runs ended that were given answers, by mode, by task family and by lesson, those answered "
-        "with most often first. A run belongs to an answer whose `retrieval_id` it was recorded with.",
-        parameters=query_parameters(OutcomesQuery, OutcomesQuery.model_fields),
-        responses=RetrievalOutcomes,
-    )
-    def get(self, request: Request) -> Response:
-        query = OutcomesQuery.from_query(request.query_params.dict())
-        since = timezone.now() - timedelta(days=query.days)
-        counted = count_outcomes([self.project.pk], since=since, limit=query.limit)
-        return Response(
-            {
-                "days": query.days,
-                "by_mode": [{"mode": one.mode} | _figures(one) for one in counted.by_mode],
-                "by_family": [{"task_id": one.family, "mode": one.mode} | _figures(one) for one in counted.by_family],
-                "by_lesson": [{"heuristic": one.heuristic_id} | _figures(one) for one in counted.by_heuristic],
-            }
-        )
-
-
 class ContextView(ApiView):
     required_scopes = {"GET": Scope.RETRIEVE}
     allowed_query_params = RETRIEVE_PARAMS
@@ -194,11 +165,6 @@ class ContextView(ApiView):
         return response
 
 
-def _figures(count: OutcomeCount) -> dict[str, Any]:
-    names = ("answers", "runs", "successes", "failures", "success_rate", "mean_score")
-    return {name: getattr(count, name) for name in names}
-
-
 _RECORDED = (
     "task",
     "task_id",
@@ -236,18 +202,8 @@ def answer_query(view: ApiView, query: RetrieveQuery) -> RetrievalAnswer:
 
 def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
     """Search as the caller of this view, and write nothing yet."""
-    try:
-        return _prepare(view, query)
-    except _NO_DATABASE as error:
-        if connection.in_atomic_block:
-            raise
-        log.warning("lessons_not_found", error=type(error).__name__)
-        return prepare_empty_answer(_prepare(view, query.model_copy(update={"mode": "none"})), query.mode or "")
-
-
-def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
-    return prepare_answer(
-        view.project,
+    question = Question(
+        project=view.project,
         task=query.task,
         task_id=query.task_id,
         agent=query.agent,
@@ -267,6 +223,13 @@ def _prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         client=view.api_key.client,
         request_id=view.request_id,
     )
+    try:
+        return prepare_answer(question)
+    except _NO_DATABASE as error:
+        if connection.in_atomic_block:
+            raise
+        log.warning("lessons_not_found", error=type(error).__name__)
+        return prepare_empty_answer(question)
 
 
 def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:

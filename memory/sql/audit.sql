@@ -23,67 +23,54 @@ BEGIN
 END $$;
 
 -- The hash of a review as it was written. It leaves out the links to accounts and keys, which may be cleared.
-CREATE OR REPLACE FUNCTION memory_review_digest(r memory_review) RETURNS text
+CREATE OR REPLACE FUNCTION memory_review_digest(review anyelement) RETURNS text
 LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
-    SELECT encode(sha256(convert_to(jsonb_build_array(
-        r.id, r.project_id, r.heuristic_id, r.revision_id, r.decision, r.content_sha256, r.reason, r.reviewer,
-        r.seconds_on_screen, r.request_id, r.created_at)::text, 'UTF8')), 'hex')
+    SELECT encode(sha256(convert_to(
+        (to_jsonb(review) - 'reviewer_user_id' - 'reviewer_key_id')::text, 'UTF8')), 'hex')
 $$;
 
+-- A review of a heuristic or a mistake card. Arguments: the kind of the entry, and its name for what was reviewed.
 CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'review', NEW.id, jsonb_build_object(
-        'heuristic', NEW.heuristic_id, 'revision', NEW.revision_id, 'decision', NEW.decision,
+    PERFORM memory_audit_append(NEW.project_id, TG_ARGV[0], NEW.id, jsonb_build_object(
+        TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'), 'revision', NEW.revision_id, 'decision', NEW.decision,
         'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id,
         'row_sha256', memory_review_digest(NEW)));
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_review ON memory_review;
 CREATE CONSTRAINT TRIGGER memory_audit_review AFTER INSERT ON memory_review
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review();
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('review', 'heuristic');
+DROP TRIGGER IF EXISTS memory_audit_cardreview ON memory_mistakecardreview;
+CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistakecardreview
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_review('card_review', 'card');
 
--- A revision that goes into or out of service without a review leaves an entry too.
+-- A revision that goes into or out of service, with a review or without. Arguments: what the kind of the entry begins
+-- with, and its name for what the revision belongs to.
 CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM memory_audit_append(NEW.project_id, CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
-        jsonb_build_object('heuristic', NEW.heuristic_id, 'content_sha256', NEW.content_sha256,
-                           'approved_by', NEW.approved_by));
+    PERFORM memory_audit_append(
+        NEW.project_id, TG_ARGV[0] || CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
+        jsonb_build_object(TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'),
+                           'content_sha256', NEW.content_sha256, 'approved_by', NEW.approved_by));
     RETURN NULL;
 END $$;
 DROP TRIGGER IF EXISTS memory_audit_serving ON memory_heuristicrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_serving AFTER UPDATE ON memory_heuristicrevision
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_audit_serving();
+    EXECUTE FUNCTION memory_audit_serving('', 'heuristic');
 DROP TRIGGER IF EXISTS memory_audit_serving_at_once ON memory_heuristicrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_serving_at_once AFTER INSERT ON memory_heuristicrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_audit_serving();
-
--- The same two for mistake cards.
-CREATE OR REPLACE FUNCTION memory_audit_cardreview() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, 'card_review', NEW.id, jsonb_build_object(
-        'card', NEW.card_id, 'revision', NEW.revision_id, 'decision', NEW.decision,
-        'content_sha256', NEW.content_sha256, 'reviewer', NEW.reviewer, 'request_id', NEW.request_id));
-    RETURN NULL;
-END $$;
-DROP TRIGGER IF EXISTS memory_audit_cardreview ON memory_mistakecardreview;
-CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistakecardreview
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_cardreview();
-
-CREATE OR REPLACE FUNCTION memory_audit_cardserving() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM memory_audit_append(NEW.project_id, CASE WHEN NEW.served THEN 'card_served' ELSE 'card_withdrawn' END,
-        NEW.id, jsonb_build_object('card', NEW.card_id, 'content_sha256', NEW.content_sha256,
-                                   'approved_by', NEW.approved_by));
-    RETURN NULL;
-END $$;
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served)
+    EXECUTE FUNCTION memory_audit_serving('', 'heuristic');
 DROP TRIGGER IF EXISTS memory_audit_cardserving ON memory_mistakecardrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_cardserving AFTER UPDATE ON memory_mistakecardrevision
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served)
-    EXECUTE FUNCTION memory_audit_cardserving();
+    EXECUTE FUNCTION memory_audit_serving('card_', 'card');
 DROP TRIGGER IF EXISTS memory_audit_cardserving_at_once ON memory_mistakecardrevision;
 CREATE CONSTRAINT TRIGGER memory_audit_cardserving_at_once AFTER INSERT ON memory_mistakecardrevision
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_audit_cardserving();
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served)
+    EXECUTE FUNCTION memory_audit_serving('card_', 'card');
 
 -- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
 CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$

@@ -180,7 +180,7 @@ CREATE OR REPLACE TRIGGER memory_names_changed AFTER UPDATE OF names ON memory_h
     FOR EACH ROW WHEN (NEW.served AND OLD.names IS DISTINCT FROM NEW.names) EXECUTE FUNCTION memory_row_changed();
 
 -- The names in a text, each reduced to its letters and digits: ' cancelorder errconnreset '. The rules and both word
--- lists are those of memory/retrieval/names.py (a test compares them).
+-- lists are those of memory/retrieval/name_match.py (a test compares them).
 CREATE OR REPLACE FUNCTION memory_names(body text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     WITH tokens AS (
         SELECT DISTINCT found[1] AS token FROM regexp_matches(

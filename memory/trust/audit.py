@@ -14,15 +14,19 @@ from memory.trust.models import AuditEntry
 GENESIS = "0" * 64
 
 _REVIEWS = """
+WITH reviews AS (
+    SELECT id, project_id, 'review' AS kind, memory_review_digest(r) AS sha256 FROM memory_review r
+    UNION ALL
+    SELECT id, project_id, 'card_review', memory_review_digest(r) FROM memory_mistakecardreview r
+)
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was taken'
-FROM memory_review r JOIN memory_auditentry a
-    ON a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id
-WHERE a.content::jsonb #>> '{said,row_sha256}' <> memory_review_digest(r)
+FROM reviews r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id
+WHERE a.content::jsonb #>> '{said,row_sha256}' <> r.sha256
 UNION ALL
 SELECT r.project_id, r.id::text, NULL, 'the review has no entry in the chain'
-FROM memory_review r
+FROM reviews r
 WHERE NOT EXISTS (SELECT FROM memory_auditentry a
-                  WHERE a.project_id = r.project_id AND a.kind = 'review' AND a.subject_id = r.id)
+                  WHERE a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id)
 UNION ALL
 SELECT a.project_id, a.subject_id::text, a.number, 'the review is gone, and no erasure took it'
 FROM memory_auditentry a
@@ -35,10 +39,15 @@ _SERVING = """
 SELECT v.project_id, v.id::text, last.number,
        CASE WHEN v.served THEN 'it is served, and the chain says it was withdrawn'
             ELSE 'it is not served, and the chain says it is' END
-FROM memory_heuristicrevision v JOIN (
+FROM (
+    SELECT id, project_id, served FROM memory_heuristicrevision
+    UNION ALL
+    SELECT id, project_id, served FROM memory_mistakecardrevision) v
+JOIN (
     SELECT DISTINCT ON (subject_id) subject_id, number, kind FROM memory_auditentry
-    WHERE kind IN ('served', 'withdrawn') ORDER BY subject_id, number DESC) last ON last.subject_id = v.id
-WHERE v.served <> (last.kind = 'served')
+    WHERE kind IN ('served', 'withdrawn', 'card_served', 'card_withdrawn')
+    ORDER BY subject_id, number DESC) last ON last.subject_id = v.id
+WHERE v.served <> (last.kind IN ('served', 'card_served'))
 """
 _KEYS = """
 SELECT k.project_id, k.id::text, last.number, 'the key differs from its last entry in the chain'

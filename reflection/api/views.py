@@ -1,12 +1,14 @@
-"""Ask for a reflection, and see what came of it."""
+"""Ask for a reflection, and read its result."""
 
 import re
 import time
+from typing import ClassVar
 from uuid import UUID
 
 import structlog
 from django.db.models import QuerySet
 from django.http import HttpResponse
+from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.generics import get_object_or_404
@@ -21,7 +23,6 @@ from memory.api.schema import LOCATION, describe
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
-from reflection.api.filters import ReflectionFilter
 from reflection.api.serializers import ReflectInput, ReflectionSerializer
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection
@@ -30,6 +31,15 @@ Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30
 _POLL_SECONDS = 0.1
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+
+
+class ReflectionFilter(filters.FilterSet):  # type: ignore[misc]
+    trajectory = filters.UUIDFilter(field_name="trajectory_id", help_text="The id of the run it reads.")
+    status = filters.ChoiceFilter(choices=Reflection.Status.choices, help_text="Where it stands.")
+
+    class Meta:
+        model = Reflection
+        fields: ClassVar[list[str]] = []
 
 
 class ReflectView(ApiView):

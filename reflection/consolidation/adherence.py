@@ -30,7 +30,7 @@ _Verdict = UsageVerdict.Verdict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What became of one lesson in one run, and the step that shows it."""
+    """Whether one run followed one lesson, and the step that shows it."""
 
     revision: HeuristicRevision
     verdict: str
@@ -38,7 +38,7 @@ class Judgement:
 
 
 class Judge(Protocol):
-    """Reads a run and says what it did with the lessons it was given, each once."""
+    """Reads a run and judges each lesson that it was given, once."""
 
     name: str
     version: str
@@ -79,7 +79,7 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
 
 
 def find_unjudged(project: Project, *, limit: int = MAX_RUNS) -> QuerySet[Trajectory]:
-    """Return the newest runs that were given lessons and were not read for what became of them."""
+    """Return the newest runs that were given lessons and have not been judged."""
     judged = UsageVerdict.objects.filter(trajectory=OuterRef("pk"))
     runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__injected_ids__len__gt=0)
     return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:limit]
@@ -94,7 +94,7 @@ def find_given(trajectories: Iterable[Trajectory]) -> dict[UUID, list[HeuristicR
 
 @transaction.atomic
 def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, judge: str, version: str) -> int:
-    """Keep what a judge read from a run, in place of what one read before; return how many verdicts count."""
+    """Store what a judge found in a run, replacing earlier verdicts; return how many verdicts count."""
     rows = [
         UsageVerdict(
             project_id=trajectory.project_id,
@@ -121,5 +121,5 @@ def record_verdicts(trajectory: Trajectory, judgements: Iterable[Judgement], *, 
 
 
 def _names(text: str) -> list[str]:
-    """Return what a text names as tools and parameters are named: in backticks, or joined by underscores."""
+    """Return the names of tools and parameters in a text: words in backticks, or joined by underscores."""
     return list(dict.fromkeys(quoted or snake for quoted, snake in _NAMED.findall(text)))

@@ -1,4 +1,4 @@
-"""Consolidations and their suggestions in the admin: what each found, saved and cost, and deciding with one click."""
+"""Consolidations and their suggestions in the admin: what each found, saved and cost, and decisions with one click."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,9 +31,9 @@ _SHOWN = 100
 _ON_THE_DESK = 5
 _DONE = {
     Suggestion.Kind.MERGE: "Merged. The other lesson has the evidence of both.",
-    Suggestion.Kind.RETIRE: "Taken out of use. The records keep it with the reason.",
-    Suggestion.Kind.NARROW: "Narrowed. The lesson has the new words.",
-    Suggestion.Kind.GENERALISE: "Widened. The lesson holds for the whole project now.",
+    Suggestion.Kind.RETIRE: "Retired. The records keep it with the reason.",
+    Suggestion.Kind.NARROW: "Narrowed. The lesson now has the new words.",
+    Suggestion.Kind.GENERALISE: "Widened. The lesson now applies to the whole project.",
 }
 
 
@@ -43,7 +43,7 @@ def shown_suggestion(suggestion: Suggestion) -> dict[str, Any]:
 
 
 def find_difference(suggestion: Suggestion) -> list[DiffPart]:
-    """Compare what would be said with what is said: the new words, or those of the lesson that stays."""
+    """Compare the present words with the new ones, or with those of the lesson that stays."""
     current = suggestion.heuristic.current_revision
     if current is None:
         return []
@@ -58,7 +58,7 @@ def find_difference(suggestion: Suggestion) -> list[DiffPart]:
 
 
 def draw_suggestions(heuristic: Heuristic) -> Panel | None:
-    """Return the open suggestions about a lesson, on either side of them. One query."""
+    """Return the open suggestions that concern a lesson. One query."""
     rows = (
         Suggestion.objects.filter(Q(heuristic=heuristic) | Q(other=heuristic), status=Suggestion.Status.OPEN)
         .exclude(kind=Suggestion.Kind.NEW)
@@ -117,7 +117,7 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
                 continue
             cause = ConsolidationRun.Cause.PERSON
             request_consolidation(project, cause=cause, by=Actor.person(request.user), again=True)
-            messages.success(request, f"A consolidation of {project} is queued. A worker takes it up in a moment.")
+            messages.success(request, f"A consolidation of {project} is queued. A worker will start it in a moment.")
 
     def has_consolidate_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("reflection.consolidate_project")
@@ -155,7 +155,7 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
     def why(self, suggestion: Suggestion) -> str:
         return show_hidden(Truncator(suggestion.reason).chars(90))
 
-    @admin.display(description="alike", ordering="similarity")
+    @admin.display(description="similarity", ordering="similarity")
     def percent(self, suggestion: Suggestion) -> str:
         return "" if suggestion.similarity is None else f"{100 * suggestion.similarity:.0f} %"
 
@@ -195,7 +195,7 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
                 messages.success(request, _DONE[Suggestion.Kind(suggestion.kind)])
             else:
                 dismiss_suggestion(suggestion, by=by, reason=reason)
-                messages.success(request, "Dismissed. The same is not suggested again.")
+                messages.success(request, "Dismissed. It will not be suggested again.")
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         back = request.POST.get("next", "")

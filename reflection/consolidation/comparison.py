@@ -1,4 +1,4 @@
-"""Lessons that say the same, the same elsewhere, or the opposite: by likeness, without a language model."""
+"""Find lessons that say the same, the same elsewhere, or the opposite: by similarity, without a language model."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import replace
 from memory.heuristics.models import HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from reflection.consolidation.drafts import Advice, Author
-from reflection.consolidation.groups import group_alike
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.sources import Lesson, stack
+from reflection.consolidation.similarity import group_similar, stack
+from reflection.consolidation.sources import Lesson
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY, SAME_SIMILARITY
 
@@ -20,9 +20,9 @@ _NEGATION = re.compile(r"\b(?:do not|don't|never|avoid|refuse to|without)\b", re
 
 
 def compare_lessons(lessons: Sequence[Lesson]) -> list[Advice]:
-    """Suggest what to merge, what to say for the whole project, and what to look at because it contradicts.
+    """Suggest what to merge, what to apply to the whole project, and which lessons contradict each other.
 
-    `lessons` come in the order of who stays.
+    `lessons` are ordered: of two that say the same, the first stays.
     """
     compared = [lesson for lesson in lessons if lesson.vector is not None]
     if len(compared) < 2:
@@ -40,7 +40,7 @@ def suggest_merge(
     text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to let one lesson be superseded by another, which keeps its words or takes `text`."""
-    alike = f"{round(100 * similarity)} % alike in meaning" if similarity is not None else "the same"
+    how = f"{round(100 * similarity)} % similar in meaning" if similarity is not None else "the same"
     return Advice(
         kind=Suggestion.Kind.MERGE,
         heuristic_id=lesson.id,
@@ -49,7 +49,7 @@ def suggest_merge(
         other_sha256=into.revision.content_sha256,
         text=text,
         reason=reason
-        or f"The two lessons are {alike}. The one that stays was seen in {_runs(into)}, this one in {_runs(lesson)}.",
+        or f"The two lessons are {how}. The one that stays was seen in {_runs(into)}, this one in {_runs(lesson)}.",
         similarity=similarity,
         author=author,
         tokens_saved=lesson.tokens,
@@ -64,7 +64,7 @@ def suggest_generalisation(
     reason: str = "",
     text: HeuristicText | None = None,
 ) -> Advice:
-    """Return the suggestion to let a lesson hold for the whole project."""
+    """Return the suggestion to apply a lesson to the whole project."""
     named = sorted(families)
     wider = replace(text or lesson.revision.as_text(), scope="project", task_id="")
     if text is None and re.match(r"When the task is of the kind |When the same task", wider.trigger):
@@ -74,13 +74,13 @@ def suggest_generalisation(
         heuristic_id=lesson.id,
         content_sha256=lesson.revision.content_sha256,
         text=wider,
-        reason=reason or f"It was learnt in {len(named)} task families: {', '.join(named[:5])}.",
+        reason=reason or f"It was learned in {len(named)} task families: {', '.join(named[:5])}.",
         author=author,
     )
 
 
 def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
-    groups = group_alike(
+    groups = group_similar(
         lessons,
         stack(lesson.vector for lesson in lessons),
         at_least=MERGE_SIMILARITY,
@@ -100,7 +100,7 @@ def _find_repetitions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
 
 
 def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
-    """Find lessons of one place of which one says to do what the other says to avoid."""
+    """Find pairs of lessons of one place where one says to do what the other says to avoid."""
     forbidding = [lesson for lesson in lessons if lesson.revision.avoid]
     if not forbidding:
         return
@@ -110,10 +110,10 @@ def _find_contradictions(lessons: Sequence[Lesson]) -> Iterable[Advice]:
     if embedded is None:
         return
     said, forbidden = embedded[1][: len(lessons)], embedded[1][len(lessons) :]
-    likeness = forbidden @ said.T
+    similarities = forbidden @ said.T
     for row, one in enumerate(forbidding):
         for column, other in enumerate(lessons):
-            similarity = float(likeness[row, column])
+            similarity = float(similarities[row, column])
             if other.id == one.id or similarity < OPPOSED_SIMILARITY or (one.place and other.place != one.place):
                 continue
             # "Do not open it" under avoid is not what "do not open it" as advice forbids.

@@ -1,4 +1,4 @@
-"""What a person decides on a suggestion: accepting carries it out by the services for lessons, dismissing keeps it."""
+"""Accept or dismiss a suggestion. Accepting carries it out with the services for lessons."""
 
 from typing import Any
 
@@ -18,21 +18,21 @@ from reflection.consolidation.models import Suggestion
 _Kind = Suggestion.Kind
 _Status = Suggestion.Status
 
-# What can be carried out as it stands. The others are decided where the lesson is.
+# What can be carried out as it is. The others are decided on the page of the lesson.
 ACCEPTABLE = frozenset({_Kind.MERGE, _Kind.NARROW, _Kind.GENERALISE, _Kind.RETIRE})
 
 
 @transaction.atomic
 def accept_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -> Suggestion:
-    """Do what a suggestion says, to the very words it speaks of, as this person's decision.
+    """Do what a suggestion says, to exactly the words it is about, as this person's decision.
 
-    New words for an approved lesson are served at once: whoever accepts has read them. Those of a proposal go on
-    waiting in the queue.
+    New words for an approved lesson are served at once, because the person who accepts has read them. Those of a
+    proposal keep waiting in the queue.
 
     Raises:
         AlreadyDecided: it, or one of its lessons, was decided on before; or there is nothing to carry out.
         ChangedMeanwhile: a lesson has other words now.
-        MemoryAppError: as the service raises that carries it out.
+        MemoryAppError: what the service that carries it out raises.
     """
     suggestion = _lock_open(suggestion)
     if suggestion.kind not in ACCEPTABLE:
@@ -42,7 +42,7 @@ def accept_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") ->
     match suggestion.kind:
         case _Kind.MERGE:
             if suggestion.other is None:
-                raise CannotMerge("The other lesson does not exist any more.")
+                raise CannotMerge("The other lesson no longer exists.")
             kept = merge_heuristics(
                 heuristic,
                 into=suggestion.other,

@@ -1,4 +1,4 @@
-"""What several runs noted in other words becomes one lesson: by likeness, without a language model."""
+"""Turn what several runs noted in different words into one lesson: by similarity, without a language model."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,8 +7,8 @@ import numpy as np
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.mistakes.models import MistakeCard
 from reflection.consolidation.drafts import Author, NewLesson, Support
-from reflection.consolidation.groups import group_alike
 from reflection.consolidation.models import ConsolidationRun
+from reflection.consolidation.similarity import group_similar
 from reflection.consolidation.sources import Note
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
@@ -16,7 +16,7 @@ from reflection.reflectors.rules.detectors.recorded_notes import advise, describ
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
 
-SAME_NOTE_SIMILARITY = 0.8  # cosine from which two notes say the same
+SAME_NOTE_SIMILARITY = 0.8  # the cosine from which two notes say the same
 MIN_RUNS = 2  # that must have noted the same
 VERSION = "1"
 AUTHOR = Author(method="rules", version=VERSION)
@@ -27,9 +27,9 @@ _POLARITY = {"mistake": "avoid", "success": "works", "summary": "works"}
 
 
 def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
-    """Return groups of notes that mean the same, of at least so many runs and with something new, in a fixed order.
+    """Return groups of notes that mean the same, each from several runs and with something new, in a fixed order.
 
-    Without an embedder, notes are the same whose words are.
+    Without an embedder, only notes with the same words are the same.
     """
     texts = list(dict.fromkeys(drop_numbers(note.text) for note in notes))
     if not texts:
@@ -37,13 +37,13 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
     embedded = embed_texts([(text,) for text in texts])
     place = {text: index for index, text in enumerate(texts)}
     vectors = np.eye(len(texts), dtype=np.float32) if embedded is None else embedded[1]
-    grouped = group_alike(
+    grouped = group_similar(
         notes,
         vectors[[place[drop_numbers(note.text)] for note in notes]],
         at_least=SAME_NOTE_SIMILARITY,
         may_join=lambda leader, note: leader.kind == note.kind,
     )
-    groups = [[(notes[index], likeness) for index, likeness in group] for group in grouped]
+    groups = [[(notes[index], similarity) for index, similarity in group] for group in grouped]
     return [
         group
         for group in groups
@@ -52,12 +52,12 @@ def group_notes(notes: Sequence[Note]) -> list[list[tuple[Note, float]]]:
 
 
 def distil_notes(groups: Iterable[Sequence[tuple[Note, float]]]) -> list[NewLesson]:
-    """Propose, of each group, what the note that is likest to the others advises."""
+    """Propose for each group what the note nearest to the others advises."""
     return [lesson for group in groups if (lesson := _distil(group)) is not None]
 
 
 def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
-    """Propose what mistake cards say that were seen in several runs, the most frequent first. Two queries."""
+    """Propose what the mistake cards seen in several runs say, the most frequent first. Two queries."""
     cards = (
         MistakeCard.objects.for_project(run.project)
         .unmerged()
@@ -84,7 +84,7 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     trigger = f"When {advice.condition}" if advice.condition else describe_tasks(families, [note.task])
     if not trigger or len(trigger) > MAX_TRIGGER_CHARS or len(advice.what) > MAX_GUIDELINE_CHARS:
         return None
-    if _says_too_little(advice, families, [likeness for _, likeness in group]):
+    if _says_too_little(advice, families, [similarity for _, similarity in group]):
         return None
     runs = {each.trajectory_id: each for each, _ in group}
     across = len(families) > 1 or not families[0]
@@ -112,18 +112,18 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     )
 
 
-def _says_too_little(advice: NoteAdvice, families: Sequence[str], likenesses: Sequence[float]) -> bool:
-    """Tell whether advice that names no condition comes from too few families, in words too unlike, to reach further.
+def _says_too_little(advice: NoteAdvice, families: Sequence[str], similarities: Sequence[float]) -> bool:
+    """Tell whether advice without a condition comes from too few families, in too different words, to apply elsewhere.
 
     Read by hand: of such advice from two families, none held for both (docs/consolidation.md).
     """
     if advice.condition or not 1 < len(families) < MIN_FAMILIES:
         return False
-    return min(likenesses) < MERGE_SIMILARITY
+    return min(similarities) < MERGE_SIMILARITY
 
 
 def _read_summary(note: Note) -> NoteAdvice | None:
-    """Return what the best of some runs that succeeded alike did."""
+    """Return what the best of several successful runs did."""
     said = drop_numbers(note.text)
     if len(said) > MAX_SUMMARY_CHARS or not is_general(said):
         return None

@@ -12,7 +12,7 @@ WHOLE_RUN = Citation()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Support:
-    """A run that speaks for a draft, and where in it."""
+    """A run that supports a draft, and where in it."""
 
     trajectory_id: UUID
     citation: Citation = WHOLE_RUN
@@ -20,7 +20,7 @@ class Support:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """Who drafted it."""
+    """What drafted it."""
 
     method: str = "rules"
     version: str = ""
@@ -30,7 +30,7 @@ class Author:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewLesson:
-    """A lesson for the review queue; where one says it already, it becomes support for that one."""
+    """A lesson for the review queue; where one already says it, it becomes support for that one."""
 
     text: HeuristicText
     support: tuple[Support, ...]
@@ -42,10 +42,10 @@ class NewLesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """Something to do with a lesson that exists: a row of Suggestion.
+    """A change to an existing lesson: a row of Suggestion.
 
     `occasion` tells one occasion of the same advice from the next, so that a person who said no is asked again only
-    when there is much more to say.
+    when there is much more evidence.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Advice:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of what it says, without the reason and without who says it. A pair is the same both ways round."""
+        """The hash of what it says, without reason and author. A pair is the same in either order."""
         pair = sorted([(str(self.heuristic_id), self.content_sha256), (str(self.other_id), self.other_sha256)])
         parts = [self.kind, pair, self.text.guideline if self.text else "", self.occasion]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -94,7 +94,7 @@ def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) 
     """Return what asks the model; None where reflections do without one too."""
     if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and not settings.ERL_LLM_PROVIDER):
         return None
-    ask = RememberedAsk(run, heartbeat, ask_model=ask_model, provider=settings.ERL_LLM_PROVIDER)
+    ask = RememberedAsk(run, heartbeat, ask_model=ask_model)
     return ModelConsolidator(ask=ask, model=settings.ERL_LLM_MODEL)
 
 
@@ -123,7 +123,7 @@ def _do(run: ConsolidationRun, name: str, found: Found) -> None:
 
 
 def _begin(at: Pass) -> Found:
-    """Note what there is before, and close suggestions about what was decided meanwhile."""
+    """Count what there is, and close suggestions about lessons that have been decided on."""
     mark_outdated(at.run)
     lessons = read_lessons(at.run.project)
     return Found(
@@ -136,7 +136,7 @@ def _begin(at: Pass) -> Found:
 
 
 def _judge(at: Pass) -> Found:
-    """Read from the linked runs what became of the lessons they were given; count usefulness again."""
+    """Read from the linked runs whether the lessons they were given were followed; recompute usefulness."""
     runs = list(find_unjudged(at.run.project))
     given = find_given(runs)
     judge = RulesJudge()
@@ -144,7 +144,7 @@ def _judge(at: Pass) -> Found:
         judgements = judge(trajectory.as_episode(), given.get(trajectory.pk, []))
         record_verdicts(trajectory, judgements, judge=judge.name, version=judge.version)
     refresh_usefulness(used_lessons(at.run.project))
-    # Counted from rows: what an attempt before this one judged belongs to the consolidation too.
+    # Counted from rows, because what an earlier attempt judged belongs to the consolidation too.
     judged = UsageVerdict.objects.filter(project=at.run.project, created_at__gte=at.run.created_at)
     return Found(figures={"verdicts": judged.exclude(verdict=UsageVerdict.Verdict.UNCLEAR).count()})
 
@@ -163,7 +163,7 @@ def _compare(at: Pass) -> Found:
 
 
 def _maintain(at: Pass) -> Found:
-    """Look at the lessons that were followed in vain, then at those of no use."""
+    """Look at the lessons that runs followed and failed, then at those of no use."""
     lessons = read_lessons(at.run.project)
     uses = find_failed_uses(lessons)
     repairs = at.by_model_or_rules(
@@ -176,7 +176,7 @@ def _maintain(at: Pass) -> Found:
 
 
 def _measure(at: Pass) -> Found:
-    """Note what there would be if every open suggestion were accepted."""
+    """Count what would be left if every open suggestion were accepted."""
     lessons = read_lessons(at.run.project)
     leaving = set(
         Suggestion.objects.filter(

@@ -1,8 +1,7 @@
-"""Maintenance by failed use: a lesson was followed and the run failed, so the lesson itself is looked at.
+"""Suggest repairs of lessons that runs followed and failed (reference: ERL (b) 18, after Memp and ACE's harmful tag).
 
-(reference: ERL (b) 18, after Memp's adjustment and ACE's harmful tag.) Without a language model one thing can be seen:
-that the failures are of one task family and the successes are not. Then the lesson is to be narrowed; where it has
-only failed, it is to be retired.
+Without a language model one pattern can be seen: the failures are of other task families than the successes. Then the
+lesson should be narrowed; where it has only failed, it should be retired.
 """
 
 from collections import Counter
@@ -27,7 +26,7 @@ MAX_RUNS_READ = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedUse:
-    """A lesson that was followed in vain: the runs that followed it, by how they ended, newest first."""
+    """A lesson that runs followed and failed: the runs that followed it, by how they ended, newest first."""
 
     lesson: Lesson
     failed: tuple[Trajectory, ...]
@@ -89,7 +88,7 @@ def suggest_repair(use: FailedUse) -> Advice | None:
     caught = sum(bad[family] for family in families)
     words = describe_tasks(families, [""]) if families else ""
     if not words.startswith("When the task is of the kind ") or 2 * caught < len(use.failed):
-        return None  # what the failures have in common does not show: a person or a model may see more
+        return None  # the failures have nothing visible in common; a person or a model may see more
     condition = words.removeprefix("When ")
     present = lesson.revision.not_when.rstrip(". ")
     text = replace(lesson.revision.as_text(), not_when=f"{present}; or {condition}" if present else condition)

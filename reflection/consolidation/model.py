@@ -1,6 +1,6 @@
 """Consolidate with a language model: it distils, merges, widens, narrows and finds contradictions.
 
-Everything it says is parsed strictly, checked as the lessons of reflections are, and only ever proposed.
+Its answers are parsed strictly and checked like the lessons of reflections. They only ever become proposals.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +16,10 @@ from reflection.consolidation.comparison import suggest_generalisation, suggest_
 from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
 from reflection.consolidation.excerpts import RUNS_SHOWN, show_lesson, show_note, show_run
-from reflection.consolidation.groups import group_alike
 from reflection.consolidation.maintenance import FailedUse
 from reflection.consolidation.models import Suggestion
-from reflection.consolidation.sources import Lesson, Note, stack
+from reflection.consolidation.similarity import group_similar, stack
+from reflection.consolidation.sources import Lesson, Note
 from reflection.errors import ReflectionError
 from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
@@ -36,7 +36,7 @@ MAX_SOURCE_TASK_CHARS = 500
 
 
 class TooManyQuestions(ReflectionError):
-    """A consolidation asks the model only so often; what is left is done by the rules."""
+    """A consolidation has asked the model as often as it may; the rules do the rest."""
 
     code = "too_many_questions"
 
@@ -71,7 +71,7 @@ class ModelConsolidator:
         if len(compared) < 2:
             return []
         at_least = SAME_NOTE_SIMILARITY
-        groups = group_alike(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
+        groups = group_similar(compared, stack(lesson.vector for lesson in compared), at_least=at_least)
         drafts: list[Draft] = []
         batch: list[list[Lesson]] = []
         for group in [[compared[index] for index, _ in group] for group in groups if len(group) > 1]:
@@ -82,7 +82,7 @@ class ModelConsolidator:
         return [*drafts, *(self._compare(batch) if batch else [])]
 
     def maintain(self, use: FailedUse) -> list[Draft]:
-        """Return what to do with a lesson that was followed in vain."""
+        """Return what to do with a lesson that runs followed and failed."""
         data = {
             "LESSON": [show_lesson("L1", use.lesson)],
             "FAILED RUNS": [show_run(run) for run in use.failed[:RUNS_SHOWN]],
@@ -175,7 +175,7 @@ class ModelConsolidator:
         ]
 
     def _as_merges(self, decision: Decision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> list[Draft]:
-        """Return one merge for each lesson that goes; the first of them brings the better wording, if there is one."""
+        """Return one merge for each lesson that goes; the first brings the better wording, if there is one."""
         lessons = [shown[label] for label in dict.fromkeys(decision.labels)]
         into = shown[decision.keep] if decision.keep else min(lessons, key=lambda lesson: lesson.rank)
         text, findings = self._new_words(decision, into, data)

@@ -1,4 +1,4 @@
-"""Write what a stage found: lessons into the review queue, everything else as suggestions. Repeating adds nothing."""
+"""Write what a stage found: lessons to the review queue, the rest as suggestions. Repeating it adds nothing."""
 
 import hashlib
 import json
@@ -12,12 +12,13 @@ from django.utils import timezone
 from memory.curation.proposals import count_support, propose_heuristic
 from memory.curation.service import lock_item
 from memory.heuristics.models import Evidence, Heuristic
+from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.redaction import redact
-from memory.retrieval.heuristic_vectors import embed_when_committed
 from memory.runs.models import Trajectory
 from reflection.consolidation.drafts import Advice, Draft, NewLesson, Support
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
+from reflection.llm.models import ModelCall
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal
 from reflection.reflectors.nearest import embed_lesson
@@ -67,7 +68,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
     trajectories = Trajectory.objects.filter(pk__in=[each.trajectory_id for each in draft.support])
     clients = set(trajectories.values_list("client", flat=True))
     if not clients:
-        return "known"  # its runs were erased meanwhile
+        return "known"  # its runs have been erased
     heuristic = propose_heuristic(
         run.project,
         text=draft.text,
@@ -100,7 +101,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
 
 
 def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
-    """Return the lesson that says this already, or that came of the same words before, whatever became of it."""
+    """Return the lesson that already says this, or that the same words led to before, in any status."""
     before = Suggestion.objects.filter(project=run.project_id, fingerprint=_fingerprint(draft)).first()
     if before is not None:
         return before.heuristic
@@ -111,13 +112,13 @@ def _find_said(run: ConsolidationRun, draft: NewLesson) -> Heuristic | None:
     if match.effect == Proposal.Effect.SUPPORT:
         return match.heuristic
     near = Heuristic.objects.with_text().get(pk=match.heuristic.pk).current_revision
-    # One that is close, means the same way and reaches as far is not proposed a second time in other words.
+    # A near lesson with the same polarity and scope is not proposed a second time in other words.
     covers = near is not None and near.polarity == draft.text.polarity and near.scope == draft.text.scope
     return match.heuristic if near is not None and covers and near.task_id == draft.text.task_id else None
 
 
 def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
-    """Link runs to a lesson; return whether any of them was new to it."""
+    """Link runs to a lesson; return whether any was new to it."""
     heuristic = lock_item(heuristic)
     known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
     new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
@@ -185,3 +186,18 @@ def _show_runs(suggestion: Suggestion, support: Iterable[Support]) -> None:
 def _fingerprint(draft: NewLesson) -> str:
     said = [draft.text.scope, draft.text.task_id, draft.text.polarity, draft.text.trigger, draft.text.guideline]
     return hashlib.sha256(json.dumps(["new", *said]).encode()).hexdigest()
+
+
+def forget_run(trajectory: Trajectory) -> None:
+    """Delete the suggestions that rest on a run, and the model's answers in consolidations that read it.
+
+    The answers of its reflections go with the reflections (reliability C10). A consolidation that is running asks
+    again.
+    """
+    Suggestion.objects.filter(evidence__trajectory=trajectory).delete()
+    read_it = ConsolidationRun.objects.filter(
+        Q(since__isnull=True) | Q(since__lte=trajectory.created_at),
+        project_id=trajectory.project_id,
+        until__gte=trajectory.created_at,
+    )
+    ModelCall.objects.filter(job__in=read_it.values("pk")).delete()

@@ -1,6 +1,6 @@
-"""Lessons that have had their day: given often and of no use, harmful, or never given for long (reference: ERL c.1).
+"""Suggest which lessons to retire: given often without use, harmful, or not given for long (reference: ERL c.1).
 
-Nothing is retired here. A suggestion says why, with the runs that show it, and a person decides.
+A suggestion says why and names the runs that show it; a person decides.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ HARMFUL_RUNS = 5
 
 
 def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: datetime | None = None) -> list[Advice]:
-    """Suggest to retire what is served without being of use. Six queries, however many lessons there are."""
+    """Suggest retiring what is served without being useful. Six queries, however many lessons there are."""
     now = now or timezone.now()
     served = [lesson for lesson in lessons if lesson.status == Heuristic.Status.APPROVED]
     if not served:
@@ -44,7 +44,7 @@ def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: dat
 
 
 def used_lessons(project: Project) -> list[UUID]:
-    """Return the lessons that some verdict speaks of, and those that one spoke of before its run was erased."""
+    """Return the lessons that have a verdict, or had one before its run was erased."""
     judged: Any = UsageVerdict.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
     told: Any = HeuristicFeedback.objects.filter(project=project).order_by().values_list("heuristic_id", flat=True)
     counted: Any = Heuristic.objects.for_project(project).exclude(usefulness_version="").values_list("pk", flat=True)

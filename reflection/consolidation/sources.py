@@ -1,4 +1,4 @@
-"""What a consolidation reads: the lessons in use and proposed, and what was noted with the runs."""
+"""What a consolidation reads: the lessons in use or proposed, and the notes of the runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,10 @@ from uuid import UUID
 import numpy as np
 from django.db.models import F
 
-from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
 from memory.projects.models import Project
 from memory.retrieval.context import count_tokens, write_line
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors, get_active_model
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE
 from memory.runs.models import Trajectory
@@ -27,7 +26,7 @@ _LIVE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lesson:
-    """A lesson in use or proposed, in its newest words, with what speaks for it and its place in space of meanings."""
+    """A lesson in use or proposed, in its newest words, with its evidence and its vector."""
 
     revision: HeuristicRevision
     status: str
@@ -52,7 +51,7 @@ class Lesson:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Order of who stays when two say the same: approved first, then more runs, more use, older."""
+        """Of two lessons that say the same, the lower rank stays: approved, then more runs, more useful, older."""
         approved = self.status == Heuristic.Status.APPROVED
         return (not approved, -self.support, -self.usefulness, self.created_at, self.id)
 
@@ -73,10 +72,10 @@ class Note:
 
 
 def read_lessons(project: Project) -> list[Lesson]:
-    """Return the lessons of a project, who stays first, in two queries. Those without vectors get theirs before."""
+    """Return the lessons of a project in order of rank, in two queries, after making the vectors that are missing."""
     model = get_active_model()
     tried: list[UUID] = []
-    # Where the embedder does not answer the same ones are missing again; they are compared another time.
+    # Where the embedder does not answer, the same ones are missing again and are compared another time.
     while (missing := find_heuristics_without_vectors(model=model)) and missing != tried:
         embed_heuristics(missing, model=model)
         tried = missing
@@ -118,11 +117,6 @@ def read_notes(run: ConsolidationRun) -> list[Note]:
     )
     notes = [note for trajectory in rows for note in _notes_of(trajectory, new=trajectory.pk in new)]
     return sorted(notes, key=lambda note: (-note.score, note.at, note.trajectory_id))
-
-
-def stack(vectors: Iterable[Any]) -> Vectors:
-    """Return vectors as the rows of one matrix."""
-    return np.stack(list(vectors)).astype(np.float32)
 
 
 def _notes_of(trajectory: Trajectory, *, new: bool) -> Iterable[Note]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
@@ -25,6 +26,7 @@ from reflection.jobs.queue import defer, fail, postpone
 log = structlog.get_logger(__name__)
 
 MAX_ERROR_CHARACTERS = 500
+Result = TypeVar("Result")
 SPREAD_SECONDS = 5.0  # so that jobs that wait for the same thing do not all come back at once
 
 
@@ -39,8 +41,10 @@ class Outcome(StrEnum):
     LOST = "lost"  # another worker holds it now; nothing was written
 
 
-def carry_out(job: Job, work: Callable[[Heartbeat], object]) -> Outcome:
-    """Do the work of a claimed job. The work itself marks the job done; what goes wrong is written on the row here.
+def carry_out(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Result | None]:
+    """Do the work of a claimed job; return what became of it and what the work returned.
+
+    The work itself marks the job done; what goes wrong is written on the row here.
 
     Raises only what stops the process, after giving the job back.
     """
@@ -51,18 +55,18 @@ def carry_out(job: Job, work: Callable[[Heartbeat], object]) -> Outcome:
         failpoint(f"{job.kind}.claimed")
         about = {f"erl.{job.kind}_id": str(job.pk), "erl.attempts": job.attempts}
         with span(job.kind, parent=job.traceparent, **about):
-            outcome = _attempt(job, work)
+            outcome, result = _attempt(job, work)
         log.info(job.event("finished"), outcome=outcome.value)
-    return outcome
+    return outcome, result
 
 
-def _attempt(job: Job, work: Callable[[Heartbeat], object]) -> Outcome:
+def _attempt(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Result | None]:
     try:
         with Heartbeat(job) as heartbeat:
             try:
-                work(heartbeat)
+                return Outcome.DONE, work(heartbeat)
             except Exception as error:  # whatever it is, the row says so and the next job goes on
-                return Outcome(_give_back(job, error))
+                return Outcome(_give_back(job, error)), None
             except BaseException:
                 with suppress(LostClaim, DatabaseError, InterfaceError):
                     postpone(job, code="interrupted", message=f"The worker was stopped. The {job.kind} goes on.")
@@ -70,8 +74,7 @@ def _attempt(job: Job, work: Callable[[Heartbeat], object]) -> Outcome:
     except (LostClaim, DatabaseError, InterfaceError) as error:
         # Without the database nothing can be written: the lease ends and another worker takes the job.
         log.warning(job.event("lost"), error=type(error).__name__)
-        return Outcome.LOST
-    return Outcome.DONE
+        return Outcome.LOST, None
 
 
 def _give_back(job: Job, error: Exception) -> str:

@@ -135,7 +135,7 @@ def extend_lease(job: Job, *, lease_seconds: float) -> bool:
 
 
 def hold(job: Job) -> None:
-    """Hold a claimed job until the caller's transaction ends, so that what it writes cannot be fenced out meanwhile.
+    """Hold a claimed job until the caller's transaction ends, so that no other worker can take it before then.
 
     Raises:
         LostClaim: another worker holds it, or it is gone.

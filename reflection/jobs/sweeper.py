@@ -198,7 +198,7 @@ class Sweeper:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _help(self, kind: JobKind, now: float) -> None:
-        """Find out whether the broker takes messages, and do meanwhile what no other worker does."""
+        """Find out whether the broker takes messages, and do the work that no other worker does."""
         self._nudge(find_overdue_jobs(limit=1), now=now)
         if self._drain is None or self._drain.poll() is not None:
             log.warning("worker_stalled", worker=self.worker, action=f"runs overdue {kind.name}s in its own process")

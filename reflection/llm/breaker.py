@@ -1,7 +1,7 @@
-"""Leave a provider alone that does not answer (reliability B10).
+"""Stop asking a provider that does not answer (reliability B10).
 
-The state is a row, so that all workers know it. Reflections that find the circuit open wait without losing an attempt;
-one of them at a time tries whether the provider is back.
+The state is a row, so that all workers share it. Jobs that find the circuit open wait without losing an attempt; one
+at a time probes whether the provider is back.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 FAILURES = 5  # in a row
 FIRST_REST_SECONDS = 30.0
 LONGEST_REST_SECONDS = 600.0
-PROBE_SECONDS = 150.0  # then whoever tried is taken for dead, and another may try
+PROBE_SECONDS = 150.0  # then the probe counts as dead, and another call may try
 
 _State = ProviderState.State
-# What the provider's own trouble looks like; a refusal of one question is an answer.
+# Failures of the provider itself; a refusal of one question is an answer.
 _DOWN = frozenset({"timeout", "connection", "bad_envelope", "overloaded"})
 
 _FAIL = """
@@ -48,10 +48,10 @@ RETURNING state
 
 @contextmanager
 def admitted(provider: str) -> Iterator[bool]:
-    """Let a call to the provider through; whoever asked nothing after all gives the probe back, for another to try.
+    """Let a call to the provider through; a probe that asked nothing after all is given back for another to try.
 
     Raises:
-        CircuitOpen: the provider rests, or somebody else tries it just now.
+        CircuitOpen: the provider rests, or another call is probing it.
     """
     is_probe = admit(provider)
     try:
@@ -67,7 +67,7 @@ def admit(provider: str) -> bool:
     """Let a call to the provider through; return whether it is the probe of a provider that rested.
 
     Raises:
-        CircuitOpen: the provider rests, or somebody else tries it just now.
+        CircuitOpen: the provider rests, or another call is probing it.
     """
     row = ProviderState.objects.filter(pk=provider).annotate(wait=F("opened_until") - Now()).first()
     if row is None or row.state == _State.CLOSED:
@@ -86,25 +86,25 @@ def admit(provider: str) -> bool:
 
 
 def refuse(provider: str) -> NoReturn:
-    """Send a probe that failed to those who wait for the provider.
+    """Let a job whose probe failed wait for the provider like the others.
 
     Raises:
         CircuitOpen: always, with what is left of the rest.
     """
     row = ProviderState.objects.filter(pk=provider).annotate(wait=F("opened_until") - Now()).first()
-    if row is None or row.wait is None:  # somebody who was under way has been answered since
+    if row is None or row.wait is None:  # a call that was under way has been answered since
         raise _refusal(provider, failures=FAILURES, wait_seconds=0.0)
     left_seconds = max(0.0, min(row.wait.total_seconds(), row.rest_seconds))
     raise _refusal(provider, failures=row.failures, wait_seconds=left_seconds)
 
 
 def _refusal(provider: str, *, failures: int, wait_seconds: float) -> CircuitOpen:
-    message = f"The provider {provider} failed {failures} times in a row and is left alone for a while."
+    message = f"The provider {provider} failed {failures} times in a row and is not asked for a while."
     return CircuitOpen(message, wait_seconds=wait_seconds)
 
 
 def note_answer(provider: str) -> None:
-    """Note that the provider answered, be it with a refusal: the circuit closes."""
+    """Note that the provider answered, even with a refusal: the circuit closes."""
     changed = ProviderState.objects.filter(pk=provider).exclude(state=_State.CLOSED, failures=0)
     if changed.update(
         state=_State.CLOSED,
@@ -139,5 +139,5 @@ def note_failure(provider: str, error: ProviderError) -> None:
 
 
 def is_down(error: ProviderError) -> bool:
-    """Tell trouble of the provider from a refusal of one question."""
+    """Tell a failure of the provider from a refusal of one question."""
     return error.code in _DOWN or (error.status is not None and error.status >= 500)

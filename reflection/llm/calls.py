@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
@@ -30,11 +31,11 @@ class RememberedAsk:
     The answer and what it cost are committed as soon as it came. No transaction is open during the call.
     """
 
-    def __init__(self, job: Job, heartbeat: Heartbeat, *, ask_model: Ask, provider: str) -> None:
+    def __init__(self, job: Job, heartbeat: Heartbeat, *, ask_model: Ask) -> None:
         self._job = job
         self._heartbeat = heartbeat
         self._ask_model = ask_model
-        self._provider = provider
+        self._provider = settings.ERL_LLM_PROVIDER
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
         """Return the stored or a new answer.

@@ -1,4 +1,4 @@
-"""The prompt files: their text, and a version that changes whenever a word of them does."""
+"""The prompt files: their text, and a version that changes with every word."""
 
 import re
 from dataclasses import dataclass

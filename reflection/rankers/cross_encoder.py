@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from memory.retrieval.rerank import RerankingFailed
+from memory.retrieval.cross_encoder import RerankingFailed
 from reflection.llm.base import ProviderError
 from reflection.llm.http import ProviderClient
 from reflection.llm.transport import BoundedTransport

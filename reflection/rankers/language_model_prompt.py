@@ -54,7 +54,7 @@ class _Answer(BaseModel):
 def build_requests(
     task: str, lessons: Sequence[OfferedHeuristic], *, batch_size: int | None, top_k: int
 ) -> list[CompletionRequest]:
-    """Return one question for each batch; a batch that is too long for the model is cut into more of them."""
+    """Return one question for each batch; a batch that is too long for the model is split."""
     size = min(batch_size or len(lessons), len(lessons))
     while True:
         batches = [lessons[start : start + size] for start in range(0, len(lessons), size)]

@@ -1,4 +1,4 @@
-"""What a reflector is: something that reads a finished run and proposes lessons, or says why it has none."""
+"""What a reflector is: it reads a finished run and proposes lessons, or says why there are none."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from memory.runs.episode import Episode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearHeuristic:
-    """An existing heuristic close to this run, shown to the reflector so that it can answer "already covered"."""
+    """An existing heuristic close to a run, shown to the reflector so that it can answer "already covered"."""
 
     id: UUID
     trigger: str
@@ -31,7 +31,7 @@ class ProposedLesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReflectionResult:
-    """What came of one reflection: lessons, or a sentence saying why there are none."""
+    """The result of one reflection: lessons, or a sentence saying why there are none."""
 
     lessons: tuple[ProposedLesson, ...] = ()
     skip_reason: str = ""
@@ -40,7 +40,7 @@ class ReflectionResult:
 class Reflector(Protocol):
     """Reads one run. `name` and `version` go onto every heuristic it proposes.
 
-    `near` stays empty where `reads_near` is False: what is close is then not searched for.
+    Where `reads_near` is False, near heuristics are not searched for and `near` is empty.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Deterministic checks of a proposed lesson against its run, before anything is stored (reference: ERL c.3 point 6).
 
-A finding either rejects the lesson or flags it for the reviewer. None of them judges whether the lesson is wise.
+A finding either rejects the lesson or flags it for the reviewer. The checks do not judge whether it is wise.
 """
 
 import json
@@ -74,7 +74,7 @@ class Finding:
 
 
 def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
-    """Return what is wrong with a lesson, rejections first; an empty tuple where nothing is."""
+    """Return what is wrong with a lesson, rejections first; empty where nothing is."""
     run = _Run(episode)
     found = [
         *_check_lengths(lesson),
@@ -186,7 +186,7 @@ def _check_overlap(lesson: ProposedLesson, episode: Episode) -> Iterator[Finding
 
 
 def overlap(text: str, other: str) -> float:
-    """Return the share, 0–1, of a text that another one holds: of its word pairs, or of its words if both are short."""
+    """Return the share, 0–1, of a text's word pairs that another text contains, or of its words if both are short."""
     words, others = _words(text), _words(other)
     if not words or not others:
         return 0.0
@@ -216,7 +216,7 @@ def _check_secrets(lesson: ProposedLesson) -> Iterator[Finding]:
 def _check_text(lesson: ProposedLesson) -> Iterator[Finding]:
     text = "\n".join(_texts(lesson))
     if any(is_hidden(character) for character in text):
-        yield _reject("hidden_characters", "The lesson contains characters that a reader does not see.")
+        yield _reject("hidden_characters", "The lesson contains invisible characters.")
     if _URL.search(text):
         yield _flag("url", "The lesson contains a web address.")
     if _CODE_FENCE.search(text):
@@ -252,7 +252,7 @@ def _words(text: str) -> list[str]:
 
 
 def _has_word(text: str, word: str) -> bool:
-    """Say whether a text holds a word with no letter, digit or underscore at either side of it."""
+    """Say whether a text contains a word with no letter, digit or underscore on either side."""
     place = text.find(word)
     while place >= 0:
         end = place + len(word)

@@ -21,8 +21,8 @@ MAX_QUOTE_CHARACTERS = 200
 MAX_TAG_CHARACTERS = 40
 MAX_SOURCE_TASK_CHARACTERS = 2000
 POLARITIES = {"success": "works", "failure": "avoid", "mixed": "mixed"}
-# What a second try can mend; it must not help the model to hide a repetition or a secret
-MENDABLE = frozenset(
+# What a second try can fix; it must not help the model hide a repetition or a secret
+FIXABLE = frozenset(
     {"trigger_too_long", "guideline_too_long", "avoid_too_long", "not_when_too_long", "no_evidence", "no_such_step"}
 )
 
@@ -53,7 +53,7 @@ class LlmReflector:
                 raise
             lessons, skipped, code, reason = (), "", error.code, error.reason
         else:
-            code, reason = self._find_mendable(lessons, episode)
+            code, reason = self._find_fixable(lessons, episode)
             if not reason:
                 return ReflectionResult(lessons=lessons, skip_reason=skipped)
         log.info("reflection_answer_repaired", code=code, prompt_version=prompt.version)
@@ -84,11 +84,11 @@ class LlmReflector:
         skipped = " ".join(reasons) or "The model found nothing to learn in this run."
         return lessons, "" if lessons else skipped
 
-    def _find_mendable(self, lessons: tuple[ProposedLesson, ...], episode: Episode) -> tuple[str, str]:
-        """Return code and reason for a second try, or blanks where there is nothing to mend, or nothing to save."""
+    def _find_fixable(self, lessons: tuple[ProposedLesson, ...], episode: Episode) -> tuple[str, str]:
+        """Return code and reason for a second try, or blanks where there is nothing to fix or nothing to save."""
         found = [finding for lesson in lessons for finding in verify(lesson, episode)]
         rejected = [finding for finding in found if finding.severity == Severity.REJECT]
-        if not rejected or any(finding.code not in MENDABLE for finding in rejected):
+        if not rejected or any(finding.code not in FIXABLE for finding in rejected):
             return "", ""
         return rejected[0].code, " ".join(dict.fromkeys(finding.message for finding in rejected))
 
@@ -119,7 +119,7 @@ def _lesson(answer: LessonAnswer, episode: Episode, shown: dict[str, NearHeurist
 
 
 def _citations(numbers: Iterable[int], episode: Episode) -> tuple[Citation, ...]:
-    """Join neighbouring steps to ranges; the quote is taken from the run, never from the model."""
+    """Join adjacent steps into ranges; the quote comes from the run, never from the model."""
     if not episode.steps:
         return (Citation(),)
     steps = {step.index: step for step in episode.steps}

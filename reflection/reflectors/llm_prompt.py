@@ -133,7 +133,7 @@ def cut_middle(text: str, limit: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """The marks around data: nobody who wrote the data can guess them, and the same data gets the same ones."""
+    """The marks around data: the author of the data cannot guess them, and the same data gets the same marks."""
 
     boundary: str
     mark: str
@@ -228,7 +228,7 @@ def _sections(episode: Episode, known: list[tuple[str, str]], size: _Size) -> It
 
 
 def _trajectory(steps: tuple[Step, ...], size: _Size) -> Iterable[dict[str, Any]]:
-    """Give the steps, or the first and last of them with a line between that says how many are left out."""
+    """Return the steps, or the first and last with a line between them that says how many are left out."""
     head = len(steps) if size.steps >= len(steps) else size.steps // 2
     tail = 0 if size.steps >= len(steps) else size.steps - head
     for step in steps[:head]:

@@ -1,4 +1,4 @@
-"""Reflections and what came of them."""
+"""Reflections and their results."""
 
 from django.db import models
 from django.utils import timezone
@@ -42,7 +42,7 @@ class ProposalEffect(models.TextChoices):
 
 
 class Proposal(models.Model):
-    """What one reflection did: a new heuristic, support for an existing one, or a proposal to merge."""
+    """A result of one reflection: a new heuristic, support for an existing one, or a proposal to merge."""
 
     Effect = ProposalEffect
 

@@ -1,4 +1,4 @@
-"""Find the lessons that are closest to a run or to a new lesson: by meaning, or by words without an embedder."""
+"""Find the lessons nearest to a run or to a new lesson: by meaning, or by words where there is no embedder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Neighbour:
 
 
 def live_revisions(project: Project) -> QuerySet[HeuristicRevision]:
-    """Return the wordings that count: of proposed and approved heuristics the newest and the served one."""
+    """Return the newest and the served wording of each proposed or approved heuristic."""
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
     return HeuristicRevision.objects.for_project(project).filter(newest_or_served, heuristic__status__in=_LIVE)
 
@@ -50,16 +50,11 @@ def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuris
     vectors = embed_texts(_query_texts(episode))
     if vectors is None:
         return _find_by_words(project, episode.task)
-    return _shown(_closest(project, *vectors, limit=MAX_NEAR, at_least=MIN_SIMILARITY))
-
-
-def find_neighbours(project: Project, vectors: tuple[str, Vectors], *, at_least: float) -> list[Neighbour]:
-    """Return the heuristics whose lesson is that similar to a lesson's vectors, closest first."""
-    return _closest(project, *vectors, limit=MAX_NEAR, at_least=at_least)
+    return _shown(find_neighbours(project, vectors, at_least=MIN_SIMILARITY))
 
 
 def embed_lesson(text: HeuristicText) -> tuple[str, Vectors] | None:
-    """Return the embedder's id and the lesson's vector, made of what `embed_heuristics` makes it of."""
+    """Return the embedder's id and the lesson's vector, made from the same text as `embed_heuristics` uses."""
     return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
 
 
@@ -78,7 +73,9 @@ def embed_texts(texts: Sequence[Sequence[str]]) -> tuple[str, Vectors] | None:
         return None
 
 
-def _closest(project: Project, model_id: str, vectors: Vectors, *, limit: int, at_least: float) -> list[Neighbour]:
+def find_neighbours(project: Project, embedded: tuple[str, Vectors], *, at_least: float) -> list[Neighbour]:
+    """Return the heuristics whose lesson is at least that similar to one of the vectors, at most 10, closest first."""
+    model_id, vectors = embedded
     best: dict[UUID, float] = {}
     lessons = HeuristicEmbedding.objects.filter(
         project=project,
@@ -90,10 +87,10 @@ def _closest(project: Project, model_id: str, vectors: Vectors, *, limit: int, a
         # Unit vectors: the inner product is the cosine. The operator gives its negative.
         distance = MaxInnerProduct("vector", HalfVector(vector.tolist()))
         found = lessons.annotate(distance=distance).filter(distance__lte=-at_least).order_by("distance")
-        for heuristic_id, negative in found.values_list("heuristic_id", "distance")[: 2 * limit]:
+        for heuristic_id, negative in found.values_list("heuristic_id", "distance")[: 2 * MAX_NEAR]:
             best[heuristic_id] = max(best.get(heuristic_id, -1.0), -negative)
     ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [Neighbour(heuristic_id=pk, similarity=similarity) for pk, similarity in ranked[:limit]]
+    return [Neighbour(heuristic_id=pk, similarity=similarity) for pk, similarity in ranked[:MAX_NEAR]]
 
 
 def _shown(neighbours: list[Neighbour]) -> tuple[NearHeuristic, ...]:
@@ -129,7 +126,7 @@ def _find_by_words(project: Project, text: str) -> tuple[NearHeuristic, ...]:
 
 
 def _query_texts(episode: Episode) -> list[tuple[str, ...]]:
-    """Return what a run is about: its task; and its task with what went wrong last and what the agent noted."""
+    """Return texts for what a run is about: its task; and its task with its last errors and its notes."""
     errors = [step.error for step in episode.steps if step.error][-MAX_ERRORS:]
     notes = [*episode.mistakes[:MAX_ERRORS], *errors]
     return [(episode.task,), (episode.task, " ".join(notes))] if notes else [(episode.task,)]

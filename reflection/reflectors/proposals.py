@@ -18,7 +18,7 @@ from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_neighbours
 
-# Cosines from which a lesson is taken for a repetition, and from which it may be one
+# The cosines from which a lesson counts as a repetition, and from which it may be one
 # (reference: ERL c.1; after Hindsight and ACE).
 SAME_SIMILARITY = 0.97
 MERGE_SIMILARITY = 0.90
@@ -26,7 +26,7 @@ MERGE_SIMILARITY = 0.90
 _Effect = Proposal.Effect
 _Status = Heuristic.Status
 _LIVE = (_Status.PROPOSED, _Status.APPROVED)
-# What a reviewer refused does not come back in the same words with every run that shows it again.
+# What a reviewer refused does not come back in the same words with every run that shows it.
 _REFUSED = (_Status.REJECTED, _Status.QUARANTINED)
 
 
@@ -41,7 +41,7 @@ class CheckedLesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """What a lesson is beside those that exist: new, the same as one, or close to one."""
+    """How a lesson relates to the existing ones: new, the same as one, or close to one."""
 
     effect: str
     heuristic: Heuristic | None = None
@@ -51,10 +51,10 @@ class Match:
 def store_lessons(
     reflection: Reflection, trajectory: Trajectory, *, lessons: Sequence[CheckedLesson]
 ) -> list[Proposal]:
-    """Write what the lessons of a reflection come to, in the caller's transaction, and return it in order.
+    """Write the lessons of a reflection as proposals, in the caller's transaction, and return them in order.
 
-    One reflection of a project at a time, so that two do not propose the same lesson side by side. A lesson that is
-    new is left out where as many of the client's lessons wait for a reviewer as may (reliability D5).
+    Only one reflection of a project at a time does this, so that two cannot propose the same lesson. A new lesson is
+    left out where as many of the client's lessons wait for a reviewer as are allowed (reliability D5).
     """
     if not lessons:
         return []
@@ -101,7 +101,7 @@ def _store_lesson(
 
 
 def find_match(project: Project, checked: CheckedLesson) -> Match:
-    """Return what a lesson comes to beside the lessons of its project."""
+    """Return how a lesson relates to the lessons of its project."""
     lesson = checked.lesson
     if lesson.covers_existing is not None:
         covered = Heuristic.objects.for_project(project).filter(pk=lesson.covers_existing, status__in=_LIVE).first()
@@ -129,9 +129,9 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
 
 
 def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision | None:
-    """Return a wording that says the same when case, punctuation and spaces don't count: a live one before a refused.
+    """Return a wording that is the same apart from case, punctuation and spaces, a live one before a refused one.
 
-    One that was refused counts only in the place in which it was.
+    A refused one counts only for the task family it was refused in.
     """
     said = redact(f"{text.trigger} {text.guideline}").value
     newest_or_served = Q(heuristic__current_revision=F("pk")) | Q(served=True)
@@ -155,6 +155,6 @@ def _is_same_place(revision: HeuristicRevision, text: HeuristicText) -> bool:
 
 
 def lock_proposals(project_id: object) -> None:
-    """Let one at a time propose lessons in a project, until the transaction ends."""
+    """Hold the lock on proposing lessons in a project until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"reflection.proposals:{project_id}"])

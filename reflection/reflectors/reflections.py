@@ -1,7 +1,8 @@
-"""Run a reflection: claim, read, ask, check, and write everything that comes of it in one transaction."""
+"""Run a reflection: claim it, read the run, ask for lessons, check them, and write the result in one transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -18,16 +19,19 @@ from reflection.jobs.execution import Outcome, carry_out
 from reflection.jobs.heartbeat import Heartbeat
 from reflection.jobs.queue import claim, finish, get_claimed
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
+from reflection.llm.registry import find_config
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import Finding, is_rejected, verify
+from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.models import KIND, Proposal, Reflection
 from reflection.reflectors.nearest import embed_lesson, find_near_heuristics
 from reflection.reflectors.proposals import CheckedLesson, store_lessons
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.rules import RulesReflector
 
+MAX_NOTES = 5  # rules that come from the notes of one run
 NO_ROOM = (
     "As many lessons of this client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows. The run is kept; "
-    "reflect on it again when some of them are decided."
+    "reflect on it again when some of them have been decided."
 )
 
 
@@ -45,6 +49,18 @@ class ReflectorFactory(Protocol):
     def __call__(self, *, ask: Ask) -> Reflector: ...
 
 
+def get_reflector(*, ask: Ask = ask_provider) -> Reflector:
+    """Return the reflector that ERL_REFLECTOR names; "auto" is the model where one is configured, else the rules.
+
+    `ask` stands between the reflector and the provider. Raises `ProviderNotConfigured` where the model is wanted and
+    not configured.
+    """
+    choice = settings.ERL_REFLECTOR
+    if choice == "rules" or (choice == "auto" and find_config() is None):
+        return RulesReflector(max_lessons=settings.ERL_LESSONS_PER_TRAJECTORY, max_notes=MAX_NOTES)
+    return LlmReflector(ask=ask)
+
+
 def run_reflection(
     reflection_id: UUID | None = None,
     *,
@@ -52,7 +68,7 @@ def run_reflection(
     make_reflector: ReflectorFactory = get_reflector,
     ask_model: Ask = ask_provider,
 ) -> Attempt:
-    """Claim one reflection, or the one due longest, and see it through. What goes wrong is written on the row.
+    """Claim one reflection, or the one that is due longest, and carry it out. What goes wrong is written on its row.
 
     Raises only what stops the process, after giving the reflection back, and what the database raises at the claim.
     """
@@ -60,25 +76,24 @@ def run_reflection(
     reflection = get_claimed(Reflection, job) if job else None
     if reflection is None:
         return Attempt(outcome=Outcome.NOTHING, reflection_id=reflection_id)
-    proposals: list[Proposal] = []
-
-    def work(heartbeat: Heartbeat) -> None:
-        proposals.extend(_reflect(reflection, heartbeat, make_reflector=make_reflector, ask_model=ask_model))
-
-    outcome = carry_out(reflection, work)
-    proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
-    return Attempt(outcome=outcome, reflection_id=reflection.pk, proposed=proposed, supported=len(proposals) - proposed)
+    outcome, proposals = carry_out(
+        reflection, partial(_reflect, reflection, make_reflector=make_reflector, ask_model=ask_model)
+    )
+    proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals or ())
+    supported = len(proposals or ()) - proposed
+    return Attempt(outcome=outcome, reflection_id=reflection.pk, proposed=proposed, supported=supported)
 
 
 def _reflect(
     reflection: Reflection, heartbeat: Heartbeat, *, make_reflector: ReflectorFactory, ask_model: Ask
 ) -> list[Proposal]:
-    trajectory = _get_trajectory(reflection)
+    trajectory = Trajectory.objects.select_related("retrieval").filter(pk=reflection.trajectory_id).first()
+    if trajectory is None:
+        raise LostClaim("The run was erased.")
     if not has_room(reflection.project_id, trajectory.client):
-        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # nothing is asked and nothing spent
-    episode = trajectory.as_episode(injected=_injected_texts(trajectory))
-    ask = RememberedAsk(reflection, heartbeat, ask_model=ask_model, provider=settings.ERL_LLM_PROVIDER)
-    reflector = make_reflector(ask=ask)
+        return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
+    episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
+    reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model))
     _name_author(reflection, reflector, episode)
     near = find_near_heuristics(reflection.project, episode) if reflector.reads_near else ()
     result = reflector.reflect(episode, near=near)
@@ -96,7 +111,7 @@ def _store(
     reflection: Reflection, trajectory: Trajectory, *, lessons: list[CheckedLesson], skip_reason: str
 ) -> list[Proposal]:
     """Write the effect and the end of the reflection together, or nothing."""
-    # Held until the end: an outcome reported meanwhile is either seen here, or comes later and queues a reflection.
+    # Locked until the end: an outcome reported now is either seen here, or comes later and queues a reflection.
     now = Trajectory.objects.select_for_update(no_key=True).filter(pk=trajectory.pk).first()
     if now is None:
         raise LostClaim("The run was erased.")
@@ -115,15 +130,8 @@ def _store(
     return proposals
 
 
-def _get_trajectory(reflection: Reflection) -> Trajectory:
-    try:
-        return Trajectory.objects.select_related("retrieval").get(pk=reflection.trajectory_id)
-    except Trajectory.DoesNotExist:
-        raise LostClaim("The run was erased.") from None
-
-
-def _injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the lessons this run was given, which prove nothing when they come back as its own."""
+def _find_injected_texts(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the lessons this run was given: repeating them would prove nothing."""
     if trajectory.retrieval is None:
         return ()
     given = find_injected_wordings([trajectory.retrieval])[trajectory.retrieval.pk]
@@ -143,7 +151,7 @@ def _name_author(reflection: Reflection, reflector: Reflector, episode: Episode)
 
 
 def _check(result: ReflectionResult, episode: Episode) -> tuple[list[CheckedLesson], str]:
-    """Return the lessons that may go before a reviewer, and a sentence about those that may not."""
+    """Return the lessons that a reviewer may see, and a sentence about those dropped."""
     kept: list[CheckedLesson] = []
     dropped: list[Finding] = []
     for lesson in result.lessons:

@@ -15,7 +15,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
 from evaluation.suites.replay import REFLECTED, SOURCES, Replay
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
 from tests.real_runs import WEBSHOP, load_runs
 

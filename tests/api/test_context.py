@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import Retrieval
 from tests.factories import make_api_key, make_heuristic
 

@@ -8,14 +8,16 @@ import pytest
 from django.db import connection
 
 from memory.api.authentication import verified_keys
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.models import MistakeCard
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import embed_heuristics
-from memory.retrieval.record_rows import ask_record
+from memory.retrieval.project_state import read_state
+from memory.retrieval.question import Question
+from memory.retrieval.track_record import ask_record, read_material
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_rule
 from tests.real_runs import TAU, WEBSHOP, load_runs
@@ -259,9 +261,9 @@ def make_loud(project: Project) -> Any:
 
 
 def order_of(project: Project) -> list[str]:
-    question = ask_record(project, task_id="airline.cancel")
-    assert question is not None
-    return [card.mistake_type for card in question.find().mistakes]
+    columns, parameters = ask_record(Question(project=project, task="", task_id="airline.cancel", by=ANA))
+    state = read_state(project.pk, columns=columns, parameters=parameters)
+    return [card.mistake_type for card in read_material(state.record).mistakes]
 
 
 def test_rule_that_is_found_as_a_lesson_too_is_given_once_and_replayed(api_client: Any, project: Project) -> None:

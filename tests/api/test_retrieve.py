@@ -8,9 +8,9 @@ from django.db import connection
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import llm_ranking
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.llm_ranking import Choice
 from memory.retrieval.models import Retrieval
 from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory

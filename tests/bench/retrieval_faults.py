@@ -39,7 +39,7 @@ from memory.heuristics.text import HeuristicText
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
-from memory.retrieval.task_vector import active_model, breaker
+from memory.retrieval.task_vector import breaker
 from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
@@ -128,7 +128,6 @@ def report(name: str, answers: list[tuple[int, float, dict[str, Any]]]) -> dict[
 def embedder_killed() -> Iterator[None]:
     with other_model():
         call_command("reembed", verbosity=0)
-        active_model.forget()
         SERVICES.pop().stop()
         yield
     back_to_bundled()
@@ -157,7 +156,6 @@ def other_model() -> Iterator[None]:
 
 def back_to_bundled() -> None:
     call_command("reembed", verbosity=0)
-    active_model.forget()
     breaker.reset()
 
 

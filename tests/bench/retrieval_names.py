@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
-from memory.retrieval import candidates, naming
+from memory.retrieval import answers, candidates, name_match, scoring
 from memory.retrieval.scoring import NAMES
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
@@ -167,9 +167,9 @@ def measure(client: Client, ids: dict[str, str], tasks: list[dict[str, str]], mo
 
 def set_worth(worth: float) -> None:
     """Let names count for so much in scores, or not be looked for at all."""
-    candidates._known_candidates.clear()
-    candidates.NAMES = worth  # type: ignore[misc]
-    candidates.find_named = naming.find_named if worth else lambda *asked: {}  # type: ignore[assignment]
+    answers.finished_answers = answers.FinishedAnswers()
+    scoring.NAMES = worth
+    candidates.find_named = name_match.find_named if worth else lambda *asked: {}  # type: ignore[attr-defined]
 
 
 def main() -> None:

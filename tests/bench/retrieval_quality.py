@@ -44,10 +44,10 @@ from memory.curation.decisions import approve_heuristic  # noqa: E402
 from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
 from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
+from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
-from memory.retrieval.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
 

@@ -21,8 +21,8 @@ from django.conf import settings  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
 from memory.curation.decisions import approve_heuristic  # noqa: E402
+from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
-from memory.retrieval.heuristic_vectors import embed_heuristics  # noqa: E402
 from tests.bench.consolidation import scratch_database  # noqa: E402
 from tests.factories import bearer, make_api_key, make_heuristic, make_project  # noqa: E402
 

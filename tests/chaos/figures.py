@@ -1,4 +1,4 @@
-"""Write what fault runs counted as the table of docs/reliability.md: `python -m tests.chaos.figures FILE …`.
+"""Write what fault runs counted as the table of docs/appendix/reliability.md: `python -m tests.chaos.figures FILE …`.
 
 The files hold the lines of `tests.chaos.run`; of a fault that is in several, the last counts.
 """

@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.trust.quarantine import find_carried, quarantine_source
 from tests.chaos.profile import pick, report
 from tests.chaos.web import ChaosWeb

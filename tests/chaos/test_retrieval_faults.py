@@ -13,10 +13,9 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from memory.embeddings.registry import forget_embedders
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
-from memory.retrieval.task_vector import active_model
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 from tests.waiting import wait_until
@@ -135,7 +134,6 @@ def service(settings: Any) -> Iterator[EmbeddingService]:
 def test_embedder_killed(client: APIClient, service: EmbeddingService) -> None:
     forget_embedders()
     call_command("reembed", verbosity=0)
-    active_model.forget()
     service.stop()
     answers = [ask(client, f"{TASK} number {number}") for number in range(5)]
     assert {(answer["mode"], answer["degraded_reason"]) for answer in answers} == {("lexical", "embedder")}

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 
 from memory.curation.decisions import approve_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.runs.models import Trajectory
 from tests.erl_site.pooler import CONNECTIONS, Pooler, pooled
 from tests.factories import bearer, make_api_key, make_heuristic, make_project

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -12,7 +13,9 @@ from rest_framework.test import APIClient
 from evaluation.models import EvaluationRun
 from evaluation.requests import run_evaluation
 from memory.projects.models import Project
+from reflection.jobs.execution import Outcome
 from reflection.jobs.models import Job
+from reflection.jobs.queue import claim
 from tests.api.conftest import make_client
 from tests.factories import bearer, make_api_key, make_project
 from tests.stack import Stack, kill_workers
@@ -34,10 +37,12 @@ def api(project: Project) -> APIClient:
 
 def make_run(project: Project | None, *, status: str = "finished", suite: str = "replay") -> EvaluationRun:
     ended = timezone.now() if status in ("finished", "failed") else None
-    is_job = project is not None and ended is None
+    job = None
+    if project is not None and ended is None:
+        job = Job.objects.create(kind="evaluation", project=project, subject=str(project.pk))
     return EvaluationRun.objects.create(
         project=project,
-        job=Job.objects.create(kind="evaluation", project=project, subject=str(project.pk)) if is_job else None,
+        job=job,
         status=status,
         suites=[suite],
         configuration={"suites": [suite]},
@@ -167,6 +172,33 @@ def test_process_that_ends_is_explained_to_who_asked(monkeypatch: pytest.MonkeyP
     assert "ended with exit code 1" in run.failure
     assert "Ask for the evaluation again" in run.failure
     assert "--resume" not in run.failure
+
+
+@pytest.mark.django_db
+def test_evaluation_waits_while_another_one_runs(project: Project) -> None:
+    first, second = make_run(make_project(), status="queued"), make_run(project, status="queued")
+    assert claim("evaluation", first.job_id, owner="other") is not None
+
+    outcome = run_evaluation(second.job_id, owner="test")
+
+    second.refresh_from_db()
+    assert second.job is not None
+    assert (outcome, second.status) == (Outcome.RETRY, "queued")
+    assert (second.job.attempts, second.job.available_at > timezone.now()) == (0, True)
+
+
+@pytest.mark.django_db
+def test_evaluation_that_kills_its_workers_is_given_up_and_says_so(project: Project, settings: Any) -> None:
+    settings.ERL_REFLECTION_MAX_ATTEMPTS = 1
+    run = make_run(project, status="running")
+    claim("evaluation", run.job_id, owner="dead")
+    Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+
+    run_evaluation(run.job_id, owner="test")
+
+    run.refresh_from_db()
+    assert run.status == "failed"
+    assert "Every worker that took this evaluation died" in run.failure
 
 
 def test_a_worker_evaluates_what_was_asked_for(stack: Stack) -> None:

@@ -10,8 +10,9 @@ from django.core.management import CommandError, call_command
 
 from evaluation.errors import EvaluationError
 from evaluation.quotas import get_sign_p, learn_quotas
+from memory.retrieval.limits import Limits
 from memory.retrieval.models import PolarityQuota
-from memory.retrieval.quota import find_limits, known_quotas
+from memory.retrieval.project_state import read_state
 from tests.factories import make_project
 
 
@@ -61,8 +62,8 @@ def test_what_was_learnt_is_applied_to_answers(tmp_path: Path) -> None:
 
     call_command("learn_quotas", str(file), project=project.slug, apply=True, stdout=said)
 
-    known_quotas.forget()
-    assert find_limits(project.pk, task_id="search", max_per_source=0).max_works_share == 0
-    assert find_limits(project.pk, task_id="do", max_per_source=0).max_works_share is None
+    quotas = read_state(project.pk).quotas
+    assert Limits.of_family(quotas, "search").max_works_share == 0
+    assert Limits.of_family(quotas, "do").max_works_share is None
     assert PolarityQuota.objects.get().set_by.startswith("policy:evaluation")
     assert "lessons from failures alone" in said.getvalue()

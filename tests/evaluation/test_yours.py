@@ -58,7 +58,7 @@ def test_older_runs_teach_and_newer_ones_are_asked_about() -> None:
     make_heuristic(project=project, status="proposed", trigger="a table is booked", guideline="Ask how many come.")
     before = hash_tables()
 
-    run = execute_run(create_run(Options(suites=("yours",), project=project.slug), by="test", project=project))
+    run = execute_run(create_run(Options(suites=("yours",), project=project.slug), by="test"))
 
     [suite] = run.results["suites"]
     assert suite["n"] == 6

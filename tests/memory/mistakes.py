@@ -4,7 +4,7 @@ from typing import Any
 
 from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.models import MistakeCard
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 

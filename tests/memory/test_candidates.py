@@ -9,17 +9,19 @@ from django.db import connection
 from memory.embeddings.registry import forget_embedders, get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.projects.models import Project
-from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
-from memory.retrieval.database import QueryVector, read_vector
-from memory.retrieval.heuristic_vectors import (
+from memory.index.heuristic_vectors import (
     count_terms,
     embed_heuristics,
     find_heuristics_without_vectors,
     get_active_model,
 )
+from memory.projects.models import Project
+from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
+from memory.retrieval.database import QueryVector, read_vector
+from memory.retrieval.database_search import Search
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, SearchStatistics, TermCount
+from memory.retrieval.project_state import read_state
+from memory.retrieval.question import Filters
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_embedders")]
@@ -38,15 +40,16 @@ def search(
     embedder = get_embedder()
     vector = QueryVector(embedder.embed([task])[0]) if embedder else None
     model_id = embedder.model_id if embedder else ""
-    return find_candidates(
-        project.pk,
-        text=task,
+    wanted = Search(
+        project_id=project.pk,
+        task=task,
         vector=vector,
         model_id=model_id,
         filters=filters,
         meaning_weight=weight,
         **{"limit": 10} | options,
     )
+    return find_candidates(wanted, read_state(project.pk, task=task))
 
 
 def words_of(text: str) -> float:
@@ -176,9 +179,8 @@ def test_search_with_a_vector_of_another_model_compares_words_only() -> None:
     project = make_project()
     serve(project, "A flight is cancelled")
     vector = QueryVector(np.ones(7, np.float32))
-    (found,) = find_candidates(
-        project.pk, text="flight", vector=vector, model_id="other", filters=ANY, meaning_weight=0.5, limit=5
-    )
+    wanted = Search(project_id=project.pk, task="flight", vector=vector, model_id="other", meaning_weight=0.5)
+    (found,) = find_candidates(wanted, read_state(project.pk, task="flight"))
     assert found.meaning is None
     assert found.words
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory.retrieval.boundary import add_boundary
-from memory.retrieval.context import CLOSE, OPEN, build_context, clean, count_tokens
+from memory.retrieval.context import CLOSE, OPEN, add_boundary, build_context, count_tokens
+from memory.retrieval.safe_text import clean
 
 ID = "01a1fc69-0708-7529-8688-033279b1aa22"
 

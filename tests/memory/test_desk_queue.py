@@ -12,9 +12,9 @@ from memory.curation.priority import prioritise_heuristics, prioritise_queue
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, Review, SavedFilter
 from memory.heuristics.text import HeuristicText
+from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
-from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory

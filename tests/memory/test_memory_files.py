@@ -20,6 +20,7 @@ from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.runs.scores import read_score_history
 from memory.trust.erasure import erase_trajectory
@@ -80,12 +81,12 @@ def test_scores_go_on_from_where_they_were(project: Project, document: dict[str,
 def test_nothing_of_a_file_is_given_to_agents_before_it_is_approved(project: Project, document: dict[str, Any]) -> None:
     import_memory(project, document=document, by=ANA)
     assert not HeuristicRevision.objects.filter(served=True).exists()
-    before = retrieve(project, task="Cancel", task_id="airline.cancel", by=ANA).context
+    before = retrieve(Question(project=project, task="Cancel", task_id="airline.cancel", by=ANA)).context
 
     rule = Heuristic.objects.get(current_revision__guideline__startswith="Look at the fare class")
     approve_heuristic(rule, by=ANA)
 
-    after = retrieve(project, task="Cancel", task_id="airline.cancel", by=ANA).context
+    after = retrieve(Question(project=project, task="Cancel", task_id="airline.cancel", by=ANA)).context
     assert "fare class" not in before
     assert "- Look at the fare class and the time of booking before cancelling." in after
 

@@ -8,7 +8,7 @@ from memory.errors import AlreadyDecided
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
@@ -63,7 +63,7 @@ def test_paraphrase_is_merged_visibly(project: Project) -> None:
 
     merge = MistakeMerge.objects.get()
     assert merge.card.current_revision.correct_decision == PARAPHRASE["correct_decision"]
-    assert merge.merged_by == "policy:mistake-likeness"
+    assert merge.merged_by == "policy:mistake-similarity"
     assert merge.similarity is not None
     assert merge.similarity > 0.93
     assert merge.into.seen_count == 2

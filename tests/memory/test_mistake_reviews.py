@@ -11,8 +11,7 @@ from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
 from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
 from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
-from memory.mistakes.retention import retire_unseen_cards
-from memory.mistakes.similarity import settle_cards
+from memory.mistakes.policy import retire_unseen_cards, settle_cards
 from memory.mistakes.wordings import reopen_card
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -102,7 +101,7 @@ def test_policy_approves_no_card_where_two_reviewers_are_asked_for(project: Proj
     assert approve_card(only_card(), by=Actor.person(member("ana"))).status == "approved"
 
 
-@pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:nobody"])
+@pytest.mark.parametrize("approver", ["policy:every-card", "key:agent", "user:gone"])
 def test_database_requires_a_person_where_two_reviewers_are_asked_for(project: Project, approver: str) -> None:
     Project.objects.filter(pk=project.pk).update(four_eyes=True)
     record(project, CARD)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,18 +15,19 @@ from django.test import override_settings
 from memory.embeddings.registry import get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics
+from memory.index.upkeep import name_lessons
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.answers import retrieve
-from memory.retrieval.candidates import Candidate, How, find_candidates
+from memory.retrieval.answers import RetrievalAnswer, retrieve
+from memory.retrieval.candidates import Candidate, find_candidates, find_in_database
 from memory.retrieval.database import QueryVector
-from memory.retrieval.heuristic_vectors import embed_heuristics
-from memory.retrieval.missing_names import name_lessons
+from memory.retrieval.database_search import Search
 from memory.retrieval.models import ServedChange
-from memory.retrieval.names import STRESSED, find_names, is_near
-from memory.retrieval.naming import MOST_LESSONS, find_named, weigh
-from memory.retrieval.snapshots import snapshots
+from memory.retrieval.name_match import MOST_LESSONS, STRESSED, find_named, find_names, is_near, weigh
+from memory.retrieval.project_state import read_state
+from memory.retrieval.question import Filters, Question
+from memory.retrieval.snapshot import snapshots
 from tests.factories import make_heuristic, make_project
 
 BY = Actor(label="key:agent")
@@ -235,7 +237,7 @@ def test_name_counts_less_the_more_lessons_have_it_and_nothing_in_the_end() -> N
 
 
 def answer(project: Project, task: str, **options: Any) -> RetrievalAnswer:
-    return retrieve(project, task=task, by=BY, record=False, **options)
+    return retrieve(Question(project=project, task=task, by=BY, record=False, **options))
 
 
 @pytest.mark.django_db
@@ -279,19 +281,16 @@ def memory() -> Iterator[None]:
     snapshots.clear()
 
 
-def search(project: Project, task: str, *, how: How, filters: Filters = Filters()) -> list[Candidate]:  # noqa: B008
+def look_for(project: Project, task: str, **options: Any) -> Search:
     embedder = get_embedder()
     assert embedder is not None
-    return find_candidates(
-        project.pk,
-        text=task,
-        vector=QueryVector(embedder.embed([task])[0]),
-        model_id=embedder.model_id,
-        filters=filters,
-        meaning_weight=0.5,
-        limit=2,
-        how=how,
-    )
+    vector = QueryVector(embedder.embed([task])[0])
+    words = Search(project_id=project.pk, task=task, meaning_weight=0.5, limit=2, **options)
+    return replace(words, vector=vector, model_id=embedder.model_id)
+
+
+def search(project: Project, task: str, **options: Any) -> list[Candidate]:
+    return find_candidates(look_for(project, task, **options), read_state(project.pk, task=task))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -303,9 +302,9 @@ def test_name_brings_a_lesson_into_question_from_memory_and_from_the_database(me
     task = "Water the plants on the balcony after get_user_detial"
     assert snapshots.load(project.pk) is not None
 
-    ways = [search(project, task, how="auto"), search(project, task, how="exact")]
-    tagged = search(project, task, how="auto", filters=Filters(tags=("tool",)))
-    others = search(project, task, how="auto", filters=Filters(tags=("other",)))
+    ways = [search(project, task), find_in_database(look_for(project, task))]
+    tagged = search(project, task, filters=Filters(tags=("tool",)))
+    others = search(project, task, filters=Filters(tags=("other",)))
 
     scores = [{one.heuristic_id: round(one.score, 4) for one in way} for way in ways]
     assert scores[0] == scores[1]

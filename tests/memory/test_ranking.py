@@ -1,14 +1,19 @@
 """From candidates to an answer."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pytest
 
+from memory.projects.actors import Actor
+from memory.projects.models import Project
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.quota import Limits
-from memory.retrieval.ranking import FLOORS, rank, rank_as_drawn
+from memory.retrieval.limits import Limits
+from memory.retrieval.question import Question
+from memory.retrieval.ranking import FLOORS, Ranked, rank_as_drawn
+from memory.retrieval.ranking import rank as rank_candidates
 from memory.retrieval.subtasks import LONG_CHARACTERS, MAX_PARTS, lists_its_parts, split_task
 
 
@@ -45,8 +50,13 @@ def as_sent(*values: float) -> bytes:
     return len(half).to_bytes(2, "big") + b"\0\0" + half.tobytes()
 
 
+def rank(candidates: Sequence[Candidate], *, task: str = "Do it.", task_id: str = "", **options: Any) -> list[Ranked]:
+    question = Question(project=Project(), task=task, task_id=task_id, by=Actor(label="test"))
+    return rank_candidates(candidates, question, **{"top_k": 9, "mode": "hybrid"} | options)
+
+
 def order(*candidates: Candidate, **options: Any) -> list[int]:
-    return [place.candidate.heuristic_id.int for place in rank(candidates, **{"top_k": 9, "mode": "hybrid"} | options)]
+    return [place.candidate.heuristic_id.int for place in rank(candidates, **options)]
 
 
 def test_rank_puts_the_higher_score_first() -> None:
@@ -189,6 +199,7 @@ def test_a_quota_limits_a_polarity_and_leaves_mixed_lessons_alone() -> None:
 
 
 PARTS = ("Cancel the flight of the passenger", "Book a room in a hotel nearby")
+LISTED = f"1. {PARTS[0]}\n2. {PARTS[1]}"
 
 
 def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
@@ -197,7 +208,7 @@ def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
         for number in range(1, 4)
     ]
     hotel = make_candidate(9, trigger="a hotel room is booked", score=0.8)
-    places = rank([*flights, hotel], top_k=3, mode="hybrid", parts=PARTS, covers_parts=True)
+    places = rank([*flights, hotel], top_k=3, task=LISTED)
     assert [(place.candidate.heuristic_id.int, place.subtask) for place in places] == [
         (1, PARTS[0]),
         (2, PARTS[0]),
@@ -208,7 +219,7 @@ def test_each_part_of_a_task_that_a_good_lesson_serves_is_served() -> None:
 def test_a_part_is_not_served_by_a_lesson_that_hardly_fits() -> None:
     flights = [make_candidate(number, trigger="a passenger cancels a flight") for number in range(1, 4)]
     hotel = make_candidate(9, trigger="a hotel room is booked", score=0.3)
-    assert order(*flights, hotel, top_k=3, parts=PARTS, covers_parts=True) == [1, 2, 3]
+    assert order(*flights, hotel, top_k=3, task=LISTED) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

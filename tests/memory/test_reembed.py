@@ -7,12 +7,12 @@ from django.core.management import CommandError, call_command
 
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import forget_embedders
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding
-from memory.retrieval.task_vector import active_model
+from memory.retrieval.question import Question
 from tests.factories import make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
 
@@ -45,7 +45,7 @@ def get_active() -> str:
 
 
 def test_answers_go_on_with_the_old_model_until_the_change(want_service: EmbeddingService, project: Project) -> None:
-    answer = retrieve(project, task=TASK, by=BY)
+    answer = retrieve(Question(project=project, task=TASK, by=BY))
     assert (answer.mode, answer.degraded, len(answer.items)) == ("hybrid", "", 1)
     assert want_service.requests == []
 
@@ -59,24 +59,23 @@ def test_new_lessons_get_vectors_of_the_old_model_until_the_change(
 
 def test_reembed_changes_the_model(want_service: EmbeddingService, project: Project) -> None:
     call_command("reembed")
-    active_model.forget()
-    answer = retrieve(project, task=TASK, by=BY)
+    answer = retrieve(Question(project=project, task=TASK, by=BY))
     assert get_active() == "new@2"
     assert (answer.mode, answer.degraded, len(answer.items)) == ("hybrid", "", 1)
     assert answer.items[0]["scores"]["meaning"] > 0
 
 
 def test_process_that_has_not_heard_of_the_change_asks_again(want_service: EmbeddingService, project: Project) -> None:
-    retrieve(project, task=TASK, by=BY)
+    retrieve(Question(project=project, task=TASK, by=BY))
     call_command("reembed")
-    answer = retrieve(project, task=TASK, by=BY)
+    answer = retrieve(Question(project=project, task=TASK, by=BY))
     assert (answer.mode, answer.degraded) == ("hybrid", "")
 
 
 def test_reembed_compares_rankings_on_recorded_tasks(
     want_service: EmbeddingService, project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    retrieve(project, task=TASK, by=BY)
+    retrieve(Question(project=project, task=TASK, by=BY))
     call_command("reembed")
     assert "On 1 recorded tasks the two models have 100% of their first ten" in capsys.readouterr().out
 

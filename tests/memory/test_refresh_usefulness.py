@@ -14,11 +14,12 @@ from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from tests.factories import make_heuristic, make_project, make_retrieval, make_trajectory
 
@@ -176,13 +177,13 @@ def test_lesson_is_found_by_a_task_it_has_helped_with_until_that_is_taken_back()
     embed_heuristics(find_heuristics_without_vectors())
     question: dict[str, Any] = {"task": "Repaint our shed dark green", "by": BY, "mode": "hybrid"}
 
-    [item] = retrieve(heuristic.project, **question).items
+    [item] = retrieve(Question(project=heuristic.project, **question)).items
 
     assert item["matched_task"] == "Repaint the garden shed in dark green"
     assert item["injected"]
     assert item["reason"] == "It was learnt from, or has helped with, a task like this one."
     report_outcome(run, outcome="failure", outcome_source="test", by=BY)
-    assert not any(item["injected"] for item in retrieve(heuristic.project, **question).items)
+    assert not any(item["injected"] for item in retrieve(Question(project=heuristic.project, **question)).items)
 
 
 @pytest.mark.django_db

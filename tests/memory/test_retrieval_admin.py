@@ -7,12 +7,12 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.answer import RetrievalAnswer
-from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.models import PolarityQuota, Retrieval
+from memory.retrieval.question import Question
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +37,7 @@ def serve(project: Project, count: int = 1) -> list[Heuristic]:
 
 
 def ask(project: Project, **options: Any) -> RetrievalAnswer:
-    return retrieve(project, task=TASK, by=Actor(label="test"), **options)
+    return retrieve(Question(project=project, task=TASK, by=Actor(label="test"), **options))
 
 
 def page(admin_client: Client, answer: RetrievalAnswer) -> str:

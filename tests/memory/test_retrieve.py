@@ -7,14 +7,13 @@ from django.core.management import CommandError, call_command
 
 from memory.embeddings.registry import forget_embedders
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.answer import Filters
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.limits import set_polarity_quota
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
-from memory.retrieval.quota import known_quotas
-from memory.retrieval.quota_services import set_polarity_quota
+from memory.retrieval.question import Filters, Question
 from tests.factories import make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db
@@ -40,14 +39,16 @@ def serve(project: Project, lessons: list[tuple[str, str]] = LESSONS, **text: An
 def test_retrieve_puts_the_lesson_close_in_meaning_first() -> None:
     project = make_project()
     flight, *_ = serve(project)
-    answer = retrieve(project, task="My client no longer wants to fly, please undo her booking", by=BY)
+    answer = retrieve(
+        Question(project=project, task="My client no longer wants to fly, please undo her booking", by=BY)
+    )
     assert answer.items[0]["id"] == str(flight.pk)
 
 
 def test_retrieve_finds_an_error_code_by_its_letters() -> None:
     project = make_project()
     code = serve(project)[3]
-    assert retrieve(project, task="E4711", mode="lexical", by=BY).items[0]["id"] == str(code.pk)
+    assert retrieve(Question(project=project, task="E4711", mode="lexical", by=BY)).items[0]["id"] == str(code.pk)
 
 
 def test_retrieve_never_serves_a_proposed_lesson() -> None:
@@ -55,7 +56,9 @@ def test_retrieve_never_serves_a_proposed_lesson() -> None:
     proposed = make_heuristic(project=project, trigger=LESSONS[0][0], guideline=LESSONS[0][1])
     embed_heuristics([proposed.pk])
     modes = ["random", "embedding", "lexical", "hybrid"]
-    assert [retrieve(project, task=LESSONS[0][0], mode=mode, by=BY).items for mode in modes] == [[]] * 4
+    assert [retrieve(Question(project=project, task=LESSONS[0][0], mode=mode, by=BY)).items for mode in modes] == [
+        []
+    ] * 4
 
 
 def test_retrieve_stops_serving_at_once_when_a_lesson_is_withdrawn() -> None:
@@ -63,13 +66,13 @@ def test_retrieve_stops_serving_at_once_when_a_lesson_is_withdrawn() -> None:
     flight, *_ = serve(project)
     HeuristicRevision.objects.filter(heuristic=flight).update(served=False)
     Heuristic.objects.filter(pk=flight.pk).update(status="retired")
-    answer = retrieve(project, task=LESSONS[0][0], by=BY)
+    answer = retrieve(Question(project=project, task=LESSONS[0][0], by=BY))
     assert str(flight.pk) not in {item["id"] for item in answer.items}
 
 
 def test_retrieve_never_crosses_projects() -> None:
     serve(make_project())
-    assert retrieve(make_project(), task=LESSONS[0][0], by=BY).items == []
+    assert retrieve(Question(project=make_project(), task=LESSONS[0][0], by=BY)).items == []
 
 
 def test_retrieve_without_an_embedder_answers_by_words_and_says_so(settings: Any) -> None:
@@ -78,7 +81,7 @@ def test_retrieve_without_an_embedder_answers_by_words_and_says_so(settings: Any
     settings.ERL_EMBEDDER = "none"
     forget_embedders()
     try:
-        answer = retrieve(project, task="cancel a basic economy flight", by=BY)
+        answer = retrieve(Question(project=project, task="cancel a basic economy flight", by=BY))
     finally:
         forget_embedders()
     assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "embedder")
@@ -87,7 +90,7 @@ def test_retrieve_without_an_embedder_answers_by_words_and_says_so(settings: Any
 def test_retrieve_mode_none_answers_nothing_and_is_recorded() -> None:
     project = make_project()
     serve(project)
-    answer = retrieve(project, task=LESSONS[0][0], mode="none", by=BY)
+    answer = retrieve(Question(project=project, task=LESSONS[0][0], mode="none", by=BY))
     row = Retrieval.objects.get(pk=answer.retrieval_id)
     assert (answer.items, answer.context, row.mode, row.heuristic_ids) == ([], "", "none", [])
 
@@ -95,7 +98,9 @@ def test_retrieve_mode_none_answers_nothing_and_is_recorded() -> None:
 def test_retrieve_mode_random_draws_the_same_for_the_same_task() -> None:
     project = make_project()
     serve(project)
-    first, second = (retrieve(project, task="anything", mode="random", top_k=2, by=BY) for _ in range(2))
+    first, second = (
+        retrieve(Question(project=project, task="anything", mode="random", top_k=2, by=BY)) for _ in range(2)
+    )
     assert [item["id"] for item in first.items] == [item["id"] for item in second.items]
 
 
@@ -103,7 +108,10 @@ def test_retrieve_mode_random_draws_otherwise_for_another_seed() -> None:
     project = make_project()
     serve(project)
     orders = {
-        tuple(item["id"] for item in retrieve(project, task="x", mode="random", seed=str(seed), by=BY).items)
+        tuple(
+            item["id"]
+            for item in retrieve(Question(project=project, task="x", mode="random", seed=str(seed), by=BY)).items
+        )
         for seed in range(10)
     }
     assert len(orders) > 1
@@ -112,14 +120,14 @@ def test_retrieve_mode_random_draws_otherwise_for_another_seed() -> None:
 def test_retrieve_filters_by_polarity() -> None:
     project = make_project()
     serve(project, polarity="avoid")
-    answer = retrieve(project, task=LESSONS[0][0], filters=Filters(polarities=("works",)), by=BY)
+    answer = retrieve(Question(project=project, task=LESSONS[0][0], filters=Filters(polarities=("works",)), by=BY))
     assert answer.items == []
 
 
 def test_retrieve_writes_one_row_with_what_was_served() -> None:
     project = make_project()
     flight, *_ = serve(project)
-    answer = retrieve(project, task=LESSONS[0][0], top_k=1, by=BY, request_id="r-1")
+    answer = retrieve(Question(project=project, task=LESSONS[0][0], top_k=1, by=BY, request_id="r-1"))
     row = Retrieval.objects.get(pk=answer.retrieval_id)
     assert row.heuristic_ids == [flight.pk]
     assert row.items[0]["injected"] is True
@@ -129,15 +137,15 @@ def test_retrieve_writes_one_row_with_what_was_served() -> None:
 def test_retrieve_gives_the_same_bytes_for_equal_state() -> None:
     project = make_project()
     serve(project)
-    first, second = (retrieve(project, task=LESSONS[0][0], by=BY) for _ in range(2))
+    first, second = (retrieve(Question(project=project, task=LESSONS[0][0], by=BY)) for _ in range(2))
     assert first.context == second.context != ""
 
 
 def test_retrieve_writes_down_an_answer_that_is_given_again_as_it_was() -> None:
     project = make_project()
     serve(project)
-    retrieve(project, task="Cancel my flight", by=BY)
-    retrieve(project, task="Cancel my flight", by=BY)
+    retrieve(Question(project=project, task="Cancel my flight", by=BY))
+    retrieve(Question(project=project, task="Cancel my flight", by=BY))
 
     columns = ("items", "heuristic_ids", "considered_ids", "considered_scores", "context_sha256", "tokens")
     first, again = Retrieval.objects.filter(project=project).values(*columns)
@@ -148,8 +156,8 @@ def test_retrieve_writes_down_an_answer_that_is_given_again_as_it_was() -> None:
 def test_retrieve_gives_a_known_answer_no_longer_where_the_budget_is_smaller() -> None:
     project = make_project()
     serve(project)
-    whole = retrieve(project, task="Cancel my flight", by=BY)
-    nothing = retrieve(project, task="Cancel my flight", budget_tokens=10, by=BY)
+    whole = retrieve(Question(project=project, task="Cancel my flight", by=BY))
+    nothing = retrieve(Question(project=project, task="Cancel my flight", budget_tokens=10, by=BY))
 
     assert [item["injected"] for item in whole.items[:1]] == [True]
     assert [item["injected"] for item in nothing.items] == [False] * len(whole.items)
@@ -172,14 +180,16 @@ def test_embed_heuristics_twice_makes_nothing_new() -> None:
 def test_retrieve_mode_erl_without_a_language_model_answers_by_likeness_and_says_so() -> None:
     project = make_project()
     serve(project)
-    answer = retrieve(project, task=LESSONS[0][0], mode="erl", by=BY)
+    answer = retrieve(Question(project=project, task=LESSONS[0][0], mode="erl", by=BY))
     assert (answer.mode, answer.degraded, bool(answer.items)) == ("hybrid", "language model (not configured)", True)
 
 
 def test_retrieve_gives_an_empty_block_where_nothing_fits() -> None:
     project = make_project()
     serve(project)
-    answer = retrieve(project, task="Which sonata did Beethoven dedicate to Countess Guicciardi?", by=BY)
+    answer = retrieve(
+        Question(project=project, task="Which sonata did Beethoven dedicate to Countess Guicciardi?", by=BY)
+    )
     assert (answer.context, [item["injected"] for item in answer.items]) == ("", [False] * len(answer.items))
 
 
@@ -188,12 +198,14 @@ def test_retrieve_says_which_lessons_the_budget_left_out() -> None:
     serve(
         project, [("A flight is to be cancelled", "Check the fare class. " * 200), ("A flight is cancelled", "Wait.")]
     )
-    answer = retrieve(project, task="The flight is cancelled", budget_tokens=150, by=BY)
+    answer = retrieve(Question(project=project, task="The flight is cancelled", budget_tokens=150, by=BY))
     assert {item["injected"] for item in answer.items} == {True, False}
 
 
 def test_retrieve_redacts_the_task_before_it_is_written() -> None:
-    answer = retrieve(make_project(), task="Log in with sk-ant-api03-" + "a1B2" * 23 + "-AAAAAAAA", by=BY)
+    answer = retrieve(
+        Question(project=make_project(), task="Log in with sk-ant-api03-" + "a1B2" * 23 + "-AAAAAAAA", by=BY)
+    )
     assert "a1B2a1B2" not in Retrieval.objects.get(pk=answer.retrieval_id).task
 
 
@@ -201,7 +213,7 @@ def test_retrieve_where_vectors_are_not_made_yet_answers_by_words_and_says_so() 
     project = make_project()
     flight, *_ = serve(project)
     HeuristicEmbedding.objects.update(vector=None)
-    answer = retrieve(project, task="cancel a basic economy flight", by=BY)
+    answer = retrieve(Question(project=project, task="cancel a basic economy flight", by=BY))
     assert (answer.items[0]["id"], answer.mode, answer.degraded) == (str(flight.pk), "lexical", "vectors")
 
 
@@ -212,9 +224,8 @@ def test_retrieve_keeps_to_the_quota_of_the_family_else_of_the_project() -> None
     task = " ".join(trigger for trigger, _ in LESSONS)
     for task_id, works, avoid in (("", 0.0, None), ("search", None, 0.0)):
         set_polarity_quota(project, task_id=task_id, max_works_share=works, max_avoid_share=avoid, by=BY)
-    known_quotas.forget()
     for task_id, polarity in (("airline", "avoid"), ("search", "works")):
-        answer = retrieve(project, task=task, task_id=task_id, mode="lexical", by=BY)
+        answer = retrieve(Question(project=project, task=task, task_id=task_id, mode="lexical", by=BY))
         assert {item["polarity"] for item in answer.items} == {polarity}
 
 

@@ -12,19 +12,21 @@ from memory.curation.decisions import approve_heuristic, quarantine_heuristic, r
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
+from memory.index.tuning import measure_recall, tune_search
+from memory.index.upkeep import fold_changes
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval import candidates
-from memory.retrieval.answer import Filters
+from memory.retrieval import database_search
 from memory.retrieval.answers import retrieve
-from memory.retrieval.candidates import Candidate, How, find_candidates
-from memory.retrieval.database import QueryVector, execute_prepared, read_prepared
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
-from memory.retrieval.index_tuning import measure_recall, tune_search
-from memory.retrieval.indexed import FIRST_BREADTH, USUAL_LIMIT, index_plans
+from memory.retrieval.candidates import Candidate, find_candidates, find_in_database
+from memory.retrieval.database import QueryVector, read_prepared
+from memory.retrieval.database_search import FIRST_BREADTH, USUAL_LIMIT, Search
 from memory.retrieval.models import SearchIndex, ServedChange
-from memory.retrieval.served_changes import fold_changes
-from memory.retrieval.snapshots import STATE, State, snapshots
+from memory.retrieval.project_state import ProjectState
+from memory.retrieval.project_state import read_state as read_project_state
+from memory.retrieval.question import Filters, Question
+from memory.retrieval.snapshot import snapshots
 from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,12 +37,10 @@ TASKS = ("Book a table for two in Rome", "Cancel the flight E4711 and refund it"
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     snapshots.clear()
-    index_plans.forget()
     with override_settings(ERL_RETRIEVE_MEMORY_MB=64):
         yield
     snapshots.wait()
     snapshots.clear()
-    index_plans.forget()
 
 
 @pytest.fixture
@@ -64,19 +64,23 @@ def project() -> Project:
     return project
 
 
-def search(project: Project, task: str, *, how: How = "auto", weight: float = 0.5, limit: int = 4) -> list[Candidate]:
+def search(project: Project, task: str, *, how: str = "auto", weight: float = 0.5, limit: int = 4) -> list[Candidate]:
+    """Search as requests do, or `exact` or `indexed` in the database."""
     embedder = get_embedder()
     assert embedder is not None
-    return find_candidates(
-        project.pk,
-        text=task,
-        vector=QueryVector(embedder.embed([task])[0]) if weight else None,
-        model_id=embedder.model_id,
-        filters=Filters(),
-        meaning_weight=weight,
-        limit=limit,
-        how=how,
-    )
+    vector = QueryVector(embedder.embed([task])[0]) if weight else None
+    return search_with(project, task, vector, how=how, meaning_weight=weight, limit=limit)
+
+
+def search_with(
+    project: Project, task: str, vector: QueryVector | None, *, how: str, **options: Any
+) -> list[Candidate]:
+    model_id = get_embedder().model_id  # type: ignore[union-attr]
+    state = read_project_state(project.pk, task=task)
+    wanted = Search(project_id=project.pk, task=task, vector=vector, model_id=model_id, **options)
+    if how == "auto":
+        return find_candidates(wanted, state)
+    return find_in_database(wanted, index=state.index if how == "indexed" else None)
 
 
 def serve(project: Project, trigger: str) -> Heuristic:
@@ -94,8 +98,8 @@ def as_rounded(candidate: Candidate) -> dict[str, object]:
     return {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def read_state(project: Project) -> State:
-    return State(*execute_prepared(STATE.format(more=""), {"project": project.pk})[0])
+def read_state(project: Project) -> ProjectState:
+    return read_project_state(project.pk)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -124,7 +128,7 @@ def test_a_new_task_takes_one_pass_of_the_embedder_and_reads_no_lesson_again(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots.load(project.pk)
-    retrieve(project, task="Book a table in Rome", record=False, by=BY)
+    retrieve(Question(project=project, task="Book a table in Rome", record=False, by=BY))
     embedder = get_embedder()
     assert embedder is not None
     embed, passes = embedder.embed, []
@@ -140,8 +144,8 @@ def test_a_new_task_takes_one_pass_of_the_embedder_and_reads_no_lesson_again(
         asked.extend(parameters.get("revisions", ()))
         return read_prepared(statement, parameters)
 
-    monkeypatch.setattr(candidates, "read_prepared", write_down)
-    answer = retrieve(project, task="Reserve a table for two in Rome", record=False, by=BY)
+    monkeypatch.setattr(database_search, "read_prepared", write_down)
+    answer = retrieve(Question(project=project, task="Reserve a table for two in Rome", record=False, by=BY))
 
     assert answer.items
     assert passes == [["Reserve a table for two in Rome"]]
@@ -210,7 +214,7 @@ def test_counting_words_is_a_change(project: Project) -> None:
 
 
 def test_index_is_built_measured_and_dropped(project: Project) -> None:
-    retrieve(project, task=TASKS[0], by=BY)
+    retrieve(Question(project=project, task=TASKS[0], by=BY))
     index = tune_search(project, threshold=5)
     assert index is not None
     assert index.texts == 15
@@ -234,23 +238,16 @@ def test_index_is_built_measured_and_dropped(project: Project) -> None:
 
 def test_index_is_used_for_filtered_searches(project: Project) -> None:
     tune_search(project, threshold=5)
-    found = find_candidates(
-        project.pk,
-        text="refund",
-        vector=QueryVector(get_embedder().embed(["refund"])[0]),  # type: ignore[union-attr]
-        model_id=get_embedder().model_id,  # type: ignore[union-attr]
-        filters=Filters(tags=("nowhere",)),
-        meaning_weight=0.5,
-        limit=5,
-    )
-    assert found == []
+    vector = QueryVector(get_embedder().embed(["refund"])[0])  # type: ignore[union-attr]
+    filters = Filters(tags=("nowhere",))
+    assert search_with(project, "refund", vector, how="auto", filters=filters, meaning_weight=0.5) == []
 
 
 def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    retrieve(project, task=TASKS[0], by=BY)
+    retrieve(Question(project=project, task=TASKS[0], by=BY))
     index = tune_search(project, threshold=5)
     assert index is not None
-    monkeypatch.setattr("memory.retrieval.index_tuning.WANTED_RECALL", 1.1)
+    monkeypatch.setattr("memory.index.tuning.WANTED_RECALL", 1.1)
     measure_recall(index)
     index.refresh_from_db()
     assert index.breadth == 2 * FIRST_BREADTH
@@ -260,16 +257,13 @@ def test_breadth_grows_where_too_little_is_found(project: Project, monkeypatch: 
 def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Project) -> None:
     tune_search(project, threshold=5)
     SearchIndex.objects.update(breadth=1)
-    index_plans.forget()
     embedder = get_embedder()
     assert embedder is not None
     found = {
-        limit: find_candidates(
-            project.pk,
-            text="xylophone",  # in no lesson, so that only vectors speak
-            vector=QueryVector(embedder.embed([TASKS[0]])[0]),
-            model_id=embedder.model_id,
-            filters=Filters(),
+        limit: search_with(
+            project,
+            "xylophone",  # in no lesson, so that only vectors speak
+            QueryVector(embedder.embed([TASKS[0]])[0]),
             meaning_weight=1.0,
             limit=limit,
             how="indexed",
@@ -285,24 +279,15 @@ def test_more_is_taken_from_an_index_where_more_lessons_are_wanted(project: Proj
 def test_texts_with_two_words_are_found_where_no_word_is_rare(
     project: Project, monkeypatch: pytest.MonkeyPatch, words: str, found: bool
 ) -> None:
-    monkeypatch.setattr("memory.retrieval.indexed.MATCHES", 0)
+    monkeypatch.setattr("memory.retrieval.database_search.MATCHES", 0)
     count_terms(project.pk)
     index = tune_search(project, threshold=5)
     assert index is not None
     SearchIndex.objects.filter(pk=index.pk).update(breadth=1)
-    index_plans.forget()
     embedder = get_embedder()
     assert embedder is not None
 
-    candidates = find_candidates(
-        project.pk,
-        text=words,
-        vector=QueryVector(embedder.embed([TASKS[0]])[0]),  # of another task, so that meaning finds another lesson
-        model_id=embedder.model_id,
-        filters=Filters(),
-        meaning_weight=0.5,
-        limit=4,
-        how="indexed",
-    )
+    other = QueryVector(embedder.embed([TASKS[0]])[0])  # of another task, so that meaning finds another lesson
+    candidates = search_with(project, words, other, meaning_weight=0.5, limit=4, how="indexed")
 
     assert ("A plant is wanted" in triggers(candidates)) is found

@@ -22,7 +22,7 @@ from reflection.llm.registry import ProviderConfig, build_provider, close_provid
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm_answer import UnusableAnswer, answer_schema, parse_answer
 from reflection.reflectors.llm_prompt import build_prompt
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.reflections import get_reflector
 from tests.reflection.episodes import make_episode
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.timeout(1500)]

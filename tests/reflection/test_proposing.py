@@ -7,8 +7,8 @@ import pytest
 
 from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
-from memory.retrieval.heuristic_vectors import embed_heuristics
 from memory.runs.episode import Episode
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal, Reflection

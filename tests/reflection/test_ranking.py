@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
-from memory.retrieval.answer import RetrievalAnswer
-from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Question
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.llm.registry import close_provider
 from tests.factories import make_heuristic, make_project
@@ -50,7 +50,7 @@ def project() -> Project:
 
 
 def ask(project: Project, **options: Any) -> RetrievalAnswer:
-    return retrieve(project, task=TASK, record=False, by=BY, **options)
+    return retrieve(Question(project=project, task=TASK, record=False, by=BY, **options))
 
 
 def shown(exchange: Exchange) -> dict[str, str]:

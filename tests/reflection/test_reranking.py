@@ -9,13 +9,13 @@ import pytest
 from django.db import connection
 
 from memory.curation.decisions import retire_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval import rerank
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.answers import retrieve
+from memory.retrieval import cross_encoder
+from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.candidates import draw_candidates
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.question import Filters, Question
 from reflection.rankers.cross_encoder import close_reranker
 from tests.factories import make_heuristic, make_project, make_rule
 from tests.scripted_answers import Exchange, answer, drips, fails, raw, silence
@@ -49,7 +49,7 @@ def project() -> Project:
 
 
 def ask(project: Project) -> RetrievalAnswer:
-    return retrieve(project, task=TASK, record=False, by=Actor(label="test"))
+    return retrieve(Question(project=project, task=TASK, record=False, by=Actor(label="test")))
 
 
 def likes_seats(text: str) -> float:
@@ -84,9 +84,9 @@ def test_rule_that_is_retired_while_the_cross_encoder_works_is_not_given(
         scores(likes_seats)(exchange)
 
     reranker.script(scores(likes_seats))
-    before = retrieve(project, task=TASK, task_id="airline", by=Actor(label="test"))
+    before = retrieve(Question(project=project, task=TASK, task_id="airline", by=Actor(label="test")))
     reranker.script(retire)
-    after = retrieve(project, task=TASK, task_id="airline", by=Actor(label="test"))
+    after = retrieve(Question(project=project, task=TASK, task_id="airline", by=Actor(label="test")))
 
     assert "Offer a voucher first." in before.context
     assert "Offer a voucher first." not in after.context
@@ -108,10 +108,10 @@ class CountsInNumpy:
 
 
 def test_scores_of_numpy_become_numbers_that_json_knows(project: Project) -> None:
-    rerank.breaker.reset()
+    cross_encoder.breaker.reset()
     candidates = draw_candidates(project.pk, seed="1", filters=Filters(), limit=3)
-    _, given = rerank.rerank(CountsInNumpy(), task=TASK, candidates=candidates)
-    assert [json.dumps(score) for score in given.values()] == ["0.5"] * 3
+    given = cross_encoder.rerank(CountsInNumpy(), task=TASK, candidates=candidates)
+    assert [json.dumps(one.rerank) for one in given] == ["0.5"] * 3
 
 
 FAILURES = {

@@ -11,6 +11,9 @@ from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic, reject_heuristic
 from memory.heuristics.models import HeuristicRevision, Review
+from memory.intake.recording import record_trajectory
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey
@@ -100,6 +103,25 @@ def test_raw_sql_that_serves_something_leaves_an_entry() -> None:
     write_entries()
 
     assert AuditEntry.objects.get(kind="served").subject_id == heuristic.current_revision_id
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("UPDATE memory_mistakecardreview SET reason = 'I was never here.'", "the review was changed"),
+        ("UPDATE memory_mistakecardrevision SET served = false", "it is not served"),
+    ],
+)
+def test_change_of_a_decided_mistake_card_is_found(change: str, fault: str) -> None:
+    data = {"task": "Cancel", "mistake_cards": [{"mistake_type": "wrong_fare", "lesson": "24 hours only."}]}
+    record_trajectory(make_project(), data=data, by=ANA, reflect=False)
+    approve_card(MistakeCard.objects.get(), by=ANA)
+    write_entries()
+    assert verify_audit().faults == []
+
+    as_superuser(change)
+
+    assert fault in str(verify_audit().faults)
 
 
 @pytest.mark.parametrize("change", ["UPDATE memory_auditentry SET content = 'x'", "DELETE FROM memory_auditentry"])

@@ -13,6 +13,7 @@ from memory.projects.actors import Actor
 from memory.projects.api_keys import AGENT_SCOPES
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Question
 from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.reflections import run_reflection
@@ -86,11 +87,13 @@ def test_nothing_unreviewed_is_served_whatever_the_runs_say(settings: Any) -> No
         item["id"]
         for _ in range(QUESTIONS)
         for item in retrieve(
-            project,
-            task=f"Cancel reservation {chance.randrange(RUNS)} {chance.choice(['cf mn bb tq', MARK, 'refund'])}",
-            task_id=chance.choice(["", "airline.cancel"]),
-            mode=chance.choice(["hybrid", "lexical", "random", "erl"]),
-            by=Actor(label="key:agent"),
+            Question(
+                project=project,
+                task=f"Cancel reservation {chance.randrange(RUNS)} {chance.choice(['cf mn bb tq', MARK, 'refund'])}",
+                task_id=chance.choice(["", "airline.cancel"]),
+                mode=chance.choice(["hybrid", "lexical", "random", "erl"]),
+                by=Actor(label="key:agent"),
+            )
         ).items
     ]
 

@@ -17,6 +17,7 @@ from memory.curation.proposals import add_evidence, restore_revision
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
@@ -24,7 +25,7 @@ from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey
 from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import embed_heuristics
+from memory.retrieval.question import Question
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source
 from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
@@ -47,7 +48,7 @@ def learn(project: Project, key: NewApiKey | None = None, **text: str) -> Heuris
 
 
 def served(project: Project) -> set[str]:
-    return {item["id"] for item in retrieve(project, task="Cancel a reservation", by=AGENT).items}
+    return {item["id"] for item in retrieve(Question(project=project, task="Cancel a reservation", by=AGENT)).items}
 
 
 @pytest.mark.parametrize("hours_off", [-1, 1], ids=["behind", "ahead"])
@@ -85,10 +86,10 @@ def test_answers_that_carried_it_are_listed_and_no_others() -> None:
     project = make_project()
     key = make_api_key(project=project)
     learn(project, guideline="Name the fee before a reservation is cancelled.")
-    retrieve(project, task="Before it was learnt", by=AGENT, request_id="before")
+    retrieve(Question(project=project, task="Before it was learnt", by=AGENT, request_id="before"))
     poisoned = learn(project, key)
-    answer = retrieve(project, task="Cancel a reservation", by=AGENT, request_id="carried")
-    retrieve(project, task="Nothing asked for", top_k=0, by=AGENT, request_id="empty")
+    answer = retrieve(Question(project=project, task="Cancel a reservation", by=AGENT, request_id="carried"))
+    retrieve(Question(project=project, task="Nothing asked for", top_k=0, by=AGENT, request_id="empty"))
 
     done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
 

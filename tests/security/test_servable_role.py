@@ -9,12 +9,13 @@ import pytest
 from django.db import OperationalError, ProgrammingError, connection, transaction
 
 from memory.curation.decisions import approve_heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
-from memory.retrieval import indexed, snapshots, statements
+from memory.retrieval import database_search, snapshot
 from memory.retrieval.answers import retrieve
 from memory.retrieval.database import ServingRole, read_prepared, serving_role
-from memory.retrieval.heuristic_vectors import embed_heuristics
-from memory.retrieval.snapshots import Snapshots
+from memory.retrieval.question import Question
+from memory.retrieval.snapshot import Snapshots
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +76,7 @@ def test_searches_run_as_the_role_by_themselves() -> None:
     embed_heuristics([approved.pk])
 
     answers = [
-        retrieve(project, task="Cancel a reservation", mode=mode, by=Actor(label="key:agent"))
+        retrieve(Question(project=project, task="Cancel a reservation", mode=mode, by=Actor(label="key:agent")))
         for mode in ("hybrid", "lexical", "embedding")
     ]
 
@@ -146,7 +147,7 @@ def test_documented_grants_are_those_of_the_role() -> None:
     assert set(re.split(r",\s+", documented)) == granted == set(ServingRole.READS)
 
 
-@pytest.mark.parametrize("module", [indexed, snapshots, statements], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [database_search, snapshot], ids=lambda module: module.__name__)
 def test_statements_of_retrieval_name_no_table_of_texts(module: object) -> None:
     source = inspect.getsource(module)  # type: ignore[arg-type]
 

@@ -23,10 +23,11 @@ from memory.curation.undo import undo_review
 from memory.effects.feedback import record_feedback
 from memory.heuristics.models import Heuristic, Review
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.intake.recording import report_outcome
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import count_terms, embed_heuristics
+from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.quarantine import quarantine_source
@@ -109,7 +110,7 @@ class World(Watched):
         for _, hook, _ in hooks:
             if getattr(hook, "func", None) in AFTER_COMMIT:
                 hook()
-        answer = retrieve(self.project, task=task, by=AGENT)
+        answer = retrieve(Question(project=self.project, task=task, by=AGENT))
         assert {item["content_sha256"] for item in answer.items} <= self.approved
         self.count("ask", bool(answer.items))
 

@@ -10,7 +10,7 @@ from evaluation.quotas import FEWEST_TASKS, LearntQuota, learn_quotas
 from evaluation.reports.lookup import find_report
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval.quota_services import set_polarity_quota
+from memory.retrieval.limits import set_polarity_quota
 
 _SAYS = {
     "mixed": "neither half is shown to be better: the mix stays free",

@@ -15,9 +15,9 @@ from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.reviewed import ReviewedQuerySet
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import count_terms
 from reflection.jobs.execution import Outcome
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import ReflectorFactory, run_reflection

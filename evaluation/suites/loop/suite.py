@@ -19,8 +19,8 @@ from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
-from memory.retrieval.answer import RetrievalAnswer
-from memory.retrieval.answers import retrieve
+from memory.retrieval.answers import RetrievalAnswer, retrieve
+from memory.retrieval.question import Question
 from reflection.llm.base import ProviderError
 from reflection.reflectors.reflections import ReflectorFactory
 
@@ -223,7 +223,14 @@ class _Run:
         """Try each task with what the ones before it have taught (iterative ERL)."""
         for number, task in enumerate(self.experience, 1):
             given = retrieve(
-                project, task=task.text, task_id=task.family, top_k=self.options.k, record=False, by=EVALUATION
+                Question(
+                    project=project,
+                    task=task.text,
+                    task_id=task.family,
+                    top_k=self.options.k,
+                    record=False,
+                    by=EVALUATION,
+                )
             )
             arm = find_arm(f"hybrid:{self.options.k}", k=self.options.k)
             played = self._play([(task, arm, 0)], {(task.id, arm.name, 0): given.context}, "")

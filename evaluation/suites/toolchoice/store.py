@@ -13,10 +13,11 @@ from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_le
 from memory.curation.decisions import approve_heuristic, retire_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
-from memory.retrieval.heuristic_vectors import count_terms
+from memory.retrieval.question import Question
 from reflection.jobs.execution import Outcome
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
@@ -95,7 +96,14 @@ def learn(
         given = None
         if guided_k:
             given = retrieve(
-                project, task=request.text, top_k=guided_k, budget_tokens=budget_tokens, record=False, by=EVALUATION
+                Question(
+                    project=project,
+                    task=request.text,
+                    top_k=guided_k,
+                    budget_tokens=budget_tokens,
+                    record=False,
+                    by=EVALUATION,
+                )
             )
         tools = agent.choose(request.text, context=given.context if given else "", tries=TRIES)
         data = _try_tools(request, tools, judge=judge)

@@ -27,7 +27,7 @@ from evaluation.suites.toolchoice.store import (
 )
 from evaluation.suites.toolchoice.summary import summarise_units
 from memory.projects.models import Project
-from memory.retrieval.answer import RetrievalAnswer
+from memory.retrieval.answers import RetrievalAnswer
 
 CURVE = (0, 50, 100, 200, 400)
 DEFAULT_ARMS = (

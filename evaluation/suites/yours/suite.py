@@ -21,9 +21,9 @@ from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
+from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
-from memory.retrieval.heuristic_vectors import count_terms
 from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection

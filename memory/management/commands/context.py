@@ -9,6 +9,7 @@ from memory.management.options import add_project_argument, get_project, number_
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Question
 
 
 class Command(BaseCommand):
@@ -30,15 +31,17 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         answer = retrieve(
-            get_project(options["project"]),
-            task=options["task"],
-            task_id=options["task_id"],
-            agent=options["agent"],
-            mode=options["mode"],
-            top_k=options["top_k"],
-            budget_tokens=options["budget_tokens"],
-            record=not options["no_record"],
-            by=Actor(label="command:context"),
+            Question(
+                project=get_project(options["project"]),
+                task=options["task"],
+                task_id=options["task_id"],
+                agent=options["agent"],
+                mode=options["mode"],
+                top_k=options["top_k"],
+                budget_tokens=options["budget_tokens"],
+                record=not options["no_record"],
+                by=Actor(label="command:context"),
+            )
         )
         if answer.context:
             self.stdout.write(answer.context)

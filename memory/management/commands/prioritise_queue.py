@@ -7,7 +7,7 @@ from django.template.defaultfilters import pluralize
 
 from memory.curation.priority import BATCH, prioritise_heuristics, prioritise_queue
 from memory.heuristics.models import Heuristic
-from memory.retrieval.recent_tasks import find_projects_to_remember, remember_tasks
+from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 
 
 class Command(BaseCommand):

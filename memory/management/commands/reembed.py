@@ -8,14 +8,14 @@ from tqdm import tqdm
 
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
-from memory.retrieval.heuristic_vectors import (
+from memory.index.heuristic_vectors import (
     activate_model,
     count_heuristics_without_vectors,
     delete_other_models,
     get_active_model,
     get_wanted_model,
 )
-from memory.retrieval.model_change import compare_rankings, make_vectors
+from memory.index.model_change import compare_rankings, make_vectors
 
 
 class Command(BaseCommand):

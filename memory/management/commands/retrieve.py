@@ -11,9 +11,9 @@ from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 from memory.management.options import add_project_argument, get_project, number_up_to
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import is_visible
-from memory.retrieval.answer import Filters, RetrievalAnswer
-from memory.retrieval.answers import retrieve
+from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.models import Retrieval
+from memory.retrieval.question import Filters, Question
 
 
 class Command(BaseCommand):
@@ -49,20 +49,22 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         _check_task(options["task"])
         answer = retrieve(
-            get_project(options["project"]),
-            task=options["task"],
-            task_id=options["task_id"],
-            mode=options["mode"],
-            top_k=options["top_k"],
-            budget_tokens=options["budget_tokens"],
-            filters=Filters(
-                task_ids=tuple(options["family"]),
-                tags=tuple(options["tag"]),
-                agents=tuple(options["source_agent"]),
-                polarities=tuple(options["polarity"]),
-            ),
-            seed=options["seed"],
-            by=Actor(label="command:retrieve"),
+            Question(
+                project=get_project(options["project"]),
+                task=options["task"],
+                task_id=options["task_id"],
+                mode=options["mode"],
+                top_k=options["top_k"],
+                budget_tokens=options["budget_tokens"],
+                filters=Filters(
+                    task_ids=tuple(options["family"]),
+                    tags=tuple(options["tag"]),
+                    agents=tuple(options["source_agent"]),
+                    polarities=tuple(options["polarity"]),
+                ),
+                seed=options["seed"],
+                by=Actor(label="command:retrieve"),
+            )
         )
         if options["json"]:
             self.stdout.write(json.dumps(asdict(answer), default=str, ensure_ascii=False, indent=2))

@@ -7,9 +7,9 @@ from django.db import Error
 from django.template.defaultfilters import pluralize
 
 from memory.errors import EmbedderError
+from memory.index.tuning import measure_recall, tune_search
 from memory.management.options import number_up_to
 from memory.projects.models import Project
-from memory.retrieval.index_tuning import measure_recall, tune_search
 from memory.retrieval.models import SearchIndex
 
 

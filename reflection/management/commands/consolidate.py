@@ -35,10 +35,10 @@ FIGURES = (
 
 class Command(BaseCommand):
     help = (
-        "Look through what a project's runs noted since the last time and what its lessons were used for, and propose "
-        "new lessons, mergers, narrower and wider wordings and retirements. Nothing is changed before a reviewer "
-        "accepts it. Needs neither broker nor worker; where a worker is faster it waits for that one. An interrupted "
-        "consolidation goes on where it was. Exit code: 0, or 1 where it did not finish."
+        "Read what a project's runs noted since the last time and how its lessons were used, and propose new lessons, "
+        "merges, narrower and wider wordings, and retirements. Nothing changes until a reviewer accepts it. Needs "
+        "neither broker nor worker; if a worker is faster, it waits for that worker. An interrupted consolidation "
+        "continues where it stopped. Exit code: 0, or 1 if it did not finish."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -61,13 +61,13 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _see_through(self, wanted: ConsolidationRun) -> ConsolidationRun:
-        """Carry it out, or wait for the worker that was faster; take it over where that worker dies."""
+        """Carry it out, or wait for the worker that was faster; take over if that worker dies."""
         said = False
         while True:
             run = run_consolidation(wanted.pk, owner=owner_name())
             run = run or ConsolidationRun.objects.select_related("project").filter(pk=wanted.pk).first()
             if run is None:
-                raise CommandError("The consolidation was deleted meanwhile. Call the command again for a new one.")
+                raise CommandError("The consolidation has been deleted. Run the command again for a new one.")
             if run.status not in (ConsolidationRun.Status.QUEUED, ConsolidationRun.Status.RUNNING):
                 return run
             if not said:
@@ -77,14 +77,14 @@ class Command(BaseCommand):
 
     def _tell(self, run: ConsolidationRun) -> None:
         if run.status != ConsolidationRun.Status.DONE:
-            self.stderr.write(f"It did not finish ({run.status}): {run.last_error} Call the command again to go on.")
+            self.stderr.write(f"It did not finish ({run.status}): {run.last_error} Run the command again to continue.")
             return
         self.stdout.write(
             f"Read {_count(run.episodes, 'new run')} and compared {_count(run.notes, 'note')}, by {run.method}; "
             f"judged {_count(run.verdicts, 'use')} of lessons."
         )
         if run.fallback:
-            self.stdout.write(f"The rules did what the language model was to do: {run.fallback}")
+            self.stdout.write(f"The rules did the work of the language model: {run.fallback}")
         made = dict.fromkeys(Suggestion.Kind.labels, 0)
         for suggestion in run.suggestions.all():
             made[suggestion.get_kind_display()] += 1

@@ -24,8 +24,7 @@ from reflection.jobs.workers import owner_name
 from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import is_rejected, verify
 from reflection.reflectors.models import Proposal, Reflection
-from reflection.reflectors.reflections import run_reflection
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.reflections import get_reflector, run_reflection
 from reflection.reflectors.requests import enqueue_reflection
 
 BY = Actor(label="command:reflect")

@@ -1,4 +1,4 @@
-"""Work on queued reflections here and now, with no broker and no worker."""
+"""Run queued reflections in this process, without broker or worker."""
 
 import json
 import signal
@@ -24,9 +24,9 @@ FIGURES = ("done", "retry", "deferred_budget", "dead", "lost")
 
 class Command(BaseCommand):
     help = (
-        "Run the reflections that are due, oldest first, in this process. Needs neither broker nor worker, and may "
-        "run beside workers: no reflection is run twice. Ends when none is due; those that wait for a retry or for "
-        "budget stay queued. Exit code: 0, or 1 where a reflection was given up (status dead)."
+        "Run the reflections that are due, oldest first, in this process. Needs neither broker nor worker, and can "
+        "run alongside workers: no reflection runs twice. Ends when none is due; those that wait for a retry or for "
+        "budget stay queued. Exit code: 0, or 1 if a reflection was given up (status dead)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ReflectionResult
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.reflections import get_reflector
 from tests.reflection.episodes import make_episode
 
 NEAR = NearHeuristic(

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from reflection.llm.base import Completion, CompletionRequest, ProviderError
 from reflection.llm.registry import get_provider
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.reflections import get_reflector
 from tests.reflection.episodes import make_episode, read_blocks
 from tests.reflection.llm_reflector.reflecting import NEAR, reflect
 from tests.scripted_answers import Behaviour, answer, fails, lesson, prose, raw, resets_mid_body, silence

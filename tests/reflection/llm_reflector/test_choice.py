@@ -5,7 +5,7 @@ from django.test import override_settings
 
 from reflection.llm.base import ProviderNotConfigured
 from reflection.reflectors.llm import LlmReflector
-from reflection.reflectors.registry import get_reflector
+from reflection.reflectors.reflections import get_reflector
 from reflection.reflectors.rules import RulesReflector
 from tests.reflection.episodes import make_episode
 from tests.scripted_provider import ScriptedProvider

@@ -14,11 +14,11 @@ from django.utils import timezone
 from memory.embeddings.cache import task_vectors
 from memory.embeddings.registry import find_embedder
 from memory.projects.models import Project
-from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import find_candidates, get_meaning_weight
+from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database import QueryVector
-from memory.retrieval.indexed import FIRST_BREADTH, index_plans, is_indexable
+from memory.retrieval.database_search import FIRST_BREADTH, Search, UsableIndex, is_indexable
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, Retrieval, SearchIndex, SearchStatistics
+from memory.retrieval.scoring import get_meaning_weight
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ QUICK_FROM_TEXTS = 300_000
 MOST_BREADTH = 8 * FIRST_BREADTH
 WANTED_RECALL, LEAST_RECALL = 0.95, 0.5
 REBUILD_FACTOR = 4  # an index that has grown this much is built anew
-LIKEST = 20
+NEAREST = 20  # lessons that both ways are asked for
 SHRUNK = 0.5  # of the threshold: below, the index goes
 
 
@@ -80,7 +80,6 @@ def tune_search(project: Project, *, threshold: int | None = None) -> SearchInde
         for name in present:  # also what a build that was broken off has left
             if current is None or name != current.name:
                 _drop(name)
-        index_plans.forget()
     return current
 
 
@@ -98,26 +97,18 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
     sample = list(dict.fromkeys(logged.values_list("task", flat=True)[: tasks * 5]))[:tasks]
     if embedder is None or not sample:
         return None
-    index_plans.forget()
+    plan = UsableIndex(embedder.model_id, embedder.dimensions, index.breadth)
     shares = []
     for task in sample:
-        vector = QueryVector(task_vectors.embed(embedder, task))
-        exact, indexed = (
-            {
-                candidate.heuristic_id
-                for candidate in find_candidates(
-                    index.project_id,
-                    text=task,
-                    vector=vector,
-                    model_id=embedder.model_id,
-                    filters=Filters(),
-                    meaning_weight=get_meaning_weight(task),
-                    limit=LIKEST,
-                    how=how,
-                )
-            }
-            for how in ("exact", "indexed")
+        search = Search(
+            project_id=index.project_id,
+            task=task,
+            vector=QueryVector(task_vectors.embed(embedder, task)),
+            model_id=embedder.model_id,
+            meaning_weight=get_meaning_weight(task),
+            limit=NEAREST,
         )
+        exact, indexed = ({one.heuristic_id for one in find_in_database(search, index=way)} for way in (None, plan))
         shares.append(len(exact & indexed) / len(exact) if exact else 1.0)
     recall = Recall(mean=sum(shares) / len(shares), least=min(shares), tasks=len(shares))
     index.recall_mean, index.recall_least, index.recall_tasks = recall.mean, recall.least, recall.tasks
@@ -128,7 +119,6 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
     index.save(update_fields=["recall_mean", "recall_least", "recall_tasks", "measured_at", "breadth"])
     write = log.info if enough else log.warning
     write("search_recall_measured", index=index.name, mean=recall.mean, least=recall.least, breadth=index.breadth)
-    index_plans.forget()
     return recall
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
-from uuid import UUID
 
 from memory.retrieval.breaker import Breaker
 from memory.retrieval.candidates import Candidate
@@ -33,7 +32,7 @@ breaker = Breaker()
 
 
 def register_reranker(find: FindReranker) -> None:
-    """Name who finds the cross-encoder; `find` returns None where none is configured."""
+    """Set the function that finds the cross-encoder; it returns None where none is configured."""
     _find[:] = [find]
 
 
@@ -42,19 +41,17 @@ def find_reranker() -> Reranker | None:
     return _find[0]() if _find else None
 
 
-def rerank(
-    reranker: Reranker, *, task: str, candidates: Sequence[Candidate]
-) -> tuple[list[Candidate], dict[UUID, float]]:
+def rerank(reranker: Reranker, *, task: str, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Give the best candidates the cross-encoder's scores, 0 to 1; those it was not asked about come after them.
 
     Raises:
         RerankingFailed: it gave no scores in time.
     """
+    asked, rest = candidates[:MAX_DOCUMENTS], candidates[MAX_DOCUMENTS:]
+    if not asked:
+        return []
     if breaker.is_resting:
         raise RerankingFailed("did not answer a moment ago")
-    asked, rest = list(candidates[:MAX_DOCUMENTS]), list(candidates[MAX_DOCUMENTS:])
-    if not asked:
-        return [], {}
     texts = [" ".join(part for part in (one.trigger, one.guideline, one.avoid) if part) for one in asked]
     try:
         found = reranker.score_texts(task, texts)
@@ -63,17 +60,16 @@ def rerank(
         raise
     breaker.note(answered=True)
     scale = _as_share if all(0 <= score <= 1 for score in found.values()) else _from_logit
-    scored = [(scale(found[place]) if place in found else 0.0, one) for place, one in enumerate(asked)]
-    lowest = min(score for score, _ in scored)
-    ordered = [
-        *(one._replace(score=score, lead=score) for score, one in scored),
-        *(one._replace(score=lowest / 2, lead=lowest / 2) for one in rest),
+    scores = [scale(found[place]) if place in found else 0.0 for place in range(len(asked))]
+    lowest = min(scores) / 2
+    return [
+        *(one._replace(score=score, lead=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
+        *(one._replace(score=lowest, lead=lowest) for one in rest),
     ]
-    return ordered, {one.heuristic_id: score for score, one in scored}
 
 
 def _as_share(score: float) -> float:
-    return float(score)  # of numpy's floats, which a reranker may well give, JSON knows nothing
+    return float(score)  # a reranker may give numpy's floats, which JSON does not know
 
 
 def _from_logit(score: float) -> float:

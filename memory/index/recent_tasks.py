@@ -11,10 +11,10 @@ from memory.embeddings.composite import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import get_active_model
 from memory.projects.models import Project
-from memory.retrieval.candidates import get_meaning_weight
-from memory.retrieval.heuristic_vectors import get_active_model
 from memory.retrieval.models import EmbeddingModel, TaskVector
+from memory.retrieval.scoring import get_meaning_weight
 from memory.runs.models import Trajectory
 
 log = structlog.get_logger(__name__)

@@ -1,14 +1,17 @@
-"""Names that stand in texts: of tools, ids, files and error codes, as against words.
+"""Names of tools, ids, files and error codes: which a text has, and which lessons name what a task names.
 
 A name is compared by its letters and digits alone: `cancelOrder`, `cancel_order` and `CANCEL-ORDER` are one. The
-function `memory_names` of the database finds the same names in lessons; a test compares the two.
+database function `memory_names` finds the same names in lessons; a test compares the two.
 """
 
+import math
 import re
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from memory.embeddings.words import SHARED_WORDS
+from memory.retrieval.database import read_prepared
 
 MAX_NAMES = 8  # of a task that are looked for; the first ones
 MAX_CHARACTERS = 20_000  # of a text that are read
@@ -20,6 +23,12 @@ STRESSED = frozenset(
     "always never must note important warning caution critical required todo else then".split()  # noqa: SIM905
 )
 LITTLE_WORDS = frozenset("of the to on by in and or a an for at up as it is be use".split())  # noqa: SIM905
+
+MOST_LESSONS = 200  # with one name; what more of them name tells them apart no better than a word does
+MOST_ADDED = 20  # lessons that names alone bring into question
+NEAR = 0.7  # of what a name counts for where it is spelled with a slip
+
+_NAMED = "SELECT place, revision_id, names FROM memory_named(%(project)s, %(keys)s::text[], %(most)s)"
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(?:(?:::|__|[_.:/-])[A-Za-z0-9]+)*")
 _NOT_OF_KEY = re.compile(r"[^A-Za-z0-9]")
@@ -45,7 +54,6 @@ class Name(NamedTuple):
         return len(self.key) < SHORTEST_NEAR and self.spelled.isalpha() and self.spelled.isupper()
 
 
-@lru_cache(maxsize=1000)
 def find_names(text: str) -> tuple[Name, ...]:
     """Return the different names of a text in their order."""
     if not _ANY.search(text, 0, MAX_CHARACTERS):
@@ -108,3 +116,52 @@ def _count_slips(one: str, other: str) -> int:
                 slips = min(slips, longest_ago[j - 2] + 1)
             row.append(slips)
     return row[-1]
+
+
+class Naming(NamedTuple):
+    """How much of what a task names a lesson names too, 0–1, and the key of the name that counts most in the lesson."""
+
+    share: float
+    key: str
+    exact: bool
+
+
+def find_named(project_id: UUID, text: str) -> Mapping[UUID, Naming]:
+    """Return the served revisions of a project that name something of a task; no statement where it names nothing."""
+    names = [name for name in find_names(text) if not name.is_word][:MAX_NAMES]
+    if not names:
+        return {}
+    keys = [name.key for name in names]
+    rows = read_prepared(_NAMED, {"project": project_id, "keys": keys, "most": MOST_LESSONS + 1})
+    return weigh(keys, rows)
+
+
+def weigh(keys: Sequence[str], rows: Sequence[tuple[int, UUID, str]]) -> dict[UUID, Naming]:
+    """Return what the names of each revision are worth. The fewer lessons have a name, the more it counts."""
+    found: dict[tuple[int, str], set[UUID]] = {}
+    for place, revision_id, names in rows:
+        key = keys[place - 1]
+        for name in (key,) if names == key else names.split():
+            if name == key or is_near(key, name):
+                found.setdefault((place, name), set()).add(revision_id)
+    found = {which: revisions for which, revisions in found.items() if len(revisions) <= MOST_LESSONS}
+    known = len({place for place, _ in found})
+    best: dict[UUID, dict[int, tuple[float, str, bool]]] = {}
+    for (place, name), revisions in found.items():
+        exact = name == keys[place - 1]
+        weight = (1.0 if exact else NEAR) / (1 + math.log(len(revisions)))
+        for revision_id in revisions:
+            of_revision = best.setdefault(revision_id, {})
+            of_revision[place] = max(of_revision.get(place, (0.0, "", False)), (weight, name, exact))
+    return {
+        revision_id: Naming(
+            min(1.0, sum(weight for weight, _, _ in of_revision.values()) / math.sqrt(known)),
+            *max(of_revision.values())[1:],
+        )
+        for revision_id, of_revision in best.items()
+    }
+
+
+def choose_added(named: Mapping[UUID, Naming]) -> list[UUID]:
+    """Return the revisions that are to be considered whatever else speaks for them."""
+    return sorted(named, key=lambda revision_id: (-named[revision_id].share, revision_id.int))[:MOST_ADDED]

@@ -1,13 +1,18 @@
-"""Take the opening bracket from whatever a reader could take for a delimiter or a label of ours.
+"""Make a text safe inside the context block: one line, nothing invisible, no delimiter and no label of ours.
 
-Readers, people and models alike, do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with
-letters of another script all look like the end of the block. So a text is compared as it looks; only the bracket is
+People and models do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with letters of
+another script all look like the end of the block. So a text is compared as it looks, and only the opening bracket is
 changed.
 """
 
 import re
 import unicodedata
 from functools import lru_cache
+
+_SPACE = re.compile(r"\s+")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef]"
+)
 
 _ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
 _DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
@@ -40,7 +45,28 @@ _LETTERS = {
 }
 
 
-def take_brackets(text: str) -> str:
+@lru_cache(maxsize=10_000)  # cleaning 20 lessons costs as much as all of Django around it
+def clean(text: str) -> str:
+    """Make a text safe inside the block: one line, nothing invisible, no delimiter and no label of ours.
+
+    Direction marks and other control characters are written out (`[U+202E]`) so that a reader sees them;
+    characters that only hide are dropped (D5, D15).
+    """
+    if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
+        return _take_brackets(" ".join(text.split()))
+    text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else _spell(character) for character in text)
+    return _take_brackets(text)
+
+
+def _spell(character: str) -> str:
+    if unicodedata.category(character)[0] == "Z":
+        return " "
+    return f"[U+{ord(character):04X}]"
+
+
+def _take_brackets(text: str) -> str:
     """Replace what opens a delimiter or a label, however it is spelled, by a round bracket."""
     shapes = [text] if text.isascii() else [_look(character) for character in text]
     looks = "".join(shapes)

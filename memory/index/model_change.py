@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from memory.embeddings.base import Embedder
 from memory.embeddings.cache import task_vectors
 from memory.errors import EmbedderError
-from memory.retrieval.answer import Filters
-from memory.retrieval.candidates import find_candidates, get_meaning_weight
+from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
+from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database import QueryVector
-from memory.retrieval.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
+from memory.retrieval.database_search import Search
 from memory.retrieval.models import EmbeddingModel, Retrieval
+from memory.retrieval.scoring import get_meaning_weight
 
 BATCH = 50
 COMPARED_DEPTH = 10
@@ -50,22 +51,17 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
     rows = Retrieval.objects.order_by("-created_at").values_list("project_id", "task")[: 10 * limit]
     shares = []
     for project_id, task in list(dict.fromkeys(rows))[:limit]:
-        found = [
-            {
-                candidate.heuristic_id
-                for candidate in find_candidates(
-                    project_id,
-                    text=task,
-                    vector=QueryVector(task_vectors.embed(embedder, task)),
-                    model_id=embedder.model_id,
-                    searched_model_id=embedder.model_id,
-                    filters=Filters(),
-                    meaning_weight=get_meaning_weight(task),
-                    limit=COMPARED_DEPTH,
-                )
-            }
-            for embedder in (old, new)
-        ]
+        found = []
+        for embedder in (old, new):
+            search = Search(
+                project_id=project_id,
+                task=task,
+                vector=QueryVector(task_vectors.embed(embedder, task)),
+                model_id=embedder.model_id,
+                meaning_weight=get_meaning_weight(task),
+                limit=COMPARED_DEPTH,
+            )
+            found.append({one.heuristic_id for one in find_in_database(search, model_id=embedder.model_id)})
         if any(found):
             shares.append(len(found[0] & found[1]) / max(map(len, found)))
     return Comparison(tasks=len(shares), overlap=sum(shares) / len(shares) if shares else 1.0)

@@ -1,0 +1,83 @@
+"""What happens to mistake cards without a person: automatic merges, the project's policy, retention."""
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.db.models import Q
+from django.utils import timezone
+
+from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, NotServable, ProjectArchived
+from memory.mistakes.decisions import approve_card, retire_card
+from memory.mistakes.models import MistakeCard
+from memory.mistakes.similarity import find_unsettled_cards, merge_similar
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+
+log = structlog.get_logger(__name__)
+
+RETENTION = Actor.policy("mistake-card-retention")
+CORROBORATED_RUNS, CORROBORATED_CLIENTS = 3, 2
+_Policy = Project.MistakeCardPolicy
+
+
+def settle_cards(card_ids: Iterable[UUID], *, new_ids: Collection[UUID] = ()) -> None:
+    """Merge new cards into similar ones, then let the project's policy decide on all of them.
+
+    Safe to repeat. Where the embedder does not answer, `find_unsettled_cards` names the cards for later.
+    """
+    for card_id in new_ids:
+        try:
+            merge_similar(card_id)
+        except EmbedderError as error:
+            log.warning("mistake_card_not_embedded", reason=str(error))
+    for card in MistakeCard.objects.proposed().filter(pk__in=list(card_ids)).select_related("project"):
+        _apply_policy(card)
+
+
+def keep_cards() -> None:
+    """Merge cards that could not be embedded when they were reported, and retire those not seen for long."""
+    if unsettled := find_unsettled_cards():
+        settle_cards(unsettled, new_ids=unsettled)
+    for project in Project.objects.filter(mistake_card_retention_days__isnull=False):
+        retire_unseen_cards(project)
+
+
+def retire_unseen_cards(project: Project) -> int:
+    """Retire a project's served cards that no run reported within its retention days; return how many.
+
+    They stay in the admin with their counts, where a reviewer can propose them again.
+    """
+    if project.mistake_card_retention_days is None:
+        return 0
+    since = timezone.now() - timedelta(days=project.mistake_card_retention_days)
+    unseen = Q(last_seen_at__lt=since) | Q(last_seen_at__isnull=True, created_at__lt=since)
+    retired = 0
+    for card in MistakeCard.objects.filter(unseen, project=project, revisions__served=True).distinct():
+        try:
+            retire_card(card, by=RETENTION, reason=f"Not seen for {project.mistake_card_retention_days} days.")
+            retired += 1
+        except NotServable:
+            continue  # it was retired in the meantime
+    return retired
+
+
+def _apply_policy(card: MistakeCard) -> None:
+    """Approve a card in the name of its project's policy, if it has one that applies."""
+    policy = card.project.mistake_card_policy
+    if policy == _Policy.PEOPLE or card.project.four_eyes:
+        return  # where two reviewers are required, a person has to approve cards too
+    if policy == _Policy.CORROBORATED and not _is_corroborated(card):
+        return
+    try:
+        approve_card(card, by=Actor.policy(policy))
+    except (AlreadyDecided, NotAllowed, ProjectArchived):
+        return  # it was decided, or the project was archived or asked for two reviewers, in the meantime
+
+
+def _is_corroborated(card: MistakeCard) -> bool:
+    """Tell whether several runs of several clients report it and its first words are still waiting."""
+    clients = card.sightings.values("client").distinct().count()
+    first_words = card.current_revision is not None and card.current_revision.number == 1
+    return first_words and card.seen_count >= CORROBORATED_RUNS and clients >= CORROBORATED_CLIENTS

@@ -1,0 +1,70 @@
+"""What a project serves now, by name, and all else that a task needs to know of it first: one statement.
+
+Triggers write a token for every change of what a project serves (`memory_servedchange`); the exclusive or of its tokens
+names its state. What a process remembers belongs to a state and is used in no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from memory.retrieval.database import read_prepared
+from memory.retrieval.database_search import UsableIndex, is_indexable
+
+_STATE = """
+SELECT changed.whole, changed.texts, coalesce(m.id, ''), m.dimensions,
+    (SELECT max(breadth) FROM memory_searchindex WHERE project_id = %(project)s AND embedding_model_id = m.id),
+    (SELECT jsonb_object_agg(task_id, jsonb_build_array(max_works_share, max_avoid_share))
+     FROM memory_polarityquota WHERE project_id = %(project)s){more}
+FROM (SELECT bit_xor(token) AS whole, bit_xor(token) FILTER (WHERE of_texts) AS texts
+      FROM memory_servedchange WHERE project_id = %(project)s) AS changed
+LEFT JOIN memory_embeddingmodel m ON m.active
+"""
+_WORDS = ", memory_query_vector(%(project)s, %(text)s)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProjectState:
+    """The state of a project: tokens of all that an answer says and of the texts that are searched, and the model.
+
+    `quotas` are shares of works and avoid by task family. `words` are those of the task with their weights, `record`
+    the columns that were asked for besides; neither is part of the state.
+    """
+
+    whole: int | None
+    texts: int | None
+    model_id: str
+    index: UsableIndex | None
+    quotas: Mapping[str, Sequence[float | None]]
+    words: bytes | None = field(default=None, compare=False)
+    record: Sequence[Any] = field(default=(), compare=False)
+
+    @property
+    def searched(self) -> tuple[int | None, str]:
+        """The name of what is searched alone."""
+        return self.texts, self.model_id
+
+
+def read_state(
+    project_id: UUID, *, task: str | None = None, columns: str = "", parameters: Mapping[str, Any] | None = None
+) -> ProjectState:
+    """Return the state of a project.
+
+    Args:
+        task: whose words are wanted.
+        columns: of the record, in SQL, with their `parameters`.
+    """
+    more = (_WORDS if task is not None else "") + (f", {columns}" if columns else "")
+    asked = {"project": project_id, "text": task, **(parameters or {})}
+    ((whole, texts, model_id, dimensions, breadth, quotas, *rest),) = read_prepared(_STATE.format(more=more), asked)
+    indexed = breadth is not None and is_indexable(model_id)
+    return ProjectState(
+        whole=whole,
+        texts=texts,
+        model_id=model_id,
+        index=UsableIndex(model_id, dimensions, breadth) if indexed else None,
+        quotas=quotas or {},
+        words=rest.pop(0) if task is not None else None,
+        record=rest,
+    )

@@ -1,0 +1,136 @@
+"""Which lessons a task is given, in one of the modes. If a service fails, the next best thing answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+from django.conf import settings
+
+from memory.errors import EmbedderError
+from memory.retrieval.candidates import Candidate, draw_candidates, find_candidates
+from memory.retrieval.cross_encoder import RerankingFailed, find_reranker, rerank
+from memory.retrieval.database_search import USUAL_LIMIT, Search
+from memory.retrieval.limits import Limits
+from memory.retrieval.llm_ranking import MAX_POOL, RankingFailed, find_ranker, get_ranker, rank_with_model
+from memory.retrieval.models import Retrieval
+from memory.retrieval.project_state import ProjectState
+from memory.retrieval.question import Question
+from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
+from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.subtasks import split_task
+from memory.retrieval.task_vector import embed_task
+
+log = structlog.get_logger(__name__)
+
+_Mode = Retrieval.Mode
+AUTO = "auto"
+MAX_CONSIDERED = 30  # of what was passed over, kept with the answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Lessons in order, the best of those passed over, and how they were chosen.
+
+    `mode` is the one that answered, `missing` what was not available. `asked_service` says that the choice was left to
+    a service that may have taken seconds and need not say the same again.
+    """
+
+    ranked: list[Ranked] = field(default_factory=list)
+    considered: list[Candidate] = field(default_factory=list)
+    candidate_count: int = 0
+    mode: str = _Mode.NONE
+    missing: tuple[str, ...] = ()
+    subtasks: tuple[str, ...] = ()
+    asked_service: bool = False
+
+
+NO_SELECTION = Selection()
+
+
+def get_default_mode() -> str:
+    """Return the mode of a request that names none: what the settings say; `auto` is `erl` where a model can rank."""
+    if settings.ERL_RETRIEVE_MODE != AUTO:
+        return str(settings.ERL_RETRIEVE_MODE)
+    return _Mode.ERL if find_ranker() is not None else _Mode.HYBRID
+
+
+def select_heuristics(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:
+    """Choose lessons, best first. May ask services over the network, so call it with no transaction open."""
+    if mode == _Mode.RANDOM:
+        seed = question.seed or question.task
+        drawn = draw_candidates(question.project.pk, seed=seed, filters=question.filters, limit=top_k)
+        return Selection(ranked=rank_as_drawn(drawn), candidate_count=len(drawn), mode=mode)
+    if mode != _Mode.ERL:
+        return _select_by_likeness(question, state, mode=mode, top_k=top_k)
+    try:
+        return _select_by_model(question, state, top_k=top_k)
+    except RankingFailed as error:
+        selection = _select_by_likeness(question, state, mode=_Mode.HYBRID, top_k=top_k)
+        missing = (f"language model ({error})", *selection.missing)
+        return replace(selection, missing=missing, asked_service=True)
+
+
+def _select_by_model(question: Question, state: ProjectState, *, top_k: int) -> Selection:
+    ranker = get_ranker()
+    found, _, missing = _search(question, state, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
+    limits = Limits.of_family(state.quotas, question.task_id)
+    ranked = rank_with_model(ranker, question, found, top_k=top_k, limits=limits)
+    return Selection(
+        ranked=ranked,
+        considered=_pass_over(found, ranked),
+        candidate_count=len(found),
+        mode=_Mode.ERL,
+        missing=missing,
+        subtasks=tuple(dict.fromkeys(place.subtask for place in ranked if place.subtask)),
+        asked_service=True,
+    )
+
+
+def _select_by_likeness(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:
+    found, answered, missing = _search(question, state, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
+    reranker = find_reranker() if mode == _Mode.HYBRID else None
+    if reranker is not None:
+        try:
+            found = rerank(reranker, task=question.task, candidates=found)
+        except RerankingFailed as error:
+            log.warning("reranking_failed", reason=str(error))
+            missing = (*missing, f"reranker ({error})")
+    limits = Limits.of_family(state.quotas, question.task_id)
+    ranked = rank(found, question, top_k=top_k, mode=answered, limits=limits)
+    return Selection(
+        ranked=ranked,
+        considered=_pass_over(found, ranked),
+        candidate_count=len(found),
+        mode=answered,
+        missing=missing,
+        subtasks=split_task(question.task),
+        asked_service=reranker is not None,
+    )
+
+
+def _search(
+    question: Question, state: ProjectState, *, mode: str, limit: int
+) -> tuple[list[Candidate], str, tuple[str, ...]]:
+    """Return the candidates, the mode they were found in and what was missing: without vectors, words alone decide."""
+    task = question.task
+    by_words = Search(project_id=question.project.pk, task=task, filters=question.filters, limit=limit)
+    missing: tuple[str, ...] = ()
+    if mode != _Mode.LEXICAL:
+        try:
+            model_id, vector = embed_task(task, state.model_id)
+        except EmbedderError as error:
+            log.warning("task_not_embedded", reason=str(error))
+            missing = ("embedder",)
+        else:
+            weight = 1.0 if mode == _Mode.EMBEDDING else get_meaning_weight(task)
+            by_meaning = replace(by_words, vector=vector, model_id=model_id, meaning_weight=weight)
+            found = find_candidates(by_meaning, state)
+            if not found or any(candidate.meaning is not None for candidate in found):
+                return found, mode, ()
+            missing = ("vectors",)  # they are not made yet, or another model became active a moment ago
+    return find_candidates(by_words, state), _Mode.LEXICAL, missing
+
+
+def _pass_over(found: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[Candidate]:
+    chosen = {place.candidate.heuristic_id.int for place in ranked}  # the hash of a UUID is computed in Python
+    return [one for one in found if one.heuristic_id.int not in chosen][:MAX_CONSIDERED]

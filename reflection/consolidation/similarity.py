@@ -1,0 +1,47 @@
+"""Put similar things together: greedily, in a given order, each with the first leader it is similar enough to."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from memory.embeddings.base import Vectors
+
+Item = TypeVar("Item")
+
+
+def group_similar(
+    items: Sequence[Item],
+    vectors: Vectors,
+    *,
+    at_least: float,
+    may_join: Callable[[Item, Item], bool] = lambda leader, item: True,
+) -> list[list[tuple[int, float]]]:
+    """Return groups of (index, similarity to the group's first), in the order of their leaders.
+
+    Every member is similar to its leader, so a chain of small steps does not join different things. The same items in
+    the same order give the same groups.
+    """
+    groups: list[list[tuple[int, float]]] = []
+    leaders: list[int] = []
+    for index, item in enumerate(items):
+        similarities = vectors[leaders] @ vectors[index] if leaders else []
+        best = max(
+            (
+                (float(similarity), -place)
+                for place, similarity in enumerate(similarities)
+                if similarity >= at_least and may_join(items[leaders[place]], item)
+            ),
+            default=None,
+        )
+        if best is None:
+            leaders.append(index)
+            groups.append([(index, 1.0)])
+        else:
+            groups[-best[1]].append((index, min(best[0], 1.0)))
+    return groups
+
+
+def stack(vectors: Iterable[Any]) -> Vectors:
+    """Return vectors as the rows of one matrix."""
+    return np.stack(list(vectors)).astype(np.float32)
