@@ -24,6 +24,7 @@ from memory.admin.saved_filters import SavedFilterViews
 from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
 from memory.curation.reviewers import release_heuristic
 from memory.curation.undo import UNDO_SECONDS, is_undoable, undo_review
+from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.errors import ChangedMeanwhile, MemoryAppError
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.access import may_review, narrow_to_projects, visible_projects
@@ -44,7 +45,17 @@ class ReviewActionForm(ActionForm):
 @admin.register(Heuristic)
 class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     change_form_template = "admin/memory/heuristic/desk.html"
-    list_display = ["trigger_line", "status", "polarity", "task_id", "reflector", "support", "project", "created_at"]
+    list_display = [
+        "trigger_line",
+        "status",
+        "polarity",
+        "task_id",
+        "reflector",
+        "support",
+        "given",
+        "project",
+        "created_at",
+    ]
     list_filter = ["status", "project", *QUEUE_FILTERS, "current_revision__polarity", "reflector", "created_at"]
     search_fields = ["current_revision__trigger", "current_revision__guideline", "current_revision__task_id"]
     show_full_result_count = False
@@ -60,6 +71,17 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
             several = visible_projects(request.user).count() > 1
             return ["trigger_line", "why_here", "about", *["project"] * several]
         return self.list_display
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Add to each heuristic of a page how often it was given and how those runs ended. One query."""
+        changelist = super().get_changelist_instance(request)
+        if "given" in changelist.list_display:
+            rows = changelist.result_list = list(changelist.result_list)
+            projects = list({row.project_id for row in rows})
+            outcomes = count_by_heuristic(projects, heuristic_ids=[row.pk for row in rows])
+            for row in rows:
+                row.outcome = outcomes.get(row.pk)
+        return changelist
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED or "order" in request.GET:
@@ -82,6 +104,14 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         if claim is not None and claim.expires_at > timezone.now():
             parts.append(f"{claim.user.get_username()} has claimed it until {claim.expires_at:%H:%M}")
         return show_hidden(", ".join([*parts, f"waiting {timesince(heuristic.created_at, depth=1)}"]))
+
+    @admin.display(description="given")
+    def given(self, heuristic: Heuristic) -> str:
+        outcome: OutcomeCount | None = getattr(heuristic, "outcome", None)
+        if outcome is None:
+            return ""
+        ended = f", {outcome.successes} succeeded, {outcome.failures} failed"
+        return f"{outcome.answers}×{ended if outcome.success_rate is not None else ''}"
 
     @admin.display(description="polarity", ordering="current_revision__polarity")
     def polarity(self, heuristic: Heuristic) -> str:

@@ -41,7 +41,7 @@ def test_approve_serves_the_heuristic_and_opens_the_next(desk: Page, live_server
 
     desk.get_by_role("button", name="Approve", exact=True).click()
 
-    expect(desk.locator(".messagelist")).to_contain_text("Agents get this heuristic from now on")
+    expect(desk.locator(".messagelist")).to_contain_text("Agents get this lesson from now on")
     expect(desk.locator(".lesson")).to_contain_text("the older one")
     assert HeuristicRevision.objects.get(served=True).heuristic == heuristic
     assert Review.objects.get().reviewer == "user:ana"
@@ -53,7 +53,7 @@ def test_reject_asks_for_a_reason_and_keeps_it(desk: Page, live_server: Any, pro
     open_heuristic(desk, live_server, heuristic)
 
     desk.get_by_role("button", name="Reject").click()
-    expect(desk.locator(".errorlist")).to_contain_text("Say why in a few words")
+    expect(desk.locator(".errorlist")).to_contain_text("Choose a reason or write one")
     assert not Review.objects.exists()
     desk.get_by_label("Another reason").fill("too general")
     desk.get_by_role("button", name="Reject").click()
@@ -97,7 +97,7 @@ def test_reader_without_the_permission_sees_no_buttons(
     page.fill("#id_password", "correct horse")
     page.click("input[type=submit]")
 
-    expect(page.locator(".desk")).to_contain_text("To decide you need the permission")
+    expect(page.locator(".desk")).to_contain_text("To decide, you need the permission")
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
 
 
@@ -213,7 +213,7 @@ def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_serv
     open_heuristic(desk, live_server, heuristic)
 
     press(desk, "a")
-    expect(desk.get_by_role("button", name="Take it over")).to_be_focused()
+    expect(desk.get_by_role("button", name="Take over")).to_be_focused()
     press(desk, "c")
     desk.wait_for_selector(".messagelist")
     press(desk, "a")
@@ -225,9 +225,9 @@ def test_keys_on_what_another_is_on_lead_to_taking_it_over(desk: Page, live_serv
 @pytest.mark.parametrize(
     ("status", "key", "hint"),
     [
-        ("proposed", "m", "There is nothing to merge with here"),
-        ("proposed", "t", "There is nothing to retire here"),
-        ("rejected", "d", "Nothing waits for your decision here"),
+        ("proposed", "m", "There is no similar lesson to merge it with"),
+        ("proposed", "t", "There is nothing to retire"),
+        ("rejected", "d", "There is nothing for you to decide here"),
     ],
 )
 def test_key_that_finds_nothing_says_so(

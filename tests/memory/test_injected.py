@@ -8,7 +8,6 @@ from django.urls import reverse
 
 from memory.effects.feedback import record_feedback
 from memory.effects.outcomes import count_by_heuristic
-from memory.projects.actors import Actor
 from memory.retrieval.models import Retrieval
 from memory.trust.quarantine import find_carried
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
@@ -69,6 +68,12 @@ def test_desk_says_what_the_count_says(world: World, admin: Client) -> None:
     assert "Of the runs given it, 1 succeeded and 1 failed." in page
 
 
+def test_list_says_what_the_count_says(world: World, admin: Client) -> None:
+    page = read(admin, "memory_heuristic_changelist")
+
+    assert "3×, 1 succeeded, 1 failed" in page
+
+
 def test_outcomes_page_says_what_the_count_says(world: World, admin: Client) -> None:
     page = read(admin, "memory_retrieval_outcomes")
 
@@ -116,7 +121,7 @@ def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
 
 
 def test_feedback_of_a_run_that_was_not_given_it_counts_for_nothing(world: World) -> None:
-    about = {"verdict": "followed", "by": Actor(label="key:agent"), "client": "agent"}
+    about = {"verdict": "followed", "client": "agent"}
 
     record_feedback(world.heuristic, trajectory=world.listed[0].trajectories.get(), **about)
     record_feedback(world.heuristic, retrieval=world.listed[1], **about)
