@@ -13,7 +13,7 @@ from reflection.consolidation.sources import Note
 from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import advise, describe_tasks
-from reflection.reflectors.rules.note_advice import Advice, drop_numbers
+from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers
 from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
 
 SAME_NOTE_SIMILARITY = 0.8  # cosine from which two notes say the same
@@ -71,7 +71,7 @@ def distil_cards(run: ConsolidationRun) -> list[NewLesson]:
 
 
 def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
-    best: tuple[Note, Advice] | None = None
+    best: tuple[Note, NoteAdvice] | None = None
     for note, _ in sorted(group, key=lambda pair: (-pair[1], -pair[0].score, pair[0].at, pair[0].trajectory_id)):
         advice = _read_summary(note) if note.kind == "summary" else advise(note.text, kind=note.kind)
         if advice is not None:
@@ -112,7 +112,7 @@ def _distil(group: Sequence[tuple[Note, float]]) -> NewLesson | None:
     )
 
 
-def _says_too_little(advice: Advice, families: Sequence[str], likenesses: Sequence[float]) -> bool:
+def _says_too_little(advice: NoteAdvice, families: Sequence[str], likenesses: Sequence[float]) -> bool:
     """Tell whether advice that names no condition comes from too few families, in words too unlike, to reach further.
 
     Read by hand: of such advice from two families, none held for both (docs/consolidation.md).
@@ -122,12 +122,12 @@ def _says_too_little(advice: Advice, families: Sequence[str], likenesses: Sequen
     return min(likenesses) < MERGE_SIMILARITY
 
 
-def _read_summary(note: Note) -> Advice | None:
+def _read_summary(note: Note) -> NoteAdvice | None:
     """Return what the best of some runs that succeeded alike did."""
     said = drop_numbers(note.text)
     if len(said) > MAX_SUMMARY_CHARS or not is_general(said):
         return None
-    return Advice(what=f"Do as the best of the runs that succeeded did: {said}")
+    return NoteAdvice(what=f"Do as the best of the runs that succeeded did: {said}")
 
 
 def _distil_card(card: MistakeCard) -> NewLesson | None:
