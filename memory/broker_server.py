@@ -1,4 +1,4 @@
-"""The broker's server as a place to keep small things in: its address as redis-py spells it."""
+"""The URL of the broker for redis-py, for pings and small shared values."""
 
 from urllib.parse import urlsplit
 
@@ -8,9 +8,9 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 def find_server_url() -> str | None:
-    """Return the address of the broker's Redis or Valkey, or None where the broker is reached in another way.
+    """Return the URL of the broker, or None if it is not a Redis or Valkey server that redis-py can reach directly.
 
-    Celery's `redis+socket` addresses are `unix` to redis-py. Sentinels, and the brokers of tests, are None.
+    Celery's `redis+socket` URLs become `unix`. Sentinels and in-memory brokers give None.
     """
     url: str = settings.CELERY_BROKER_URL
     if url.startswith("redis+socket://"):

@@ -1,4 +1,4 @@
-"""The one clock that all processes share."""
+"""The database's clock, which all processes share."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from django.db import connection
 
 
 def database_now() -> datetime:
-    """Return what time it is by the database's clock, by which runs and lessons are dated."""
+    """Return the current time of the database, which dates runs and lessons."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         now: datetime = cursor.fetchone()[0]

@@ -1,4 +1,4 @@
-"""Every model of the app, where Django looks for them. Code imports them from their own package."""
+"""All models of the app, so that Django finds them. Other code imports them from their packages."""
 
 from memory.api.models import IdempotencyRecord
 from memory.effects.models import HeuristicFeedback, UsageVerdict
