@@ -166,7 +166,7 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
 
 
 def test_key_of_another_project_is_refused() -> None:
-    with pytest.raises(ValueError, match="of the project"):
+    with pytest.raises(ValueError, match="of this project"):
         quarantine_source(make_project(), api_key=make_api_key().api_key, since=timezone.now(), by=OPERATOR)
 
 
