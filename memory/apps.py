@@ -1,4 +1,4 @@
-"""The memory as a Django app."""
+"""The Django app memory."""
 
 from django.apps import AppConfig
 from django.conf import settings

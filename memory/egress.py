@@ -1,7 +1,7 @@
-"""Which addresses a language model, a reranker or an embedding service may have: one rule for all of them.
+"""The rule for URLs of language models, rerankers and embedding services.
 
-The operator sets these addresses, so the rule guards against mistakes: a key or a run's text that travels in the
-clear, and a typo that asks the metadata service of a cloud. Clients follow no redirects (reliability D8).
+The operator sets these URLs, so the rule prevents mistakes: sending keys or runs unencrypted, or a typo that reaches a
+cloud's metadata service. Clients do not follow redirects (reliability D8).
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from django.conf import settings
 
 
 def find_url_fault(url: str) -> str:
-    """Return why no service may be asked at this URL, as a sentence, or "" if it may."""
+    """Return why this URL must not be used, as a sentence, or "" if it is fine."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
@@ -20,13 +20,13 @@ def find_url_fault(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         return "The URL must start with https:// and name a host."
     if "@" in parts.netloc:
-        return "The URL must not contain a user name or password; there is a setting for the key."
+        return "The URL must not contain a user name or password; use the setting for the key."
     address = _read_address(host)
     if address is not None and address.is_link_local:
-        return "The host is a link-local address, where clouds have their metadata service."
+        return "The host is a link-local address, which clouds use for their metadata service."
     is_local = host == "localhost" or (address is not None and address.is_loopback)
     if parts.scheme == "http" and not is_local and host not in settings.ERL_HTTP_HOSTS:
-        return "The URL must start with https://. For a host in your own network add it to ERL_HTTP_HOSTS."
+        return "The URL must start with https://. For a host in your own network, add the host to ERL_HTTP_HOSTS."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The groups people belong to, Reviewer, Auditor and Operator, and how migrations give them permissions."""
+"""The user groups Reviewer, Auditor and Operator, and their permissions, which migrations grant."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,13 +42,13 @@ MEMORY_PERMISSIONS: Mapping[str, Sequence[str]] = {
 
 
 def grant_permissions(apps: Any, app_label: str, codenames: Mapping[str, Sequence[str]]) -> None:
-    """Give each group the permissions of an app that it lacks, and make missing groups. Nothing is taken away."""
+    """Create missing groups and grant them the permissions of an app. Nothing is revoked."""
     app = apps.get_app_config(app_label)
-    stated = getattr(app, "models_module", None)
-    app.models_module = True  # in a migration apps have none, and would get no permissions
+    models_module = getattr(app, "models_module", None)
+    app.models_module = True  # apps in migrations have none, and would get no permissions
     create_permissions(app, verbosity=0, apps=apps)
-    app.models_module = stated
+    app.models_module = models_module
     permissions = apps.get_model("auth", "Permission").objects.filter(content_type__app_label=app_label)
-    for name, wanted in codenames.items():
+    for name, names in codenames.items():
         group, _ = apps.get_model("auth", "Group").objects.get_or_create(name=name)
-        group.permissions.add(*permissions.filter(codename__in=wanted))
+        group.permissions.add(*permissions.filter(codename__in=names))

@@ -1,4 +1,6 @@
-"""Every model of the app, where Django looks for them. Code imports them from their own package."""
+"""All models of the app, so that Django finds them. Other code imports them from their packages."""
+
+# ruff: noqa: F401
 
 from memory.api.models import IdempotencyRecord
 from memory.effects.models import HeuristicFeedback, UsageVerdict
@@ -35,40 +37,3 @@ from memory.retrieval.models import (
 )
 from memory.runs.models import Trajectory
 from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
-
-__all__ = [
-    "ApiKey",
-    "AuditEntry",
-    "DeskOpening",
-    "EmbeddingModel",
-    "Erasure",
-    "Evidence",
-    "Heuristic",
-    "HeuristicEmbedding",
-    "HeuristicFeedback",
-    "HeuristicRevision",
-    "IdempotencyRecord",
-    "MemoryImport",
-    "MistakeCard",
-    "MistakeCardReview",
-    "MistakeCardRevision",
-    "MistakeEmbedding",
-    "MistakeMerge",
-    "MistakeSighting",
-    "PolarityQuota",
-    "Project",
-    "ProjectMembership",
-    "QuarantineOrder",
-    "Retrieval",
-    "Review",
-    "ReviewClaim",
-    "SavedFilter",
-    "SearchIndex",
-    "SearchStatistics",
-    "ServedChange",
-    "TaskVector",
-    "TermChange",
-    "TermCount",
-    "Trajectory",
-    "UsageVerdict",
-]

@@ -1,4 +1,4 @@
-"""The Celery tasks of the memory."""
+"""Celery tasks of the app memory."""
 
 import structlog
 from celery import shared_task
@@ -15,7 +15,7 @@ BUILD_SECONDS = 4 * 3600  # an index of a million texts takes half an hour
 
 @shared_task(ignore_result=True, acks_late=False, soft_time_limit=BUILD_SECONDS, time_limit=BUILD_SECONDS + 60)
 def tune_retrieval() -> None:
-    """Keep the indexes of large projects and measure them on tasks asked lately; the next hour repeats what fails."""
+    """Maintain the search indexes of large projects and measure them on recent tasks. Failures are retried hourly."""
     for project in find_projects_to_tune():
         try:
             index = tune_search(project)

@@ -1,6 +1,6 @@
-"""Spans for OpenTelemetry, where it is switched on; nothing at all where it is not.
+"""Spans for OpenTelemetry, or nothing if tracing is off.
 
-The product works without the packages: `erl_site.monitoring.tracing` sets the tracer when ERL_OTEL_ENDPOINT is set.
+The OpenTelemetry packages are optional: `erl_site.monitoring.tracing` sets the tracer if ERL_OTEL_ENDPOINT is set.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Tracer(Protocol):
-    """Opens a span as a child of a W3C trace context, or of the span that is open."""
+    """Opens spans as children of a W3C trace context or of the current span."""
 
     def span(self, name: str, *, parent: str, attributes: dict[str, Any]) -> Any: ...
 
@@ -20,19 +20,19 @@ _tracer: Tracer | None = None
 
 
 def set_tracer(tracer: Tracer | None) -> None:
-    """Switch tracing on, or off with None."""
+    """Turn tracing on, or off with None."""
     global _tracer
     _tracer = tracer
 
 
 def current_traceparent() -> str:
-    """Return the trace context of the span that is open, or ""."""
+    """Return the trace context of the current span, or ""."""
     return _tracer.traceparent() if _tracer is not None else ""
 
 
 @contextmanager
 def span(name: str, *, parent: str = "", **attributes: Any) -> Iterator[None]:
-    """Time a piece of work. `parent` is the trace context it goes on, for example the one kept on a job's row."""
+    """Trace a piece of work. `parent` is the trace context to continue, for example the one stored with a job."""
     if _tracer is None:
         yield
         return

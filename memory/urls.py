@@ -1,4 +1,4 @@
-"""The resources of /api/v1 that live in this app. No path ends in a slash."""
+"""This app's part of /api/v1. Paths do not end in a slash."""
 
 from django.urls import path
 

@@ -135,7 +135,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
         found.append(
             Warning(
                 "ERL_PROXY_COUNT is 0 behind a proxy: all sign-ins appear to come from one address.",
-                hint="Set it to the number of proxies that append to X-Forwarded-For; else one attacker locks all out.",
+                hint="Set it to the number of proxies that set X-Forwarded-For, or one attacker locks out everyone.",
                 id="erl.deploy.W005",
             )
         )

@@ -130,12 +130,13 @@ def wait_until_ready(supervisor: Supervisor, url: str) -> None:
         if time.monotonic() > end:
             late = "worker" if web else "web"
             raise StackError(_describe_failure(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
-        web = web or _web_is_ready(url)
+        web = web or is_ready(url)
         worker = worker or (web and _worker_answers())
         time.sleep(0.05)
 
 
-def _web_is_ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Return whether the web server at a URL is ready."""
     try:
         return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
     except httpx.HTTPError:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any, TextIO
 
 import django
@@ -51,7 +52,7 @@ def _run(stdin: TextIO, say: Any) -> None:
     from memory.ids import repeat_ids
 
     job = json.loads(stdin.readline())
-    options = Options.from_json(job["options"]).with_journal(job.get("journal", ""))
+    options = replace(Options.from_json(job["options"]), journal=job.get("journal", ""))
     lock_sandbox(LOCK)
     say(event="progress", what="preparing the sandbox", done=0, total=1)
     prepare_sandbox()
@@ -66,7 +67,7 @@ def _run(stdin: TextIO, say: Any) -> None:
         def progress(what: str, done: int, total: int, *, suite: str = suite) -> None:
             say(event="progress", what=f"{suite}: {what}", done=done, total=total)
 
-        result = get_suite(suite).run_unit(unit, options.with_material(task.get("material")), progress)
+        result = get_suite(suite).run_unit(unit, replace(options, material=task.get("material")), progress)
         say(event="unit", suite=suite, unit=unit, result=result)
         empty_sandbox()
         say(event="ready")

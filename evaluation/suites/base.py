@@ -50,12 +50,6 @@ class Options:
         }
         return cls(**values)
 
-    def with_journal(self, journal: str) -> "Options":
-        return replace(self, journal=journal)
-
-    def with_material(self, material: Any) -> "Options":
-        return replace(self, material=material)
-
     @property
     def data_folder(self) -> Path | None:
         return Path(self.data) if self.data else None

@@ -1,4 +1,4 @@
-"""Vectors of tasks embedded lately: embedding a short task takes 5 ms or more, finding it here a few microseconds."""
+"""A cache of recent task vectors: embedding takes 5 ms or more, a cache hit a few microseconds."""
 
 import hashlib
 from collections import OrderedDict
@@ -7,12 +7,12 @@ from threading import Lock
 from memory.embeddings.base import Embedder, Vectors
 from memory.embeddings.composite import embed_composites
 
-CAPACITY = 1000  # of 1.5 kB each
-MAX_TASK_PARTS = 4  # of 500 characters: each further part costs 20 ms and finds no more (docs/retrieval.md)
+CAPACITY = 1000  # vectors of 1.5 kB
+MAX_TASK_PARTS = 4  # of 500 characters; more parts cost 20 ms each and find nothing more (docs/retrieval.md)
 
 
 class TaskVectorCache:
-    """The most recently used vectors by (model id, sha256 of the task); threads may share it."""
+    """The most recently used vectors by model id and SHA-256 of the task. Safe to share between threads."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -20,7 +20,7 @@ class TaskVectorCache:
         self._vectors: OrderedDict[tuple[str, bytes], Vectors] = OrderedDict()
 
     def find(self, model_id: str, task: str) -> Vectors | None:
-        """Return the vector of a task if it is in the cache."""
+        """Return the cached vector of a task, or None."""
         key = _get_key(model_id, task)
         with self._lock:
             if (known := self._vectors.get(key)) is not None:
@@ -28,20 +28,20 @@ class TaskVectorCache:
         return known
 
     def embed(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
-        """Return the vector of a task, and ask the embedder only if it is not in the cache.
+        """Return the vector of a task, from the cache if possible.
 
         Raises:
-            EmbedderError: as the embedder does.
+            EmbedderError: from the embedder.
         """
         if (known := self.find(embedder.model_id, task)) is not None:
             return known
         return self.make(embedder, task, timeout_seconds=timeout_seconds)
 
     def make(self, embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> Vectors:
-        """Embed a task and keep its vector.
+        """Embed a task and cache its vector.
 
         Raises:
-            EmbedderError: as the embedder does.
+            EmbedderError: from the embedder.
         """
         vector: Vectors = embed_composites(
             embedder, [[task]], max_parts=MAX_TASK_PARTS, timeout_seconds=timeout_seconds

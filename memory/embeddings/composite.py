@@ -1,4 +1,4 @@
-"""One vector for a text of several parts: long texts, and texts of a short and a long section."""
+"""Combine several parts into one vector: for long texts, and for texts with a short and a long section."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _NAME_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\w)_(?=\w)")
 
 
 def split_text(text: str, *, characters: int = PART_CHARACTERS) -> list[str]:
-    """Cut a text at sentence ends into parts of at most `characters`; a sentence that is longer is cut at a space."""
+    """Split a text at sentence ends into parts of at most `characters`; longer sentences are split at spaces."""
     parts: list[str] = []
     part = ""
     for sentence in _SENTENCE_END.split(text):
@@ -34,15 +34,15 @@ def embed_composites(
     max_parts: int = MAX_PARTS,
     timeout_seconds: float | None = None,
 ) -> Vectors:
-    """Return one unit vector for each text, which is given as its sections.
+    """Return one unit vector per text, where a text is given as its sections.
 
-    A section is cut into parts, and the parts' vectors are added, each with the square root of its length: a title
-    counts along with the text under it without outweighing it, and a long text is compared as a whole with one product.
-    Names are taken apart first (AbleStyle, create_qr_code), which the model does not know how to read. Of a section
-    of more than `max_parts` parts as many are taken, evenly from its beginning to its end.
+    Each section is split into parts whose vectors are added, weighted by the square root of their length: a title
+    counts without outweighing the text below it, and a long text is compared as a whole. Names such as AbleStyle and
+    create_qr_code, which the model cannot read, are split into words first. Of a section with more than `max_parts`
+    parts, that many are used, spread evenly.
 
     Raises:
-        EmbedderError: as the embedder does.
+        EmbedderError: from the embedder.
     """
     parts: list[str] = []
     owners: list[int] = []
@@ -63,7 +63,7 @@ def embed_composites(
 def _take_evenly(parts: list[str], count: int) -> list[str]:
     if len(parts) <= count:
         return parts
-    return [parts[round(place * (len(parts) - 1) / max(count - 1, 1))] for place in range(count)]
+    return [parts[round(index * (len(parts) - 1) / max(count - 1, 1))] for index in range(count)]
 
 
 def _cut(sentence: str, characters: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Vectors from a service that speaks OpenAI's `POST /embeddings`."""
+"""Vectors from a service with OpenAI's `POST /embeddings`."""
 
 import json
 import time
@@ -31,10 +31,10 @@ class HttpEmbedder:
         self._lock = Lock()
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
-        """Ask the service, in batches.
+        """Request the vectors in batches.
 
         Raises:
-            EmbedderError: it does not answer, is too slow, refuses, or sends something other than vectors.
+            EmbedderError: the service does not answer in time, returns an error, or sends an unexpected answer.
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for start in range(0, len(texts), BATCH_SIZE):
@@ -44,7 +44,7 @@ class HttpEmbedder:
 
     def _ask(self, texts: list[str], timeout_seconds: float) -> Vectors:
         if fault := find_url_fault(self._url):
-            raise EmbedderError(f"The embedding service cannot be asked. {fault}", transient=False)
+            raise EmbedderError(f"The embedding service cannot be used. {fault}", transient=False)
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
             status, content = self._post(body, timeout_seconds)
@@ -57,13 +57,13 @@ class HttpEmbedder:
             return self._read(json.loads(content), len(texts))
         except (KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
-                f"The embedding service did not answer {len(texts)} vectors of {self.dimensions} numbers. "
+                f"The embedding service did not return {len(texts)} vectors of {self.dimensions} numbers. "
                 "Check ERL_EMBEDDER_MODEL and ERL_EMBEDDER_DIMENSIONS.",
                 transient=False,
             ) from error
 
     def _post(self, body: dict[str, Any], timeout_seconds: float) -> tuple[int, bytes]:
-        """Return status and body within the limit: httpx limits each read alone, so a trickle could go on forever."""
+        """Return status and body within the time limit; httpx would limit only each single read."""
         deadline = time.monotonic() + timeout_seconds
         request = self._get_client().stream(
             "POST", self._url, json=body, headers=self._headers, timeout=timeout_seconds

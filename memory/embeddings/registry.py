@@ -1,4 +1,4 @@
-"""The embedder the settings ask for."""
+"""The configured embedder."""
 
 import os
 from functools import lru_cache
@@ -15,10 +15,10 @@ CHOICES = ("minilm", "http", "none")
 
 @lru_cache(maxsize=1)
 def get_embedder() -> Embedder | None:
-    """Return the embedder the settings ask for, or None where ERL_EMBEDDER=none. It loads at its first text.
+    """Return the configured embedder, or None if ERL_EMBEDDER=none. It loads its model at the first text.
 
     Raises:
-        ValueError: ERL_EMBEDDER names none that exists.
+        ValueError: ERL_EMBEDDER is not one of the choices.
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
@@ -36,9 +36,10 @@ def get_embedder() -> Embedder | None:
 
 
 def find_embedder(model_id: str) -> Embedder | None:
-    """Return the embedder that makes vectors of a model, or None if this process has no such embedder.
+    """Return the embedder for a model id, or None if there is none.
 
-    The bundled one is always there, so that after a change to another it answers until the new vectors are made.
+    The bundled model is always available, so that after a change to another one searches still work until the new
+    vectors are computed.
     """
     embedder = get_embedder()
     if embedder is None:
@@ -54,7 +55,7 @@ def _get_minilm() -> MiniLM:
 
 
 def forget_embedders() -> None:
-    """Read the settings again at the next text."""
+    """Drop all embedders; the settings are read again at the next call."""
     get_embedder.cache_clear()
     _get_minilm.cache_clear()
 
@@ -66,12 +67,12 @@ def _count_threads() -> None:
     global _threads_at_fork
     try:
         _threads_at_fork = len([*Path("/proc/self/task").iterdir()])
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         _threads_at_fork = 0
 
 
 def _forget_after_fork() -> None:
-    """Keep the parent's model only if it had one thread: another may have held a lock that is never released here."""
+    """Keep the parent's model only if it had one thread; otherwise a lock may be held forever in this process."""
     if _threads_at_fork != 1:
         forget_embedders()
 

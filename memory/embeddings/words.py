@@ -1,6 +1,6 @@
-"""Words that every task shares. They say nothing about its subject, so they weigh little in every comparison."""
+"""Words common to all tasks. They say nothing about the subject, so they get a low weight in comparisons."""
 
-# English function words (the list of the Snowball project) …
+# English function words (from the Snowball project)
 _FUNCTION_WORDS = """
     a about above after again against all am an and any are as at be because been before being below between both
     but by can d did do does doing don down during each few for from further had has have having he her here hers
@@ -9,7 +9,7 @@ _FUNCTION_WORDS = """
     their theirs them themselves then there these they this those through to too under until up ve very was we
     were what when where which while who whom why will with you your yours yourself yourselves
 """
-# … and the words people wrap a request in.
+# Words that people commonly use in requests
 _REQUEST_WORDS = """
     able addition also answer anyone anything ask asked asking assist available best certain come comprehensive
     concern could current currently detail detailed details effective ensure exact find finding first get give go
@@ -21,4 +21,4 @@ _REQUEST_WORDS = """
     things time top try us use used user using variety various want wanted wants way well wish without would yes
 """
 SHARED_WORDS = frozenset(_FUNCTION_WORDS.split()) | frozenset(_REQUEST_WORDS.split())
-SHARED_WORD_WEIGHT = 0.3  # in the mean over a text's tokens; measured, see docs/retrieval.md
+SHARED_WORD_WEIGHT = 0.3  # in the mean over a text's tokens; chosen by measurement, see docs/retrieval.md

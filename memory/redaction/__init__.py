@@ -1,7 +1,7 @@
-"""Take secrets and personal data out of JSON values before they are stored, sent or logged (reliability D7).
+"""Remove secrets and personal data from JSON values before they are stored, sent or logged (reliability D7).
 
-A secret becomes `[REDACTED:kind:hmac8]`: its kind, and eight hexadecimal digits of a keyed hash, so that two equal
-secrets stay recognisably equal while nobody without the key can test a guess. Redacting twice changes nothing.
+A secret becomes `[REDACTED:kind:hmac8]`: its kind and eight hexadecimal digits of a keyed hash. Equal secrets get equal
+placeholders, but without the key a guess cannot be tested. Redacting twice changes nothing.
 """
 
 import hmac
@@ -24,39 +24,39 @@ from memory.redaction.spans import SEPARATOR, Span
 from memory.redaction.tokens import find_blocks, find_tokens
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
-_LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # no others beyond ASCII become ASCII in lower case
-_GOES_ON = re.compile(r"[\w+(-]|[.,]\w")
+_LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
+_TOUCHES = re.compile(r"[\w+(-]|[.,]\w")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redacted:
-    """A value free of secrets, and how many of each kind were taken out."""
+    """A value without secrets, and how many of each kind were removed."""
 
     value: Any
     counts: dict[str, int] = field(default_factory=dict)
 
 
-# A container of the value, the number of the one around it, and where it is there.
+# A container, the number of its parent, and its index or key there
 _Container = tuple[Any, int, Any]
-# Where a text is: the number of its container, the index or key there, and whether it is that key itself.
-_Place = tuple[int, Any, bool]
+# Where a text is: the number of its container, its index or key there, and whether it is the key itself
+_Location = tuple[int, Any, bool]
 
 
 @dataclass(kw_only=True, slots=True)
 class _Contents:
-    """What a value is made of: its containers, itself in a list of one, and the texts in them with their places."""
+    """The containers of a value, starting with a list of the value itself, and the texts in them."""
 
     containers: list[_Container] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    places: list[_Place] = field(default_factory=list)
-    named: list[tuple[str, _Place, str]] = field(default_factory=list)  # with the kind its member name gives it
+    locations: list[_Location] = field(default_factory=list)
+    named: list[tuple[str, _Location, str]] = field(default_factory=list)  # with the kind that the member name implies
 
 
 def redact(value: Any) -> Redacted:
-    """Return a JSON value without secrets and personal data, in its values and its keys, and what was found.
+    """Return a JSON value without secrets and personal data in its values and keys, and what was found.
 
-    The value itself is not changed; the one returned shares with it what held nothing. Members called password, secret,
-    token and the like lose their value whatever it looks like. Takes time linear in the size of the value.
+    The argument is not changed; the result shares its unchanged parts. Members named password, secret, token and so on
+    lose their value whatever it looks like. Takes time linear in the size of the value.
     """
     contents = _read(value)
     counts: Counter[str] = Counter()
@@ -73,7 +73,7 @@ def redact_text(text: str) -> str:
 
 
 def _read(value: Any) -> _Contents:
-    """List all containers and texts of a value; with a stack, so that depth is no limit."""
+    """List all containers and texts of a value, with a stack instead of recursion."""
     contents = _Contents()
     stack: list[tuple[Any, int, Any, str]] = [([value], 0, 0, "")]
     while stack:
@@ -83,17 +83,17 @@ def _read(value: Any) -> _Contents:
         is_object = isinstance(item, dict)
         named = find_named_kind(item) if is_object else ""
         children: Iterable[tuple[Any, Any]] = item.items() if is_object else enumerate(item)
-        for place, child in children:
+        for location, child in children:
             kind = member
             if is_object:
-                kind, plain = read_name(place) if isinstance(place, str) else ("", True)
+                kind, plain = read_name(location) if isinstance(location, str) else ("", True)
                 if not plain:
-                    contents.texts.append(place)
-                    contents.places.append((number, place, True))
-                if named and place in VALUE_MEMBERS:
+                    contents.texts.append(location)
+                    contents.locations.append((number, location, True))
+                if named and location in VALUE_MEMBERS:
                     kind = kind or named
             if isinstance(child, dict | list | tuple):
-                stack.append((child, number, place, kind))
+                stack.append((child, number, location, kind))
                 continue
             if isinstance(child, str):
                 text = child
@@ -102,25 +102,25 @@ def _read(value: Any) -> _Contents:
             else:
                 continue
             if kind:
-                contents.named.append((text, (number, place, False), kind))
+                contents.named.append((text, (number, location, False), kind))
             else:
                 contents.texts.append(text)
-                contents.places.append((number, place, False))
+                contents.locations.append((number, location, False))
     return contents
 
 
-def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Place, str]:
-    """Return what the texts that change become, by place."""
-    changed: dict[_Place, str] = {}
-    pending, owners = contents.texts, contents.places
-    for text, place, kind in contents.named:
+def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Location, str]:
+    """Return the new texts by location."""
+    changed: dict[_Location, str] = {}
+    pending, owners = contents.texts, contents.locations
+    for text, location, kind in contents.named:
         if is_member_secret(text, kind=kind):
             counts[kind] += 1
-            changed[place] = placeholder(kind, text)
+            changed[location] = placeholder(kind, text)
         else:
             pending.append(text)
-            owners.append(place)
-    # A secret that touched another one was hidden by it, so look again where a placeholder touches a word.
+            owners.append(location)
+    # A secret may hide another one next to it, so search again where a placeholder touches a word.
     while pending and (results := _redact_texts(pending, counts)):
         changed |= {owners[number]: new for number, new in results.items()}
         touching = [number for number, new in results.items() if _is_touched(new)]
@@ -128,15 +128,15 @@ def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Place, str]:
     return changed
 
 
-def _rebuild(containers: list[_Container], changed: dict[_Place, str]) -> Any:
-    """Return the value with what changed, in copies of the containers it is in and of those around them."""
+def _rebuild(containers: list[_Container], changed: dict[_Location, str]) -> Any:
+    """Return the value with the new texts, copying only the containers that change and their parents."""
     touched: set[int] = set()
     for number, _, _ in changed:
         while number not in touched:
             touched.add(number)
             number = containers[number][1]
     copies: dict[int, Any] = {}
-    for number in sorted(touched):  # what is around comes before what is in it
+    for number in sorted(touched):  # parents come before children
         item, parent, slot = containers[number]
         copies[number] = dict(item) if isinstance(item, dict) else list(item)
         if number:
@@ -155,15 +155,15 @@ def _rebuild(containers: list[_Container], changed: dict[_Place, str]) -> Any:
 
 
 def _is_touched(text: str) -> bool:
-    """Say whether a placeholder stands directly beside a word."""
+    """Return whether a placeholder directly touches a word."""
     return any(
-        _GOES_ON.match(text, found.end()) or (found.start() and _GOES_ON.match(text[found.start() - 1]))
+        _TOUCHES.match(text, found.end()) or (found.start() and _TOUCHES.match(text[found.start() - 1]))
         for found in _PLACEHOLDER.finditer(text)
     )
 
 
 def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
-    """Redact the texts in one search over all of them; return what changed, by place."""
+    """Redact all texts in one search; return the changed ones by index."""
     blob = SEPARATOR.join(texts)
     spans = _find(blob)
     if not spans:
@@ -173,18 +173,18 @@ def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
     for span in spans:
         found.setdefault(bisect_right(starts, span.start) - 1, []).append(span)
     changed = {}
-    for place, parts in found.items():
-        text, offset, done, pieces = texts[place], starts[place], 0, []
+    for index, parts in found.items():
+        text, offset, done, pieces = texts[index], starts[index], 0, []
         for start, end, kind in parts:
             pieces += [text[done : start - offset], placeholder(kind, blob[start:end])]
             done = min(end - offset, len(text))
             counts[kind] += 1
-        changed[place] = "".join([*pieces, text[done:]])
+        changed[index] = "".join([*pieces, text[done:]])
     return changed
 
 
 def _find(text: str) -> list[Span]:
-    """Find everything in `text`, in order and without overlaps: two that overlap become one."""
+    """Find all secrets in `text`, in order, merging overlaps."""
     raw = text.encode("ascii", "replace")
     lower = raw.lower()
     if not text.isascii() and ("\u0130" in text or "\u212a" in text):
@@ -205,11 +205,11 @@ def _find(text: str) -> list[Span]:
         while next_kept < len(kept) and kept[next_kept][1] <= span.start:
             next_kept += 1
         if next_kept < len(kept) and kept[next_kept][0] < span.end:
-            continue  # was redacted before
+            continue  # already redacted
         if span.start >= end:
             result.append(span)
             end = span.end
-        elif span.end > end:  # two that overlap go together
+        elif span.end > end:  # overlapping spans are merged
             result[-1] = result[-1]._replace(end=span.end)
             end = span.end
     return result
@@ -217,7 +217,7 @@ def _find(text: str) -> list[Span]:
 
 # ── Placeholders ──────────────────────────────────────────────────────────────────────────────────────────────────
 def placeholder(kind: str, secret: str) -> str:
-    """Return what stands for `secret`: equal secrets of one kind have equal placeholders."""
+    """Return the placeholder for `secret`; equal secrets of one kind have equal placeholders."""
     digest = hmac.digest(_key(settings.SECRET_KEY), secret.encode("utf-8", "surrogatepass"), "sha256")
     return f"[REDACTED:{kind}:{digest[:4].hex()}]"
 

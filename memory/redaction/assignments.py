@@ -1,39 +1,25 @@
-"""Secrets told by what they are assigned to: password=…, "api_key": "…", Authorization: Bearer …"""
+"""Secrets recognised by the name they are assigned to: password=…, "api_key": "…", Authorization: Bearer …"""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 from math import log2
 
-from memory.redaction.spans import Span, places
+from memory.redaction.spans import Span, find_all
 
 _STRONG = (b"passw", b"passphrase", b"pwd")
 _WEAK = (b"secret", b"token", b"credential", b"key")
-# "key" alone says nothing: "keyboard", "primary key"
+# "key" alone means nothing: "keyboard", "primary key"
 _KEYS = (b"api", b"access", b"private", b"secret", b"auth", b"account", b"encryption", b"signing", b"shared", b"master")
-# What a secret is called, where it lies, how long it lasts: token_id, secret_name
-_NOT_ITSELF = (
-    "id",
-    "ids",
-    "name",
-    "type",
-    "count",
-    "limit",
-    "path",
-    "file",
-    "url",
-    "uri",
-    "length",
-    "expires",
-    "expiry",
-)
+# Properties of a secret rather than the secret: token_id, secret_name
+_NOT_ITSELF = tuple("id ids name type count limit path file url uri length expires expiry".split())  # noqa: SIM905
 _ASSIGNED = re.compile(
     r"(?P<rest>[\w-]{0,24})"  # of the name
     r"(?:\\?[\"'`])?[ \t]{0,3}(?P<separator>:=|=>|==|=|:|[ \t](?:is|was)[ \t](?=\S))[ \t]{0,3}"
     r"(?:(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n\x1e]){1,512})(?P=quote)"
     r"|(?P<open>\\?[\"'`])?(?P<bare>[^\s\"'`\\,;&<>(){}\[\]|]{4,128}))"
 )
-# Enough of a value is read to judge it; where it is a secret, this is the rest.
+# _ASSIGNED reads enough of a value to judge it; this matches the rest of a secret
 _REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{0,16384}")
 _SIGNATURE = re.compile(r"[?&;]sig=([A-Za-z0-9%+/=_-]{24,200})")
 _HEADER = re.compile(
@@ -60,7 +46,7 @@ _CODE = re.compile(
 
 
 def is_entropic(value: str) -> bool:
-    """Say whether `value` looks drawn at random: at least 8 characters, letters and digits mixed, few repetitions."""
+    """Return whether `value` looks random: at least 8 characters, letters and digits mixed, few repetitions."""
     if len(value) < 8 or any(c.isspace() for c in value):
         return False
     digits = sum(map(str.isdigit, value))
@@ -75,10 +61,11 @@ def _bits(value: str) -> float:
 
 
 def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
-    """Say whether what is assigned to a name is a secret.
+    """Return whether the value assigned to a name is a secret.
 
-    `strong`: the name is a password's, which need not look random. `stated`: it is quoted or behind an equals sign,
-    so that it is a value and not the next word of a sentence.
+    Args:
+        strong: the name means a password, which need not look random.
+        stated: the value is quoted or follows an equals sign, so it is not just the next word of a sentence.
     """
     bare = value.strip().rstrip(".,!?")
     if len(bare) < 4 or bare.lower() in _NOT_A_SECRET or _CODE.match(bare) or len(set(bare)) == 1:
@@ -91,19 +78,19 @@ def is_assigned_secret(value: str, *, strong: bool, stated: bool) -> bool:
 
 
 def find_assignments(text: str, raw: bytes, lower: bytes) -> Iterator[Span]:
-    """Find what is assigned to names like password or api_key, and credentials in headers.
+    """Find values assigned to names like password or api_key, and credentials in headers.
 
-    `raw` is the text with one ASCII byte a character, `lower` the same in lower case.
+    `raw` is the text with one ASCII byte per character, `lower` the same in lower case.
     """
     for needle in (*_STRONG, *_WEAK):
         strong = needle in _STRONG
         done = 0
-        for place in places(lower, needle):
-            if place < done:
+        for position in find_all(lower, needle):
+            if position < done:
                 continue
-            if needle == b"key" and not lower[max(0, place - 12) : place].rstrip(b"-_ ").endswith(_KEYS):
+            if needle == b"key" and not lower[max(0, position - 12) : position].rstrip(b"-_ ").endswith(_KEYS):
                 continue
-            if not (match := _ASSIGNED.match(text, place + len(needle))):
+            if not (match := _ASSIGNED.match(text, position + len(needle))):
                 continue
             if not strong and match["rest"].lower().endswith(_NOT_ITSELF):
                 continue
@@ -114,18 +101,18 @@ def find_assignments(text: str, raw: bytes, lower: bytes) -> Iterator[Span]:
                 yield Span(match.start(group), done, "password" if strong else "secret")
     for needle, pattern in ((b"authorization", _HEADER), (b"bearer", _BEARER), (b"basic", _BEARER)):
         done = 0
-        for place in places(lower, needle):
-            if place >= done and (match := pattern.match(text, place)) and is_entropic(match[1]):
+        for position in find_all(lower, needle):
+            if position >= done and (match := pattern.match(text, position)) and is_entropic(match[1]):
                 done = _end_of_value(text, match.end(1))
                 yield Span(match.start(1), done, "authorization")
-    for place in places(lower, b"cookie"):
-        if match := _COOKIE.match(text, place):
+    for position in find_all(lower, b"cookie"):
+        if match := _COOKIE.match(text, position):
             yield Span(match.start(1), match.end(1), "cookie")
-    for place in places(raw, b"sig="):
-        if place and (match := _SIGNATURE.match(text, place - 1)):
+    for position in find_all(raw, b"sig="):
+        if position and (match := _SIGNATURE.match(text, position - 1)):
             yield Span(match.start(1), match.end(1), "signature")
 
 
-def _end_of_value(text: str, place: int) -> int:
-    rest = _REST.match(text, place)
-    return rest.end() if rest else place
+def _end_of_value(text: str, position: int) -> int:
+    rest = _REST.match(text, position)
+    return rest.end() if rest else position

@@ -1,4 +1,4 @@
-"""Members of JSON objects whose name says that their value is secret."""
+"""Members of JSON objects whose names mean that their values are secret."""
 
 from functools import lru_cache
 from typing import Any
@@ -24,9 +24,9 @@ _FOR_COMPARISON = str.maketrans("", "", "-_ .")
 
 @lru_cache(maxsize=4096)
 def read_name(name: str) -> tuple[str, bool]:
-    """Return what a member of this name holds ("" where the name does not say), and whether the name is a plain word.
+    """Return the kind of secret a member of this name holds, or "", and whether the name is a plain word.
 
-    Plain words, letters and underscores, hold no secret themselves and need no search.
+    Plain words, of letters and underscores, cannot be secrets themselves and need no search.
     """
     if len(name) > 64:
         return "", False
@@ -48,7 +48,7 @@ def find_named_kind(item: dict[Any, Any]) -> str:
 
 
 def is_member_secret(value: str, *, kind: str) -> bool:
-    """Say whether the value of a member of this kind is a secret, not a blank, a placeholder or a plain word."""
+    """Return whether the value of a member of this kind is a secret rather than a blank, placeholder or plain word."""
     if not value.strip() or "[REDACTED:" in value:
         return False
     digits = sum(c.isdigit() for c in value)

@@ -1,9 +1,9 @@
-"""Where something was found in a text, and the literal search that every rule starts from."""
+"""Spans of found secrets, and the literal search that every rule starts from."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SEPARATOR = "\x1e"  # stands between texts that are searched together; no rule matches across it
+SEPARATOR = "\x1e"  # between texts that are searched together; no rule matches across it
 
 
 class Span(NamedTuple):
@@ -14,13 +14,14 @@ class Span(NamedTuple):
     kind: str
 
 
-def places(raw: bytes, needle: bytes, *, step: int = 0) -> Iterator[int]:
-    """Give every place where `needle` begins in `raw`, a text with one ASCII byte a character.
+def find_all(raw: bytes, needle: bytes, *, step: int = 0) -> Iterator[int]:
+    """Yield every position of `needle` in `raw`, which has one ASCII byte per character.
 
-    `step`: how far one is from the next at least, where they may overlap.
+    Args:
+        step: least distance between two positions; by default they do not overlap.
     """
     step = step or len(needle)
-    place = raw.find(needle)
-    while place >= 0:
-        yield place
-        place = raw.find(needle, place + step)
+    position = raw.find(needle)
+    while position >= 0:
+        yield position
+        position = raw.find(needle, position + step)

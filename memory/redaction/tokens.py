@@ -1,18 +1,18 @@
-"""Tokens that can be told by their form: vendors' prefixes, JSON web tokens, private keys, addresses with a password.
+"""Tokens recognised by their form: vendor prefixes, JSON web tokens, private keys, URLs with a password.
 
-No pattern is run over the whole text. A cheap scan (`str.find`, a byte translation) gives the places where a rule could
-begin, and a pattern whose repetitions are all bounded decides there. Token formats follow the vendors' documentation
-and the gitleaks rule set (MIT); they are written anew here.
+No pattern runs over the whole text. A cheap scan (`str.find`, a byte translation) finds where a rule could match, and a
+pattern with bounded repetitions decides there. The formats follow the vendors' documentation and the gitleaks rule set
+(MIT), reimplemented here.
 """
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memory.redaction.spans import SEPARATOR, Span, places
+from memory.redaction.spans import SEPARATOR, Span, find_all
 
-# Tokens that say what they are by their prefix: kind, prefixes, what follows. Every one holds a run of at least `_RUN`
-# characters of [A-Za-z0-9_-], and follows no letter or digit.
+# Tokens with a known prefix: kind, prefixes, the rest. Each contains a run of at least `_RUN` characters of
+# [A-Za-z0-9_-] and does not follow a letter or digit.
 _RUN = 17
 _LOOK_BACK = 32  # the longest part of a token before its long run
 _END = r"(?![A-Za-z0-9])"
@@ -100,7 +100,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
 
 
 class _Marked(NamedTuple):
-    """A token known by something inside it: how many characters may come before the mark, and the token."""
+    """A token recognised by a mark inside it, with the possible distances of the mark from its start."""
 
     kind: str
     mark: bytes
@@ -108,12 +108,12 @@ class _Marked(NamedTuple):
     pattern: re.Pattern[str]
 
 
-# Their mark is looked for in the whole text …
+# Marks searched for in the whole text
 _MARKED_TOKENS = (
     _Marked("azure_client_secret", b"~", (5,), re.compile(r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", re.ASCII)),
     _Marked("terraform_token", b".atlasv1.", (14,), re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}", re.ASCII)),
 )
-# … and theirs at the beginning, at the end and inside of a long run.
+# Marks at the start, at the end and inside of a long run
 _TELEGRAM = _Marked("telegram_token", b":AA", (10, 9, 8), re.compile(r"\d{8,10}:AA[\w-]{32,34}(?![\w-])", re.ASCII))
 _DISCORD = _Marked(
     "discord_token",
@@ -142,18 +142,16 @@ _LONG_RUN = b"a" * _RUN
 
 
 def find_tokens(text: str, raw: bytes) -> Iterator[Span]:
-    """Find tokens known by their prefix or mark. `raw` is the text with one ASCII byte a character."""
+    """Find tokens by their prefix or mark. `raw` is the text with one ASCII byte per character."""
     done = 0
     marks: list[tuple[_Marked, int]] = []
-    read: dict[
-        bytes, tuple[list[int], list[tuple[_Marked, int]]]
-    ] = {}  # names of functions and the like come again and again
+    read: dict[bytes, tuple[list[int], list[tuple[_Marked, int]]]] = {}  # a cache: names of functions repeat
     for begin, end in _find_long_runs(raw):
         run = raw[begin:end]
         if run not in read:
             read[run] = _read_run(run)
         heads, marked = read[run]
-        # Only a dot or slash can stand between a prefix and the run, as in "ya29." and "1//0".
+        # Only a dot or slash can separate a prefix from the run, as in "ya29." and "1//0".
         before = _LOOK_BACK if begin and raw[begin - 1] in b"./" else 0
         if heads or before:
             for start in _starts(raw, begin, heads, before=before):
@@ -168,16 +166,16 @@ def find_tokens(text: str, raw: bytes) -> Iterator[Span]:
         if marked:
             marks += [(rule, begin + offset) for rule, offset in marked]
     for rule in _MARKED_TOKENS:
-        marks += ((rule, place) for place in places(raw, rule.mark))
-    for rule, place in marks:
-        for distance in rule.distances if raw.startswith(rule.mark, place) else ():
-            if place >= distance and (match := rule.pattern.match(text, place - distance)):
+        marks += ((rule, position) for position in find_all(raw, rule.mark))
+    for rule, position in marks:
+        for distance in rule.distances if raw.startswith(rule.mark, position) else ():
+            if position >= distance and (match := rule.pattern.match(text, position - distance)):
                 yield Span(match.start(), match.end(), rule.kind)
                 break
 
 
 def _find_long_runs(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Give the beginning and the end of every run of `_RUN` letters, digits, _ and - or more."""
+    """Yield start and end of every run of at least `_RUN` letters, digits, _ and -."""
     wordish = raw.translate(_WORDISH)
     begin = wordish.find(_LONG_RUN)
     while begin >= 0:
@@ -189,10 +187,10 @@ def _find_long_runs(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_run(run: bytes) -> tuple[list[int], list[tuple[_Marked, int]]]:
-    """Return where words begin in a run as tokens do, and where there may be the mark of which token."""
+    """Return where words in a run start like a token, and which marks it may contain where."""
     words = (word.start() for word in _WORD_START.finditer(run))
     heads = [word for word in words if run[word : word + _HEAD] in _HEADS]
-    marked = [(_MAILCHIMP, place) for place in places(run, _MAILCHIMP.mark)]
+    marked = [(_MAILCHIMP, position) for position in find_all(run, _MAILCHIMP.mark)]
     if run.startswith(_TELEGRAM.mark[1:]):
         marked.append((_TELEGRAM, -1))
     if len(run) >= min(_DISCORD.distances):
@@ -201,7 +199,7 @@ def _read_run(run: bytes) -> tuple[list[int], list[tuple[_Marked, int]]]:
 
 
 def _starts(raw: bytes, begin: int, heads: list[int], *, before: int) -> Iterator[int]:
-    """Give where a token may begin in the run at `begin` and up to so many characters before it."""
+    """Yield where a token may start in the run at `begin`, or up to `before` characters before it."""
     for word in _WORD_START.finditer(raw, max(0, begin - before), begin):
         yield word.start()
     for head in heads:
@@ -222,8 +220,8 @@ _WEBHOOK = re.compile(
 def find_blocks(text: str, raw: bytes) -> Iterator[Span]:
     """Find PEM private keys, JSON web tokens, passwords in URLs and webhook addresses. `raw` as in `find_tokens`."""
     done = 0
-    for place in places(raw, b"-----BEGIN "):
-        if place < done or not (head := _PEM.match(text, place)):
+    for position in find_all(raw, b"-----BEGIN "):
+        if position < done or not (head := _PEM.match(text, position)):
             continue
         limit = head.end() + _PEM_MAX
         if (border := text.find(SEPARATOR, head.end(), limit)) >= 0:
@@ -232,16 +230,16 @@ def find_blocks(text: str, raw: bytes) -> Iterator[Span]:
         if close >= 0:
             tail = text.find("-----", close + 8, min(close + 80, limit))
             done = tail + 5 if tail >= 0 else close + 8
-        else:  # cut off: what follows and looks like base64 is key all the same
+        else:  # truncated: anything that looks like base64 belongs to the key
             rest = _PEM_REST.match(text, head.end())
             done = rest.end() if rest else head.end()
-        yield Span(place, done, "private_key")
-    for place in places(raw, b"eyJ"):
-        before = text[place - 1 : place]
-        if not (before.isalnum() or before in {"_", "-"}) and (match := _JWT.match(text, place)):
-            yield Span(place, match.end(), "jwt")
-    for place in places(raw, b"://"):
-        if match := _URL_PASSWORD.match(text, place):
+        yield Span(position, done, "private_key")
+    for position in find_all(raw, b"eyJ"):
+        before = text[position - 1 : position]
+        if not (before.isalnum() or before in {"_", "-"}) and (match := _JWT.match(text, position)):
+            yield Span(position, match.end(), "jwt")
+    for position in find_all(raw, b"://"):
+        if match := _URL_PASSWORD.match(text, position):
             yield Span(match.start(1), match.end(1), "url_password")
-        elif text.startswith("https", max(0, place - 5)) and (match := _WEBHOOK.match(text, place - 5)):
+        elif text.startswith("https", max(0, position - 5)) and (match := _WEBHOOK.match(text, position - 5)):
             yield Span(match.start(1), match.end(1), "webhook_url")

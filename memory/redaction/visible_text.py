@@ -1,10 +1,10 @@
-"""Make characters visible that a reader would not see but a model would read (reliability D5)."""
+"""Show characters that are invisible to a person but not to a model (reliability D5)."""
 
 import unicodedata
 
 _KEPT = {"\n", "\t", " "}
 _HIDDEN = {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
-# Letters and signs that are drawn as nothing, although Unicode counts them as letters or marks.
+# Blank, although Unicode classes them as letters or marks
 _BLANK = (
     {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
     | set(range(0xFE00, 0xFE10))
@@ -13,19 +13,19 @@ _BLANK = (
 
 
 def is_hidden(character: str) -> bool:
-    """Tell whether a character is a control, bidirectional, tag, zero-width or otherwise invisible one."""
+    """Return whether a character is a control, bidirectional, tag, zero-width or other invisible one."""
     if character in _KEPT:
         return False
     return unicodedata.category(character) in _HIDDEN or ord(character) in _BLANK
 
 
 def is_visible(text: str) -> bool:
-    """Tell whether a text shows a reader anything at all."""
+    """Return whether a text has any visible character."""
     return any(not is_hidden(character) and not character.isspace() for character in text)
 
 
 def show_hidden(text: str) -> str:
-    """Replace every hidden character by its code point, for example ⟨U+202E⟩."""
+    """Replace hidden characters by their code points, for example ⟨U+202E⟩."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(f"⟨U+{ord(c):04X}⟩" if is_hidden(c) else c for c in text)

@@ -1,4 +1,4 @@
-"""Prove that the audit chain is whole, and that the rows it speaks of are as it says (reliability C9)."""
+"""Verify that the audit chain is complete and agrees with the rows it describes (reliability C9)."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ WITH reviews AS (
     UNION ALL
     SELECT id, project_id, 'card_review', memory_review_digest(r) FROM memory_mistakecardreview r
 )
-SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was taken'
+SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
 FROM reviews r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id
 WHERE a.content::jsonb #>> '{said,row_sha256}' <> r.sha256
 UNION ALL
@@ -28,7 +28,7 @@ FROM reviews r
 WHERE NOT EXISTS (SELECT FROM memory_auditentry a
                   WHERE a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id)
 UNION ALL
-SELECT a.project_id, a.subject_id::text, a.number, 'the review is gone, and no erasure took it'
+SELECT a.project_id, a.subject_id::text, a.number, 'the review is missing, and no erasure removed it'
 FROM memory_auditentry a
 WHERE a.kind = 'review' AND NOT EXISTS (SELECT FROM memory_review r WHERE r.id = a.subject_id)
     AND EXISTS (SELECT FROM memory_project p WHERE p.id = a.project_id)
@@ -37,8 +37,8 @@ WHERE a.kind = 'review' AND NOT EXISTS (SELECT FROM memory_review r WHERE r.id =
 """
 _SERVING = """
 SELECT v.project_id, v.id::text, last.number,
-       CASE WHEN v.served THEN 'it is served, and the chain says it was withdrawn'
-            ELSE 'it is not served, and the chain says it is' END
+       CASE WHEN v.served THEN 'it is served, but the chain says it was withdrawn'
+            ELSE 'it is not served, but the chain says it is' END
 FROM (
     SELECT id, project_id, served FROM memory_heuristicrevision
     UNION ALL
@@ -64,7 +64,7 @@ WHERE (k.prefix, k.client, to_jsonb(k.scopes), encode(sha256(convert_to(k.secret
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One place where the chain, or what it speaks of, is not as it was written."""
+    """One place where the chain, or a row it describes, was changed."""
 
     project_id: UUID
     number: int | None
@@ -73,7 +73,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """The newest entry of a project: kept elsewhere, it proves later that nothing was cut off."""
+    """The newest entry of a project. Stored elsewhere, it later proves that the chain was not cut off."""
 
     project_id: UUID
     number: int
@@ -85,7 +85,7 @@ class Head:
 
 @dataclass(kw_only=True, slots=True)
 class AuditReport:
-    """How many entries were read, where each chain ends, and what is wrong."""
+    """The number of entries read, the end of each chain, and all faults."""
 
     entries: int = 0
     heads: list[Head] = field(default_factory=list)
@@ -94,32 +94,32 @@ class AuditReport:
 
 @transaction.atomic
 def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
-    """Read every chain from its beginning and compare it with the rows.
+    """Read every chain from the start and compare it with the rows.
 
     Args:
-        heads: ends noted at an earlier time; each must still be in its chain.
+        heads: ends recorded earlier; each must still be in its chain.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 0")  # a long chain takes a while
+        cursor.execute("SET LOCAL statement_timeout = 0")  # a long chain takes time
     report = AuditReport()
     kept = {(head.project_id, head.number): head for head in heads or []}
     before: AuditEntry | None = None
     for entry in AuditEntry.objects.order_by("project_id", "number").iterator(chunk_size=2000):
         if before is not None and before.project_id != entry.project_id:
-            _note_head(report, before)
+            _add_head(report, before)
             before = None
         report.entries += 1
         report.faults += [
             Fault(project_id=entry.project_id, number=entry.number, message=message)
             for message in _check_link(entry, before)
         ]
-        noted = kept.pop((entry.project_id, entry.number), None)
-        if noted is not None and noted.sha256 != entry.sha256:
-            message = "the chain was written anew: this entry had another hash when its end was noted"
+        recorded = kept.pop((entry.project_id, entry.number), None)
+        if recorded is not None and recorded.sha256 != entry.sha256:
+            message = "the chain was rewritten: this entry had another hash when its end was recorded"
             report.faults.append(Fault(project_id=entry.project_id, number=entry.number, message=message))
         before = entry
     if before is not None:
-        _note_head(report, before)
+        _add_head(report, before)
     report.faults += [
         Fault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
         for head in kept.values()
@@ -135,18 +135,18 @@ def _check_link(entry: AuditEntry, before: AuditEntry | None) -> Iterator[str]:
     if entry.number != number:
         yield f"entry {number} is missing"
     elif entry.previous_sha256 != previous:
-        yield "it does not continue the entry before it"
+        yield "it does not follow from the entry before it"
     if hashlib.sha256(f"{entry.previous_sha256}\n{entry.content}".encode()).hexdigest() != entry.sha256:
-        yield "its content is not what was hashed"
+        yield "its content does not match its hash"
         return
-    said: dict[str, Any] = json.loads(entry.content)
+    content: dict[str, Any] = json.loads(entry.content)
     subject = str(entry.subject_id) if entry.subject_id else None
-    told = (said["project"], said["number"], said["kind"], said["subject"])
-    if told != (str(entry.project_id), entry.number, entry.kind, subject):
-        yield "its columns are not what its content says"
+    described = (content["project"], content["number"], content["kind"], content["subject"])
+    if described != (str(entry.project_id), entry.number, entry.kind, subject):
+        yield "its columns do not match its content"
 
 
-def _note_head(report: AuditReport, entry: AuditEntry) -> None:
+def _add_head(report: AuditReport, entry: AuditEntry) -> None:
     report.heads.append(Head(project_id=entry.project_id, number=entry.number, sha256=entry.sha256))
 
 

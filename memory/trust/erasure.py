@@ -1,4 +1,4 @@
-"""Erase a run and everything that was learnt from it alone (reliability C10)."""
+"""Erase a run and everything learnt only from it (reliability C10)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,13 +27,13 @@ from memory.trust.models import Erasure
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
-ASKED_BEFORE = timedelta(days=1)  # a run asks for lessons with its task before it is recorded
+ASKED_BEFORE = timedelta(days=1)  # an agent asks for lessons before its run is recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erased:
-    """What went: how many heuristics were deleted with the run, how many lost a part of their evidence, and how many
-    of these are back in review because their wording quoted the run's task."""
+    """How many heuristics were deleted with the run, how many only lost evidence, and how many of those went back to
+    review because their wording quoted the run's task."""
 
     heuristics_deleted: int
     heuristics_kept: int
@@ -41,15 +41,15 @@ class Erased:
 
 
 def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
-    """Delete a run, its reflections, its evidence, the heuristics that rest on it alone, and stored answers about it.
+    """Delete a run, its reflections and evidence, heuristics based only on it, and stored answers about it.
 
-    Heuristics with other evidence stay, with their support recounted, and what the run said of the use of lessons no
-    longer counts. A wording that quotes the run's task is deleted, and the rest of it goes back into review. Questions
-    asked with the run's task lose it. A replay of the request that recorded the run is answered with 410 from then on.
-    The erasure is noted, so that it can be repeated on a restored backup.
+    Heuristics with other evidence stay: their support is counted again, and what the run showed about the use of
+    lessons no longer counts. Wordings that quote the run's task are deleted, and the rest of such a heuristic goes back
+    to review. Questions asked with the run's task lose it. A replay of the request that recorded the run gets 410. The
+    erasure itself is recorded, so that it can be repeated on a restored backup.
 
-    Who writes to a lesson of the run may wait for us as we for it; the database ends one of the two, and
-    the erasure is tried again.
+    A process that writes to one of the lessons can deadlock with the erasure; then the database ends one of the two,
+    and the erasure is tried again.
     """
     pk = trajectory.pk
     for attempt in range(1, ATTEMPTS + 1):
@@ -71,13 +71,13 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
 def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     name_actor(by)
     _set_erasing("on")
-    # Waits for a reflection that is writing lessons of this run, and keeps a later one from it: none may stay behind.
+    # Waits for reflections that are writing lessons from this run, and blocks later ones.
     list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
     learnt = set(trajectory.evidence.values_list("heuristic_id", flat=True))
     judged = find_lessons_of_run(trajectory)
-    # All at once and in order: two erasures that took them one after the other would wait for each other.
-    held = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
-    touched = [heuristic for heuristic in held.order_by("pk") if heuristic.pk in learnt]
+    # Locked together and in order, so that two erasures cannot deadlock.
+    locked = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
+    touched = [heuristic for heuristic in locked.order_by("pk") if heuristic.pk in learnt]
     failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
@@ -91,7 +91,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     Erasure.objects.create(
         project_id=trajectory.project_id,
         trajectory_id=trajectory.pk,
-        # Reviews of a deleted wording went too: the audit has to know that this was right.
+        # Reviews of deleted wordings are gone too; the audit needs to know why.
         heuristic_ids=[heuristic.pk for heuristic in (*orphans, *reworded)],
         erased_by=by.label,
     )
@@ -104,7 +104,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
 
 
 def _forget_answers(trajectory: Trajectory, *, touched: list[Heuristic]) -> None:
-    """Empty what was stored of requests about the run, its lessons, and the questions that named its task."""
+    """Clear stored answers about the run and its lessons, and the task of questions about it."""
     since = trajectory.created_at - ASKED_BEFORE
     asked = Q(task=trajectory.task, created_at__gte=since, created_at__lte=trajectory.created_at + ASKED_BEFORE)
     questions = Retrieval.objects.filter(Q(pk=trajectory.retrieval_id) | asked, project_id=trajectory.project_id)
@@ -135,7 +135,7 @@ def _delete(orphans: list[Heuristic]) -> None:
 
 
 def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
-    """Delete wordings whose `source_task` is the run's, unless another run of the evidence has that task too."""
+    """Delete wordings that quote the run's task, unless other evidence has the same task; return whether any did."""
     if heuristic.evidence.filter(trajectory__task=trajectory.task).exists():
         return False
     quoting = [

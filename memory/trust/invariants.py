@@ -1,7 +1,7 @@
-"""What must hold of the rows, whatever crashed (reliability B14).
+"""Invariants of the database that must hold whatever crashed (reliability B14).
 
-Each rule is a statement that finds the rows that break it. Other apps add theirs; `manage.py check_invariants` asks
-all of them.
+Each is a statement that finds the rows that violate it. Other apps add theirs, and `manage.py check_invariants` checks
+them all.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invariant:
-    """A rule and the statement that finds what breaks it: one row for each, the first column naming it."""
+    """A rule and the statement that finds its violations, one per row, identified by the first column."""
 
     name: str
     says: str
@@ -23,7 +23,7 @@ class Invariant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """A rule that is broken, how often, and the first rows that break it."""
+    """A broken rule, the number of violations, and the first of them."""
 
     invariant: Invariant
     count: int
@@ -45,11 +45,11 @@ _PAIRS = (
 
 
 def same_project(child: str, column: str, parent: str) -> Invariant:
-    """Return the rule that a row and what it refers to are of one project."""
+    """Return the rule that a row and the row it refers to belong to one project."""
     return Invariant(
         name=f"{child}.{column}_same_project",
-        says="A row and what it refers to belong to one project.",
-        broken_by=f"SELECT c.id FROM {child} c JOIN {parent} p ON p.id = c.{column} "  # noqa: S608 - our own names
+        says="A row and the row it refers to belong to one project.",
+        broken_by=f"SELECT c.id FROM {child} c JOIN {parent} p ON p.id = c.{column} "  # noqa: S608 - names from this file
         "WHERE c.project_id <> p.project_id",
     )
 
@@ -57,13 +57,13 @@ def same_project(child: str, column: str, parent: str) -> Invariant:
 _INVARIANTS: list[Invariant] = [
     Invariant(
         name="served_is_approved",
-        says="What is served carries the hash that somebody approved.",
+        says="A served wording has the hash that was approved.",
         broken_by="SELECT id FROM memory_heuristicrevision WHERE served AND "
         "(approved_sha256 <> content_sha256 OR approved_by = '' OR approved_at IS NULL)",
     ),
     Invariant(
         name="served_has_a_review",
-        says="What is served was approved in a review of exactly this text.",
+        says="A served wording was approved in a review of exactly this text.",
         broken_by="SELECT v.id FROM memory_heuristicrevision v WHERE v.served AND NOT EXISTS (SELECT FROM "
         "memory_review r WHERE r.revision_id = v.id AND r.decision = 'approve' "
         "AND r.content_sha256 = v.content_sha256)",
@@ -77,14 +77,14 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="content_is_what_was_hashed",
-        says="The hash of a wording is the hash of its words.",
+        says="The hash of a wording matches its text.",
         broken_by="SELECT id FROM memory_heuristicrevision WHERE content_sha256 <> encode(sha256(convert_to("
         'jsonb_build_array("trigger", guideline, avoid, not_when, rationale, polarity, scope, task_id, to_jsonb(tags), '
         "source_task)::text, 'UTF8')), 'hex')",
     ),
     Invariant(
         name="vectors_follow_service",
-        says="A vector is searched while its wording is served, and no longer.",
+        says="A vector is searchable exactly while its wording is served.",
         broken_by="SELECT e.id FROM memory_heuristicembedding e JOIN memory_heuristicrevision v ON v.id = "
         "e.revision_id WHERE e.served <> v.served",
     ),
@@ -97,37 +97,37 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="heuristic_has_its_revision",
-        says="Every lesson has a current wording, and it is its own.",
+        says="Every lesson has a current wording of its own.",
         broken_by="SELECT h.id FROM memory_heuristic h LEFT JOIN memory_heuristicrevision v "
         "ON v.id = h.current_revision_id WHERE v.heuristic_id IS DISTINCT FROM h.id",
     ),
     Invariant(
         name="support_is_counted",
-        says="Support is the number of different runs in the evidence.",
+        says="Support is the number of distinct runs in the evidence.",
         broken_by="SELECT h.id FROM memory_heuristic h LEFT JOIN memory_evidence e ON e.heuristic_id = h.id "
         "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id)",
     ),
     Invariant(
         name="acknowledged_run_exists",
-        says="A run whose recording was answered is there, or was erased.",
+        says="A run whose recording was acknowledged exists, unless it was erased.",
         broken_by="SELECT i.id FROM memory_idempotencyrecord i WHERE i.route LIKE '%trajectories' "
         "AND i.method = 'POST' AND i.status_code = 201 AND i.erased_at IS NULL AND NOT EXISTS "
         "(SELECT FROM memory_trajectory t WHERE t.id = i.resource_id)",
     ),
     Invariant(
         name="review_is_in_the_audit",
-        says="Every review has its entry in the audit chain.",
+        says="Every review has an entry in the audit chain.",
         broken_by="SELECT r.id FROM memory_review r WHERE NOT EXISTS (SELECT FROM memory_auditentry a "
         "WHERE a.kind = 'review' AND a.subject_id = r.id AND a.project_id = r.project_id)",
     ),
     Invariant(
         name="erased_run_is_gone",
-        says="What the ledger of erasures names is not there. After a restore run `manage.py erase --replay`.",
+        says="Erased runs are gone. After a restore, run `manage.py erase --replay`.",
         broken_by="SELECT t.id FROM memory_trajectory t JOIN memory_erasure e ON e.trajectory_id = t.id",
     ),
     Invariant(
         name="indexes_are_valid",
-        says="Every index finished building. Drop an invalid one and create it again.",
+        says="All indexes are valid. Drop an invalid one and create it again.",
         broken_by="SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid",
     ),
     *(same_project(*pair) for pair in _PAIRS),
@@ -140,12 +140,12 @@ def add_invariants(more: Iterable[Invariant]) -> None:
 
 
 def all_invariants() -> list[Invariant]:
-    """Return every rule there is."""
+    """Return all rules."""
     return list(_INVARIANTS)
 
 
 def find_violations() -> Iterator[Violation]:
-    """Ask every rule and yield those that are broken."""
+    """Check all rules and yield those that are broken."""
     for invariant in all_invariants():
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")

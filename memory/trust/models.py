@@ -1,6 +1,6 @@
-"""What makes the records provable: the chain of audit entries, the ledger of erasures, orders of quarantine.
+"""Records that make decisions provable: audit entries, erasures and quarantine orders.
 
-None of these rows has a foreign key: they outlive what they speak of, and hold ids, labels and hashes, never texts.
+They have no foreign keys, because they outlive the rows they describe, and hold ids, labels and hashes but no texts.
 The database refuses to change or delete them.
 """
 
@@ -12,10 +12,10 @@ from memory.ids import uuid7
 
 
 class AuditEntry(models.Model):
-    """One decision, change of a key, erasure or quarantine, as a link of the project's chain (reliability C9).
+    """A review, key change, erasure or quarantine, as a link in the project's chain (reliability C9).
 
-    Triggers write it at the commit of what it speaks of, whoever caused it. `content` is the exact text that was
-    hashed: `sha256 = SHA-256(previous_sha256 + "\\n" + content)`.
+    Triggers write it when the change is committed, whatever caused it. `content` is the exact text that was hashed:
+    `sha256 = SHA-256(previous_sha256 + "\\n" + content)`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -40,7 +40,7 @@ class AuditEntry(models.Model):
 
 
 class Erasure(models.Model):
-    """What was erased and when, kept so that an erasure can be repeated after a backup is restored (C8, C10)."""
+    """An erasure, recorded so that it can be repeated after a backup is restored (C8, C10)."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()
@@ -58,7 +58,7 @@ class Erasure(models.Model):
 
 
 class QuarantineOrder(models.Model):
-    """One pull of the emergency brake: everything learnt from a source since a time was taken out of service (D3)."""
+    """An order that took everything learnt from a source since a time out of service (D3)."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()

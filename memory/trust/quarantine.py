@@ -1,4 +1,4 @@
-"""Take everything learnt from one source out of service at once, and say who was given it (reliability D3)."""
+"""Take everything learnt from one source out of service, and list the answers that carried it (reliability D3)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carried:
-    """An answer that carried a lesson which is quarantined now."""
+    """An answer that carried a lesson that is now quarantined."""
 
     retrieval_id: UUID
     answered_at: datetime
@@ -35,7 +35,7 @@ class Carried:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quarantined:
-    """What an order took out of service, and the answers that had carried any of it."""
+    """What an order took out of service, and the answers that had carried it."""
 
     order: QuarantineOrder
     heuristic_ids: tuple[UUID, ...]
@@ -52,32 +52,31 @@ def quarantine_source(
     since: datetime,
     by: Actor,
     reason: str = "",
-    request_id: str = "",
 ) -> Quarantined:
-    """Quarantine every lesson that a key (or a client) had a part in since a time, served or waiting for review.
+    """Quarantine all lessons that an API key or a client contributed to since a time, served or waiting for review.
 
-    That is: lessons with evidence from a run it recorded, lessons it proposed and lessons it reworded, since then.
-    Other evidence does not save a lesson: a person decides about it again. Answers given after this commits carry
-    none of them. Only reviewing brings one back. Mistake cards in the source's words are retired too.
+    These are the lessons with evidence from runs it recorded, and the lessons it proposed or reworded. A lesson is
+    included even if it has other evidence, so that a person decides again. Answers given after the commit carry none of
+    them, and only a review brings one back. Mistake cards with the source's wording are retired.
 
     Raises:
-        ValueError: neither a key nor a client is named, or the key is of another project.
+        ValueError: not exactly one of key and client is given, or the key belongs to another project.
     """
     if (api_key is None) == (not client) or (api_key is not None and api_key.project_id != project.pk):
-        raise ValueError("Name either an API key of the project or a client.")
+        raise ValueError("Name either an API key of this project or a client.")
     name_actor(by)
     source = f"key:{api_key.prefix}" if api_key else f"client:{client}"
     suspects = find_suspects(project, api_key=api_key, client=client, since=since)
-    # All of them are held, in one order, before the first is decided on.
+    # Lock them all, in a fixed order, before changing the first.
     locked = list(Heuristic.objects.select_for_update().filter(pk__in=suspects).order_by("pk"))
     live = [heuristic for heuristic in locked if _is_live(heuristic)]
     words = f"Everything from {source} since {since:%Y-%m-%d %H:%M} UTC" + (f": {reason}" if reason else ".")
     for heuristic in live:
-        quarantine_heuristic(heuristic, by=by, reason=words, request_id=request_id)
+        quarantine_heuristic(heuristic, by=by, reason=words)
     ids = tuple(heuristic.pk for heuristic in live)
     cards = _find_cards(project, api_key=api_key, client=client, since=since)
     for card in cards:
-        retire_card(card, by=by, reason=words, request_id=request_id)
+        retire_card(card, by=by, reason=words)
     carried = find_carried(project, heuristic_ids=ids)
     order = QuarantineOrder.objects.create(
         project_id=project.pk,
@@ -94,18 +93,18 @@ def quarantine_source(
 
 
 def _find_cards(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> list[MistakeCard]:
-    """Return the cards that agents are given in words of a run that the source recorded."""
+    """Return the served cards whose wording comes from a run that the source recorded."""
     source = {"trajectory__api_key": api_key} if api_key else {"trajectory__client": client}
     words = MistakeCardRevision.objects.served().filter(**source, project=project, trajectory__created_at__gte=since)
     return list(MistakeCard.objects.select_for_update().filter(pk__in=words.values("card")).order_by("pk"))
 
 
 def find_suspects(project: Project, *, api_key: ApiKey | None = None, client: str = "", since: datetime) -> list[UUID]:
-    """Return the lessons a source had a part in. Proposals name the client alone, whichever of its keys made them."""
+    """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
     name = api_key.client if api_key else client
     recorded = Q(evidence__trajectory__created_at__gte=since)
     recorded &= Q(evidence__trajectory__api_key=api_key) if api_key else Q(evidence__trajectory__client=client)
-    proposed = Q(client=name, created_at__gte=since, evidence__isnull=True)  # with evidence, the run's time counts
+    proposed = Q(client=name, created_at__gte=since, evidence__isnull=True)  # with evidence, the time of the run counts
     reworded = Q(revisions__created_by=f"key:{name}", revisions__created_at__gte=since)
     found = Heuristic.objects.for_project(project).filter(recorded | proposed | reworded)
     return list(found.order_by().values_list("pk", flat=True).distinct())

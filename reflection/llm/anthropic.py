@@ -1,12 +1,12 @@
 """Anthropic's Messages API, version 2026-10-21 (https://platform.claude.com/docs/en/api/versioning).
 
-That version has no `temperature`: the request's is not sent.
+This version has no `temperature`, so it is not sent.
 """
 
 import re
 from typing import Any
 
-from reflection.llm.base import Completion, CompletionRequest, ProviderError, estimate_tokens, storable
+from reflection.llm.base import Completion, CompletionRequest, ProviderConfig, ProviderError, estimate_tokens, storable
 from reflection.llm.http import ProviderClient
 from reflection.llm.transport import BoundedTransport
 
@@ -21,27 +21,18 @@ FINISH_REASONS = {
 
 
 class AnthropicProvider:
-    """A Claude model. If it refuses the schema, it is asked without one from then on and bound by the prompt alone."""
+    """A Claude model. If the API refuses the schema, later requests rely on the prompt alone."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        model: str,
-        base_url: str,
-        api_key: str,
-        timeout_seconds: float,
-        transport: BoundedTransport,
-    ) -> None:
-        self.name = name
-        self.model = model
+    def __init__(self, config: ProviderConfig, *, transport: BoundedTransport) -> None:
+        self.name = config.name
+        self.model = config.model
         self._send_schema = True
         self._client = ProviderClient(
-            label=name,
-            base_url=base_url.rstrip("/").removesuffix("/v1"),
-            headers={"x-api-key": api_key, "anthropic-version": API_VERSION},
-            api_key=api_key,
-            timeout_seconds=timeout_seconds,
+            label=config.name,
+            base_url=config.base_url.rstrip("/").removesuffix("/v1"),
+            headers={"x-api-key": config.api_key, "anthropic-version": API_VERSION},
+            api_key=config.api_key,
+            timeout_seconds=config.timeout_seconds,
             transport=transport,
         )
 
@@ -52,7 +43,7 @@ class AnthropicProvider:
         self._client.close()
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """Ask once; raise `ProviderError` when there is no answer."""
+        """Send one request; raise `ProviderError` if there is no answer."""
         payload: dict[str, Any] = {
             "model": self.model,
             "max_tokens": request.max_output_tokens,
@@ -65,7 +56,7 @@ class AnthropicProvider:
         try:
             reply = self._client.post("/v1/messages", payload)
         except ProviderError as error:
-            # A refused request costs nothing
+            # A refused request is free
             if not (with_schema and error.status == 400 and SCHEMA_REFUSED.search(error.detail)):
                 raise
             self._send_schema = False

@@ -1,4 +1,4 @@
-"""What a provider of a language model is: one question in, one answer out, and a named failure otherwise."""
+"""The interface of language model providers: one request, and one completion or error."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionRequest:
-    """One question to a model. `json_schema` asks for structured output where the provider can enforce it."""
+    """One request to a model. `json_schema` asks for structured output if the provider supports it."""
 
     system: str
     user: str
@@ -23,7 +23,7 @@ class CompletionRequest:
 
     @property
     def sha256(self) -> str:
-        """The fingerprint of everything that decides the answer: half of the key of a recovery point."""
+        """The hash of everything that determines the answer, under which the answer is stored for recovery."""
         canonical = json.dumps(
             [self.system, self.user, self.max_output_tokens, self.json_schema, self.temperature],
             sort_keys=True,
@@ -34,10 +34,10 @@ class CompletionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """A model's answer as it came.
+    """A model's answer.
 
-    `finish_reason` is "stop", "length" (cut off by the token limit), "refusal", or the provider's own word.
-    `text` can be stored in PostgreSQL: characters that cannot are U+FFFD.
+    `finish_reason` is "stop", "length" (cut off by the token limit), "refusal", or the provider's own term. `text` can
+    be stored in PostgreSQL: invalid characters are replaced by U+FFFD.
     """
 
     text: str
@@ -48,21 +48,36 @@ class Completion:
     latency_ms: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProviderConfig:
+    """The settings of a provider."""
+
+    name: str
+    model: str
+    base_url: str
+    timeout_seconds: float
+    api_key: str = field(repr=False)
+
+
 class Provider(Protocol):
-    """A model behind an API. `name` is the registry's word for it."""
+    """A model behind an API. `name` is its name in the registry."""
 
     name: str
     model: str
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """Ask once, without retries; raise `ProviderError` when there is no answer."""
+        """Send one request, without retries.
+
+        Raises:
+            ProviderError: there is no answer.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class ProviderError(ReflectionError):
-    """The provider gave no answer; `transient` says whether asking again later can help (reliability B9)."""
+    """The provider gave no answer; `transient` says whether a later retry may help (reliability B9)."""
 
     def __init__(
         self,
@@ -89,15 +104,15 @@ class ProviderNotConfigured(ReflectionError):
 
 
 def estimate_tokens(text: str) -> int:
-    """Return a cautious estimate of a text's tokens: three ASCII characters or one other character each.
+    """Return a cautious estimate of a text's tokens: one per three ASCII characters or per other character.
 
-    Prose has about four characters a token; JSON, identifiers and hexadecimal digits, of which prompts here are full,
-    have fewer. SmolLM2's tokenizer, with its small vocabulary, made 1,585 tokens of a prompt of 4,500 characters.
+    Prose has about four characters per token, but prompts here contain much JSON, identifiers and hexadecimal digits,
+    which have fewer. SmolLM2's small vocabulary needs 1,585 tokens for a prompt of 4,500 characters.
     """
     ascii_count = len(text.encode("ascii", "ignore"))
     return -(-ascii_count // 3) + len(text) - ascii_count
 
 
 def storable(text: str) -> str:
-    """Return the text with NUL and lone surrogates, which PostgreSQL refuses, replaced by U+FFFD."""
+    """Replace NUL and lone surrogates, which PostgreSQL refuses, by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""One POST to a provider: bounded in time and size, its failures classified for the queue (reliability B9, D8)."""
+"""The HTTP client for providers: limits time and size, and classifies failures for the queue (reliability B9, D8)."""
 
 import json
 import re
@@ -21,7 +21,7 @@ CONNECT_SECONDS = 5.0
 MAX_DETAIL_CHARACTERS = 300
 
 TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
-# Words of a 429 that waiting does not cure
+# Words in a 429 answer that waiting does not fix
 QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your current quota|credit balance", re.I)
 
 HINTS = {
@@ -51,16 +51,16 @@ CODES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """A provider's JSON answer with status 200: an object, or a list where that was allowed."""
+    """A provider's JSON answer with status 200: an object, or a list if that was allowed."""
 
     body: Any
     latency_ms: float
 
 
 class ProviderClient:
-    """A provider's address, its headers and its connections. Shows no key in its repr.
+    """Sends requests to a provider. Its repr does not contain the key.
 
-    `timeout_seconds` bounds the whole call.
+    `timeout_seconds` limits the whole call.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class ProviderClient:
             transport=transport,
             follow_redirects=False,
             trust_env=False,
-            # No compression: the limit on the answer's size would have to hold for what it unpacks to
+            # No compression, which would bypass the limit on the size of answers
             headers={"accept": "application/json", "accept-encoding": "identity", "user-agent": "erl", **headers},
-            # Answers are not streamed: the first byte comes when the model is done, so reading may take the whole time
+            # Answers are not streamed: the first byte comes when the model is done, so reading may use the whole time
             timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
         )
 
@@ -94,9 +94,13 @@ class ProviderClient:
         self._http.close()
 
     def post(self, path: str, payload: dict[str, Any], *, or_list: bool = False) -> Reply:
-        """Send one JSON body; raise `ProviderError` for everything but a JSON object, `or_list`, with status 200."""
+        """Send a JSON body and return the answer, a JSON object (or list, with `or_list`).
+
+        Raises:
+            ProviderError: there is no such answer with status 200.
+        """
         if fault := find_url_fault(self._base_url):
-            raise ProviderError(f"{self._label} cannot be asked. {fault}", transient=False, code="egress_refused")
+            raise ProviderError(f"{self._label} cannot be used. {fault}", transient=False, code="egress_refused")
         started = time.monotonic()
         content = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
@@ -125,15 +129,15 @@ class ProviderClient:
         return Reply(body=self._parse(body, or_list=or_list), latency_ms=(time.monotonic() - started) * 1000)
 
     def fail(self, error: Any) -> NoReturn:
-        """Raise `ProviderError` for an error object inside an answer with status 200, as gateways send it."""
+        """Raise `ProviderError` for an error object in an answer with status 200, as some gateways send."""
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code <= 599 else 502
         self._refuse(httpx.Response(status), json.dumps({"error": error}).encode())
 
     def bad_envelope(self) -> ProviderError:
-        """Return the failure for an answer that is not in the provider's own format."""
+        """Return the error for an answer that is not in the provider's format."""
         return ProviderError(
-            f"{self._label} answered something that is not its own format. Check ERL_LLM_BASE_URL.",
+            f"{self._label} sent an answer in an unknown format. Check ERL_LLM_BASE_URL.",
             transient=True,
             code="bad_envelope",
         )
@@ -141,7 +145,7 @@ class ProviderClient:
     def _read(self, response: httpx.Response) -> bytes:
         if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise ProviderError(
-                f"{self._label} sent a compressed answer that was not asked for.",
+                f"{self._label} sent a compressed answer, although none was requested.",
                 transient=False,
                 code="bad_envelope",
             )
@@ -171,8 +175,8 @@ class ProviderClient:
         kind, detail = self._explain(body)
         if 300 <= status < 400:
             raise ProviderError(
-                f"{self._label} sent us to another address, which is never followed. "
-                "Set ERL_LLM_BASE_URL to the final address.",
+                f"{self._label} sent a redirect, and redirects are never followed. "
+                "Set ERL_LLM_BASE_URL to the final URL.",
                 transient=False,
                 code="redirect",
                 status=status,
@@ -182,9 +186,9 @@ class ProviderClient:
         hint = HINTS.get(status, "")
         if status == 429 and QUOTA.search(f"{kind} {detail}"):
             transient, code, hint = False, "quota", HINTS[402]
-        said = ": ".join(part for part in (kind, detail) if part)
+        explanation = ": ".join(part for part in (kind, detail) if part)
         raise ProviderError(
-            f"{self._label} answered {status}{f' ({said})' if said else ''}. {hint}".strip(),
+            f"{self._label} answered {status}{f' ({explanation})' if explanation else ''}. {hint}".strip(),
             transient=transient,
             retry_after_seconds=retry_after_seconds(response.headers) if transient else None,
             code=code,
@@ -193,7 +197,7 @@ class ProviderClient:
         )
 
     def _explain(self, body: bytes) -> tuple[str, str]:
-        """Return the error's kind and message in the words of the provider, cut, on one line, without the key."""
+        """Return the provider's kind of error and message, shortened to one line and without the key."""
         try:
             parsed = json.loads(body)
         except (ValueError, RecursionError):
@@ -209,15 +213,15 @@ class ProviderClient:
     def _tidy(self, text: str) -> str:
         if self._api_key:
             text = text.replace(self._api_key, "[key]")
-        # Providers repeat a part of a wrong key, with stars in its middle
+        # Providers quote part of a wrong key, with asterisks in the middle
         text = re.sub(r"\b(?:sk|gsk|key)[-_][\w*\-]{4,}", "[key]", storable(text))
         return " ".join(text.split())[:MAX_DETAIL_CHARACTERS]
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return the wait a provider asks for, 0 to one hour, from seconds or an HTTP date (RFC 9110 10.2.3).
+    """Return the requested wait of up to one hour, given in seconds or as an HTTP date (RFC 9110 10.2.3).
 
-    A date counts from the answer's own `Date`, where it has one: the clock of this machine may be wrong.
+    A date is compared with the answer's own `Date` if there is one, since the local clock may be wrong.
     """
     text = headers.get("retry-after", "").strip()
     if not text:
@@ -229,7 +233,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         if at is None:
             return None
         seconds = (at - (sent_at or datetime.now(UTC))).total_seconds()
-    if seconds != seconds:  # "nan" is a float to Python
+    if seconds != seconds:  # float("nan") is valid
         return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 

@@ -1,18 +1,18 @@
-"""OpenAI's chat completions, as OpenAI, Groq, Ollama, vLLM, llama.cpp and others serve them.
+"""OpenAI's chat completions API, as served by OpenAI, Groq, Ollama, vLLM, llama.cpp and others.
 
-Servers differ in what they take. A parameter that a server refuses with 400 or 422 is left out from then on, for as
-long as the process lives; a refused request costs nothing.
+Servers support different parameters. One that a server refuses with 400 or 422 is omitted for the rest of the process;
+refused requests are free.
 """
 
 import re
 from typing import Any
 
-from reflection.llm.base import Completion, CompletionRequest, ProviderError, estimate_tokens, storable
+from reflection.llm.base import Completion, CompletionRequest, ProviderConfig, ProviderError, estimate_tokens, storable
 from reflection.llm.http import ProviderClient
 from reflection.llm.transport import BoundedTransport
 
 SCHEMA_REFUSED = re.compile(r"response[_ ]format|json[_ ]schema|structured|grammar|guided", re.I)
-# Groq: the model, not the server, failed at the schema; the next question may go well
+# Groq: the model missed the schema; the next request may succeed
 SCHEMA_MISSED = re.compile(r"json_validate_failed", re.I)
 FINISH_REASONS = {"content_filter": "refusal", "tool_calls": "stop", "function_call": "stop"}
 
@@ -20,32 +20,24 @@ FINISH_REASONS = {"content_filter": "refusal", "tool_calls": "stop", "function_c
 class OpenAICompatibleProvider:
     """A model behind `POST {base_url}/chat/completions`.
 
-    `output_limit_field` is "max_completion_tokens" for OpenAI itself, whose newer models refuse "max_tokens", and
-    "max_tokens" for the servers that know only that.
+    `output_limit_field` is "max_completion_tokens" for OpenAI, whose newer models refuse "max_tokens", and "max_tokens"
+    for servers that know no other name.
     """
 
     def __init__(
-        self,
-        *,
-        name: str,
-        model: str,
-        base_url: str,
-        api_key: str,
-        timeout_seconds: float,
-        transport: BoundedTransport,
-        output_limit_field: str = "max_tokens",
+        self, config: ProviderConfig, *, transport: BoundedTransport, output_limit_field: str = "max_tokens"
     ) -> None:
-        self.name = name
-        self.model = model
+        self.name = config.name
+        self.model = config.model
         self._output_limit_field = output_limit_field
         self._send_schema = True
         self._send_temperature = True
         self._client = ProviderClient(
-            label=name,
-            base_url=base_url,
-            headers={"authorization": f"Bearer {api_key}"} if api_key else {},
-            api_key=api_key,
-            timeout_seconds=timeout_seconds,
+            label=config.name,
+            base_url=config.base_url,
+            headers={"authorization": f"Bearer {config.api_key}"} if config.api_key else {},
+            api_key=config.api_key,
+            timeout_seconds=config.timeout_seconds,
             transport=transport,
         )
 
@@ -56,7 +48,7 @@ class OpenAICompatibleProvider:
         self._client.close()
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """Ask once; raise `ProviderError` when there is no answer."""
+        """Send one request; raise `ProviderError` if there is no answer."""
         with_schema = self._send_schema and request.json_schema is not None
         while True:
             try:

@@ -1,21 +1,21 @@
-"""The providers by name, and the one that the settings choose."""
+"""All providers by name, and the configured one."""
 
 import atexit
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 
 from django.conf import settings
 
 from reflection.llm.anthropic import AnthropicProvider
-from reflection.llm.base import Provider, ProviderNotConfigured
+from reflection.llm.base import Provider, ProviderConfig, ProviderNotConfigured
 from reflection.llm.openai_compatible import OpenAICompatibleProvider
 from reflection.llm.transport import BoundedTransport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProviderLine:
-    """One provider. An empty `base_url` must be given by the operator."""
+class ProviderDefaults:
+    """The defaults of a provider. If `base_url` is empty, the operator must set it."""
 
     wire_format: str = "openai"
     base_url: str = ""
@@ -24,45 +24,36 @@ class ProviderLine:
 
 
 PROVIDERS = {
-    "anthropic": ProviderLine(wire_format="anthropic", base_url="https://api.anthropic.com"),
-    "openai": ProviderLine(base_url="https://api.openai.com/v1", output_limit_field="max_completion_tokens"),
-    "groq": ProviderLine(base_url="https://api.groq.com/openai/v1"),
-    "openai-compatible": ProviderLine(needs_key=False),
-    "ollama": ProviderLine(base_url="http://localhost:11434/v1", needs_key=False),
-    "vllm": ProviderLine(base_url="http://localhost:8000/v1", needs_key=False),
-    "llamacpp": ProviderLine(base_url="http://localhost:8080/v1", needs_key=False),
+    "anthropic": ProviderDefaults(wire_format="anthropic", base_url="https://api.anthropic.com"),
+    "openai": ProviderDefaults(base_url="https://api.openai.com/v1", output_limit_field="max_completion_tokens"),
+    "groq": ProviderDefaults(base_url="https://api.groq.com/openai/v1"),
+    "openai-compatible": ProviderDefaults(needs_key=False),
+    "ollama": ProviderDefaults(base_url="http://localhost:11434/v1", needs_key=False),
+    "vllm": ProviderDefaults(base_url="http://localhost:8000/v1", needs_key=False),
+    "llamacpp": ProviderDefaults(base_url="http://localhost:8080/v1", needs_key=False),
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProviderConfig:
-    """Everything a provider is built from."""
-
-    name: str
-    model: str
-    base_url: str
-    timeout_seconds: float
-    api_key: str = field(repr=False)
-
-
 def find_config() -> ProviderConfig | None:
-    """Return what the settings say, or None when they name no provider; raise `ProviderNotConfigured`."""
+    """Return the configuration from the settings, or None if they name no provider.
+
+    Raises:
+        ProviderNotConfigured: the settings are incomplete.
+    """
     name = settings.ERL_LLM_PROVIDER.strip().lower()
     if not name:
         return None
-    line = PROVIDERS.get(name)
-    if line is None:
-        raise ProviderNotConfigured(f"ERL_LLM_PROVIDER names no provider we know; use one of {', '.join(PROVIDERS)}.")
+    defaults = PROVIDERS.get(name)
+    if defaults is None:
+        raise ProviderNotConfigured(f"ERL_LLM_PROVIDER names an unknown provider; use one of {', '.join(PROVIDERS)}.")
     if not settings.ERL_LLM_MODEL:
-        raise ProviderNotConfigured("ERL_LLM_MODEL is empty; set it to the name of the provider's model.")
-    if line.needs_key and not settings.ERL_LLM_API_KEY:
-        raise ProviderNotConfigured(
-            f"ERL_LLM_API_KEY is empty; set it to your key, which the provider {name} requires."
-        )
-    base_url = settings.ERL_LLM_BASE_URL or line.base_url
+        raise ProviderNotConfigured("ERL_LLM_MODEL is empty; set it to the name of a model of the provider.")
+    if defaults.needs_key and not settings.ERL_LLM_API_KEY:
+        raise ProviderNotConfigured(f"ERL_LLM_API_KEY is empty; the provider {name} requires an API key.")
+    base_url = settings.ERL_LLM_BASE_URL or defaults.base_url
     if not base_url:
         raise ProviderNotConfigured(
-            f"ERL_LLM_BASE_URL is empty; set it to the address of the provider {name}, which ends in /v1."
+            f"ERL_LLM_BASE_URL is empty; set it to the URL of the provider {name}, ending in /v1."
         )
     return ProviderConfig(
         name=name,
@@ -74,27 +65,12 @@ def find_config() -> ProviderConfig | None:
 
 
 def build_provider(config: ProviderConfig, *, transport: BoundedTransport | None = None) -> Provider:
-    """Make a provider with connections of its own."""
-    line = PROVIDERS[config.name]
+    """Return a new provider with its own connections."""
+    defaults = PROVIDERS[config.name]
     transport = transport or BoundedTransport()
-    if line.wire_format == "anthropic":
-        return AnthropicProvider(
-            name=config.name,
-            model=config.model,
-            base_url=config.base_url,
-            api_key=config.api_key,
-            timeout_seconds=config.timeout_seconds,
-            transport=transport,
-        )
-    return OpenAICompatibleProvider(
-        name=config.name,
-        model=config.model,
-        base_url=config.base_url,
-        api_key=config.api_key,
-        timeout_seconds=config.timeout_seconds,
-        transport=transport,
-        output_limit_field=line.output_limit_field,
-    )
+    if defaults.wire_format == "anthropic":
+        return AnthropicProvider(config, transport=transport)
+    return OpenAICompatibleProvider(config, transport=transport, output_limit_field=defaults.output_limit_field)
 
 
 _lock = Lock()
@@ -102,7 +78,7 @@ _current: tuple[int, ProviderConfig, Provider] | None = None
 
 
 def find_provider() -> Provider | None:
-    """Return this process's provider, or None when none is configured; raise `ProviderNotConfigured`."""
+    """Return this process's provider, or None if none is configured; raise `ProviderNotConfigured`."""
     global _current
     config = find_config()
     if config is None:
@@ -117,18 +93,18 @@ def find_provider() -> Provider | None:
 
 
 def get_provider() -> Provider:
-    """Return this process's provider; raise `ProviderNotConfigured` when there is none."""
+    """Return this process's provider; raise `ProviderNotConfigured` if there is none."""
     provider = find_provider()
     if provider is None:
         raise ProviderNotConfigured(
             "No language model is configured. Set ERL_LLM_PROVIDER, ERL_LLM_MODEL and ERL_LLM_API_KEY; "
-            ".env.example shows how."
+            "See .env.example."
         )
     return provider
 
 
 def close_provider() -> None:
-    """Close this process's connections, but not those it inherited from its parent."""
+    """Close this process's connections, but not those inherited from its parent."""
     global _current
     if _current and _current[0] == os.getpid():
         _current[2].close()

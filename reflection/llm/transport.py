@@ -1,4 +1,4 @@
-"""Connections to a provider whose every wait ends at the deadline of the call they serve."""
+"""HTTP connections that respect a deadline for a whole call."""
 
 import ssl
 import time
@@ -14,7 +14,7 @@ _deadline: ContextVar[float | None] = ContextVar("provider_deadline", default=No
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """httpx's transport, with connections that keep to `deadline`."""
+    """httpx's transport, with connections that respect `deadline`."""
 
     def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
         context = ssl_context or default_ssl_context()
@@ -29,7 +29,7 @@ class BoundedTransport(httpx.HTTPTransport):
 
 
 def default_ssl_context() -> ssl.SSLContext:
-    """Trust what the system trusts, or SSL_CERT_FILE (a private authority); httpx's list where it has neither."""
+    """Trust the system's certificates or SSL_CERT_FILE (for a private authority), otherwise httpx's own list."""
     paths = ssl.get_default_verify_paths()
     if paths.cafile is None and paths.capath is None:
         return httpx.create_ssl_context(trust_env=False)
@@ -38,9 +38,9 @@ def default_ssl_context() -> ssl.SSLContext:
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Bound everything inside together: connecting, TLS, sending and reading, however slowly bytes drip in.
+    """Limit the total time of everything inside: connecting, TLS, sending and reading.
 
-    A deadline inside another ends no later than that.
+    A nested deadline never extends the outer one.
     """
     end, outer = time.monotonic() + seconds, _deadline.get()
     token = _deadline.set(end if outer is None else min(end, outer))
@@ -56,7 +56,7 @@ def _bounded(timeout: float | None) -> float | None:
         return timeout
     left = end - time.monotonic()
     if left <= 0:
-        raise httpcore.ReadTimeout("The time for the whole call is up.")
+        raise httpcore.ReadTimeout("The time limit of the call has passed.")
     return left if timeout is None else min(timeout, left)
 
 

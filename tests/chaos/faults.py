@@ -203,7 +203,7 @@ FAULTS = (
         tests=("tests/security/test_erasure.py", "tests/security/test_backup_drill.py"),
         quick_tests=(
             "tests/security/test_erasure.py::test_erased_canaries_are_nowhere",
-            "tests/security/test_erasure.py::test_exported_ledger_erases_again_what_a_backup_brought_back",
+            "tests/security/test_erasure.py::test_exported_ledger_erases_what_a_backup_restored",
         ),
         quick_seconds=120,
         quick_weight=2,
@@ -250,7 +250,7 @@ FAULTS = (
             "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
             "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",
             "tests/memory/test_redaction_storage.py::test_a_secret_that_was_stored_would_be_found",
-            "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
+            "tests/security/test_invariants.py::test_invariant_finds_its_violation",
             "tests/security/test_audit.py::test_tampering_with_the_triggers_off_is_found",
             "tests/security/test_backup_drill.py",
             "tests/security/test_servable_role.py::test_statement_without_a_filter_finds_nothing_unapproved",
@@ -263,7 +263,7 @@ FAULTS = (
         quick_tests=(
             "tests/security/test_negative_controls.py",
             f"{_STATES}::test_broken_world_is_noticed",
-            "tests/security/test_invariants.py::test_rule_notices_what_breaks_it",
+            "tests/security/test_invariants.py::test_invariant_finds_its_violation",
             "tests/chaos/test_idempotency_races.py::test_check_notices_a_key_recorded_in_a_second_transaction",
             "tests/chaos/test_crash_points.py::test_work_in_two_transactions_is_noticed",
             "tests/reflection/test_services_claims.py::test_the_same_worker_would_write_twice_without_the_fence",

@@ -77,7 +77,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
     "dead reflections": (
         lambda: make_reflection(status="dead", finished_at=timezone.now()),
         Status.WARNING,
-        "1 were given up",
+        "1 reflection failed for good",
     ),
 }
 
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], Status, str]] = {
     ("change", "status", "says"),
     [
         (take_a_right_from_the_serving_role, Status.FAILURE, "cannot read all tables that searches need"),
-        (give_the_serving_role_more, Status.WARNING, "may read more"),
+        (give_the_serving_role_more, Status.WARNING, "can read more"),
     ],
 )
 def test_serving_role_with_other_rights_is_found(change: Callable[[], Any], status: Status, says: str) -> None:

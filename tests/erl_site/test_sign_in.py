@@ -238,7 +238,7 @@ def test_lost_second_factor_is_set_up_again(client: Client, ana: Any, with_codes
 
     call_command("reset_second_factor", "ana")
 
-    assert "2 devices forgotten" in capsys.readouterr().out
+    assert "2 devices removed" in capsys.readouterr().out
     assert client.get(HOME).headers["Location"].startswith(SECOND)
     assert "Set up one-time codes" in client.get(SECOND).content.decode()
     with pytest.raises(CommandError, match="There is no user"):

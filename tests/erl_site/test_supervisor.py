@@ -192,7 +192,7 @@ def test_server_that_does_not_start_is_tried_again_later(
     supervisor.poll()
     supervisor.poll()
 
-    assert reports == [("PostgreSQL", "is down and does not start; next try in 1 s. The disk is full.")]
+    assert reports == [("PostgreSQL", "is down and does not start; next attempt in 1 s. The disk is full.")]
 
 
 SUPERVISE = """

@@ -33,7 +33,7 @@ def test_minilm_puts_a_paraphrase_nearer_than_another_subject() -> None:
     assert flight @ paraphrase > flight @ cake + 0.2
 
 
-def test_minilm_gives_a_text_the_same_vector_alone_and_beside_a_longer_one() -> None:
+def test_minilm_vector_does_not_depend_on_the_batch() -> None:
     alone = BUNDLED.embed([FLIGHT])[0]
     beside = BUNDLED.embed([FLIGHT, FLIGHT * 20])[0]
     assert np.allclose(alone, beside, atol=1e-5)
@@ -43,7 +43,7 @@ def test_minilm_does_not_pad_short_texts() -> None:
     assert len(BUNDLED._load().tokenizer.encode("hello").ids) == 3
 
 
-def test_minilm_cuts_long_texts_at_what_it_was_trained_for() -> None:
+def test_minilm_truncates_texts_at_its_training_length() -> None:
     assert len(BUNDLED._load().tokenizer.encode("word " * 1000).ids) == minilm.MAX_TOKENS
 
 
@@ -59,7 +59,7 @@ def test_minilm_says_which_file_is_missing(tmp_path: Path) -> None:
         minilm.read_pinned(tmp_path / "model.onnx", minilm.MODEL_SHA256)
 
 
-def test_runtime_of_minilm_starts_no_thread_that_reports_to_its_maker() -> None:
+def test_runtime_of_minilm_sends_no_telemetry() -> None:
     embed = "from memory.embeddings.minilm import MiniLM; MiniLM().warm_up()"
     count = "import os; print(len(os.listdir('/proc/self/task')))"
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
@@ -105,7 +105,7 @@ def test_http_embedder_refuses_vectors_of_another_length(service: EmbeddingServi
 
 def test_http_embedder_refuses_an_answer_without_vectors(service: EmbeddingService) -> None:
     service.answer = {"error": "no"}
-    with pytest.raises(EmbedderError, match="did not answer 1 vectors"):
+    with pytest.raises(EmbedderError, match="did not return 1 vectors"):
         service.embedder().embed(["a"])
 
 
@@ -115,7 +115,7 @@ def test_http_embedder_gives_up_at_its_deadline(service: EmbeddingService) -> No
         service.embedder().embed(["a"], timeout_seconds=0.05)
 
 
-def test_http_embedder_gives_up_on_a_trickle(service: EmbeddingService) -> None:
+def test_http_embedder_gives_up_on_a_slow_answer(service: EmbeddingService) -> None:
     service.trickle_seconds = 0.05
     with pytest.raises(EmbedderError, match="Timeout"):
         service.embedder().embed(["a"], timeout_seconds=0.2)
@@ -129,7 +129,7 @@ def test_breaker_stops_asking_after_repeated_failures() -> None:
     assert breaker.is_resting
 
 
-def test_breaker_asks_again_after_its_rest() -> None:
+def test_breaker_retries_after_its_pause() -> None:
     breaker = Breaker(failures=1, rest_seconds=0)
     breaker.note(answered=False)
     assert not breaker.is_resting
@@ -159,14 +159,14 @@ def test_composite_of_one_short_text_is_its_vector() -> None:
     assert np.allclose(embed_composites(BUNDLED, [[FLIGHT]]), BUNDLED.embed([FLIGHT]), atol=1e-6)
 
 
-def test_composite_hears_the_short_section_beside_the_long_one() -> None:
+def test_composite_reflects_a_short_section_next_to_a_long_one() -> None:
     title, text = "Weather forecast", "The page lists opening hours, prices and how to come by train or by car. " * 3
     query = BUNDLED.embed(["Will it rain tomorrow?"])[0]
     with_title, without = embed_composites(BUNDLED, [[title, text], [text]])
     assert query @ with_title > query @ without + 0.05
 
 
-def test_composite_takes_names_apart() -> None:
+def test_composite_splits_names() -> None:
     joined, apart = embed_composites(
         BUNDLED, [["HousePurchasingTool create_qr_code"], ["House Purchasing Tool create qr code"]]
     )
@@ -196,7 +196,7 @@ def test_cache_keeps_models_apart(service: EmbeddingService) -> None:
     assert cache.embed(BUNDLED, "a").shape == (384,)
 
 
-def test_registry_gives_none_where_none_is_wanted(settings: Any) -> None:
+def test_registry_gives_none_if_embeddings_are_off(settings: Any) -> None:
     settings.ERL_EMBEDDER = "none"
     assert get_embedder() is None
 
@@ -207,7 +207,7 @@ def test_registry_refuses_an_unknown_embedder(settings: Any) -> None:
         get_embedder()
 
 
-def test_registry_still_has_the_bundled_model_after_a_change_to_another(settings: Any) -> None:
+def test_registry_keeps_the_bundled_model_after_a_change(settings: Any) -> None:
     settings.ERL_EMBEDDER = "http"
     settings.ERL_EMBEDDER_MODEL = "some-model"
     found = find_embedder(MiniLM.model_id)

@@ -1,4 +1,4 @@
-"""Redaction (reliability D7): what must go goes, what must stay stays, in linear time."""
+"""Redaction (reliability D7) removes secrets, keeps everything else, and takes linear time."""
 
 import json
 import random
@@ -24,7 +24,7 @@ PASSWORD = "tr0ub4dor&3"
 
 
 def survives(planted: Planted, text: str) -> bool:
-    """Say whether the end of the secret, which no prefix rule could have matched by chance, is still there."""
+    """Return whether the end of the secret, which no prefix rule matches by chance, is still there."""
     return planted.needle[-8:] in text
 
 
@@ -218,7 +218,7 @@ def test_card_given_as_number_is_redacted() -> None:
     assert redact({"n": 4111111111111111}).counts == {"card": 1}
 
 
-def test_value_beside_a_telling_name_is_redacted() -> None:
+def test_value_next_to_a_sensitive_name_is_redacted() -> None:
     assert redact({"name": "Authorization", "value": "Bearer abc"}).value["name"] == "Authorization"
     assert redact({"field": "password", "text": PASSWORD}).counts == {"password": 1}
 
@@ -291,14 +291,14 @@ def test_very_deep_value_is_redacted() -> None:
         "[REDACTED:a:00000000]", "\u0130", "\\\"", "4111 ",
     ],
 )  # fmt: skip
-def test_repetition_of_a_beginning_does_not_blow_up(unit: str) -> None:
+def test_repeated_prefix_takes_linear_time(unit: str) -> None:
     text = unit * (500_000 // len(unit))
 
     assert len(redact_text(text)) > 0
 
 
 @pytest.mark.timeout(60)
-def test_a_megabyte_of_random_letters_does_not_blow_up() -> None:
+def test_a_megabyte_of_random_letters_takes_linear_time() -> None:
     text = "".join(random.Random(1).choices("abcdef0123456789-_.@:/+= \n", k=1_000_000))
 
     assert redact_text(redact_text(text)) == redact_text(text)

@@ -1,4 +1,4 @@
-"""No planted secret reaches the database or the answer, whatever member of a request it stands in (D7)."""
+"""No planted secret reaches the database or the answer, whatever part of a request contains it (D7)."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def every_stored_text() -> str:
 
 
 def survivors(text: str) -> list[Planted]:
-    """Return what can still be read, as it was or as JSON writes it."""
+    """Return the secrets that can still be read, as they were or as JSON."""
     return [p for p in PLANTED if p.needle in text or json.dumps(p.needle)[1:-1] in text]
 
 
@@ -82,7 +82,7 @@ def test_recorded_run_holds_no_secret() -> None:
 
 
 @pytest.mark.django_db
-def test_recorded_run_counts_what_was_taken_out() -> None:
+def test_recorded_run_counts_redactions() -> None:
     client = APIClient(headers=bearer(make_api_key().token))
 
     client.post("/api/v1/trajectories", run_with_secrets(), format="json")

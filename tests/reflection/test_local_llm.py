@@ -17,8 +17,8 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError
-from reflection.llm.registry import ProviderConfig, build_provider, close_provider, get_provider
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderConfig, ProviderError
+from reflection.llm.registry import build_provider, close_provider, get_provider
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm_answer import UnusableAnswer, answer_schema, parse_answer
 from reflection.reflectors.llm_prompt import build_prompt

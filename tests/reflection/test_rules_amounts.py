@@ -1,4 +1,4 @@
-"""Amounts that do not add up to the total a tool reckons with."""
+"""Amounts that do not add up to the total a tool expects."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_error_without_the_sum_of_an_argument_is_no_mismatch() -> None:
     assert find(view(book("Error: 7 of 9 servers are down", 304))) == []
 
 
-def test_two_lists_of_that_length_are_not_guessed_between() -> None:
+def test_ambiguous_list_is_not_guessed() -> None:
     step = call("book", REFUSED, passengers=[{}, {}], bags=[{}, {}], payments=[{"amount": 304}])
 
     (finding,) = find(view(step))

@@ -1,4 +1,4 @@
-"""Lists of which all entries were meant, and searches that found nothing."""
+"""Requests about all entries of a list, and searches that found nothing."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_search_that_found_something_without_a_filter_names_the_filter() -> None
     assert finding.guideline == "Call `search_docs` again without `year`."
 
 
-def test_empty_answer_in_a_run_that_failed_is_let_pass() -> None:
+def test_empty_answer_in_a_run_that_failed_is_ignored() -> None:
     run = view(call("search_direct", "[]", start="a"), call("search_onestop", [{"id": 1}], start="a"))
 
     assert empty_answer.find(run) == []

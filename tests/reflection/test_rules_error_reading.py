@@ -1,4 +1,4 @@
-"""Errors are recognised in what tools answer, and said without the values of the run."""
+"""Errors in the answers of tools are recognised and generalised."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_read_error_finds_the_message(observation: str, text: str) -> None:
         "I cannot find the reservation.",
     ],
 )
-def test_read_error_takes_other_answers_for_answers(observation: str) -> None:
+def test_read_error_ignores_other_answers(observation: str) -> None:
     assert read_error(Step(index=1, observation=observation)) is None
 
 

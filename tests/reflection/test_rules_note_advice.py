@@ -1,4 +1,4 @@
-"""NoteAdvice read out of what real agents noted about their own runs."""
+"""Advice from the notes of real agents about their own runs."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_condition_of_a_resolution_is_addressed_to_the_reader() -> None:
         "The function should keep exactly 3 of them.",
     ],
 )
-def test_note_that_helps_nobody_else_gives_no_advice(note: str) -> None:
+def test_note_useful_only_in_its_run_gives_no_advice(note: str) -> None:
     assert read_advice(note) is None
 
 
@@ -63,7 +63,7 @@ def test_score_decides_which_notes_become_rules(score: float, polarities: list[s
     assert [finding.polarity for finding in find(run)] == polarities
 
 
-def test_episode_without_steps_gives_every_rule_it_noted_to_its_family() -> None:
+def test_episode_without_steps_gives_its_notes_to_its_family() -> None:
     episode = make_run(
         task="Refund order W123",
         task_id="airline",

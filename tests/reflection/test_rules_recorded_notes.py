@@ -1,4 +1,4 @@
-"""What was recorded along with the run."""
+"""Notes recorded with the run."""
 
 from reflection.reflectors.rules.detectors.recorded_notes import find
 from tests.reflection.rules_runs import call, view

@@ -1,4 +1,4 @@
-"""The rules reflector as a whole: what holds for every lesson of every run."""
+"""The rules reflector as a whole: properties of every lesson of every run."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_real_lessons_cite_steps_that_exist(lessons: list[tuple[Episode, Propose
     assert wrong == []
 
 
-def test_real_lessons_quote_what_stands_in_the_cited_steps(lessons: list[tuple[Episode, ProposedLesson]]) -> None:
+def test_real_lessons_quote_the_cited_steps(lessons: list[tuple[Episode, ProposedLesson]]) -> None:
     wrong = [
         citation.quote
         for episode, lesson in lessons
@@ -163,7 +163,7 @@ def test_known_lesson_is_named_as_covered() -> None:
     assert again.covers_existing == UUID(int=7)
 
 
-def test_like_lesson_on_another_tool_is_not_taken_for_the_same() -> None:
+def test_similar_lesson_on_another_tool_is_not_the_same() -> None:
     (lesson,) = reflect(STUCK).lessons
     other = near(lesson, trigger=lesson.text.trigger.replace("`cancel`", "`refund`"))
 
@@ -189,17 +189,17 @@ def test_injected_text_is_no_evidence() -> None:
     ("episode", "reason"),
     [
         (make_run(), "The run has no steps and no recorded notes, so there is nothing to read."),
-        (make_run({"thought": "Hm."}), "The run holds no tool call and no talk that a rule could read."),
+        (make_run({"thought": "Hm."}), "The run has no tool call or conversation that a rule could read."),
         (make_run(call("look", "a room")), "why it failed"),
         (make_run(call("look", "a room"), outcome="success"), "why it succeeded"),
         (make_run(call("look", "a room"), outcome="unknown"), "how it ended"),
         (
             make_run(call("t1", "Error: no", a="b"), call("t1", "Error: no", a="b")),
-            "could not be said without ids, names or values of this run",
+            "cannot be expressed without ids, names or values of this run",
         ),
     ],
 )
-def test_silence_says_why(episode: Episode, reason: str) -> None:
+def test_result_without_lessons_says_why(episode: Episode, reason: str) -> None:
     result = reflect(episode)
 
     assert result.lessons == ()

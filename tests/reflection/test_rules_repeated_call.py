@@ -1,4 +1,4 @@
-"""The same call over and over."""
+"""Repeated calls."""
 
 from reflection.reflectors.rules.detectors.repeated_call import find
 from tests.reflection.rules_runs import call, say, view
@@ -23,7 +23,7 @@ def test_repeated_question_with_the_same_answer_is_told_to_read_it() -> None:
     assert finding.trigger == "When about to call `search_web` with arguments it has already answered in this run"
 
 
-def test_repetition_in_a_run_that_succeeded_is_let_pass() -> None:
+def test_repetition_in_a_run_that_succeeded_is_ignored() -> None:
     step = call("search_web", "nothing new", query="x")
 
     assert find(view(step, step, step, outcome="success")) == []

@@ -1,4 +1,4 @@
-"""Runs that talk with a person: identifiers nobody knows, vague references, objections, rules that hold."""
+"""Runs with a conversation: unknown identifiers, vague references, objections, rules that are kept."""
 
 from reflection.reflectors.rules.detectors import held_rule, missing_identifier, redone_change, unresolved_reference
 from tests.reflection.rules_runs import call, load_real_run, reflect_on, say, view
@@ -24,7 +24,7 @@ def test_identifier_the_user_gave_after_all_is_no_lookup() -> None:
     assert missing_identifier.find(run) == []
 
 
-def test_identifier_asked_for_again_and_again_is_the_lesson() -> None:
+def test_identifier_asked_for_repeatedly_is_the_lesson() -> None:
     run = view(ASK, say("I need the order ID.", "No idea."), say("Come back once you have the order ID.", "Bye."))
 
     (finding,) = missing_identifier.find(run)
@@ -34,11 +34,11 @@ def test_identifier_asked_for_again_and_again_is_the_lesson() -> None:
     assert finding.polarity == "avoid"
 
 
-def test_identifier_asked_for_once_more_is_let_pass() -> None:
+def test_identifier_asked_for_once_more_is_ignored() -> None:
     assert missing_identifier.find(view(ASK, say("I need the order ID.", "No idea."))) == []
 
 
-def test_identifier_not_asked_for_in_a_run_that_succeeded_is_let_pass() -> None:
+def test_identifier_not_asked_for_in_a_run_that_succeeded_is_ignored() -> None:
     run = view(ASK, say("I need the order ID.", "No."), say("Give me the order ID.", "No."), outcome="success")
 
     assert missing_identifier.find(run) == []
@@ -60,7 +60,7 @@ def test_card_named_by_its_digits_and_passed_without_a_link_is_the_lesson() -> N
     assert finding.avoid == "Passing the `payment_id` that happens to stand in the answer of `get_order`."
 
 
-def test_card_whose_digits_a_tool_had_shown_is_let_pass() -> None:
+def test_card_whose_digits_a_tool_had_shown_is_ignored() -> None:
     run = view(
         call("get_user", {"cards": [{"id": "credit_card_11", "last_four": "7334"}]}),
         say("How do you pay?", "With my credit_card ending in 7334."),

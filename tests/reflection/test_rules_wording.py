@@ -1,4 +1,4 @@
-"""What may stand in a lesson, and how tools are judged by their names."""
+"""Wording of lessons, and guesses from the names of tools."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from reflection.reflectors.rules.wording import cut, is_general, listed, names_i
         "When the answer is JSON, read it.",
     ],
 )
-def test_general_texts_are_let_through(text: str) -> None:
+def test_general_texts_are_accepted(text: str) -> None:
     assert is_general(text)
 
 
@@ -33,7 +33,7 @@ def test_general_texts_are_let_through(text: str) -> None:
         "Wait until may or October.",
     ],
 )
-def test_texts_of_one_run_are_held_back(text: str) -> None:
+def test_texts_about_one_run_are_refused(text: str) -> None:
     assert not is_general(text)
 
 

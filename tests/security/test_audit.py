@@ -1,4 +1,4 @@
-"""What was decided cannot be changed without a trace, not even by the owner of the database (reliability C9)."""
+"""Decisions cannot be changed without a trace, not even by the owner of the database (reliability C9)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -134,7 +134,7 @@ def test_entries_cannot_be_changed(decided: Any, change: str) -> None:
 TAMPERINGS: dict[str, tuple[str, str]] = {
     "a content": (
         "UPDATE memory_auditentry SET content = replace(content, 'user:ana', 'user:bob') WHERE number = 3",
-        "its content is not what was hashed",
+        "its content does not match its hash",
     ),
     "a content with its hash": (
         (
@@ -142,15 +142,15 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             "convert_to(previous_sha256 || E'\\n' || replace(content, 'user:ana', 'user:bob'), 'UTF8')), 'hex') "
             "WHERE number = 3"
         ),
-        "it does not continue the entry before it",
+        "it does not follow from the entry before it",
     ),
     "an entry taken out": ("DELETE FROM memory_auditentry WHERE number = 4", "entry 4 is missing"),
-    "a kind": ("UPDATE memory_auditentry SET kind = 'erasure' WHERE number = 5", "its columns are not what"),
+    "a kind": ("UPDATE memory_auditentry SET kind = 'erasure' WHERE number = 5", "its columns do not match"),
     "a decision": ("UPDATE memory_review SET reason = 'I was never here.'", "the review was changed"),
     "a reviewer": ("UPDATE memory_review SET reviewer = 'user:bob'", "the review was changed"),
     "a review taken out": (
         "DELETE FROM memory_review WHERE decision = 'reject'",
-        "the review is gone, and no erasure took it",
+        "the review is missing, and no erasure removed it",
     ),
     "a review put in": (
         (
@@ -181,7 +181,7 @@ def test_tampering_with_the_triggers_off_is_found(decided: Any, what: str) -> No
     assert any(told in fault.message for fault in verify_audit().faults)
 
 
-def test_end_that_was_cut_off_is_found_by_a_noted_head(decided: Any) -> None:
+def test_truncated_chain_is_found_by_a_recorded_head(decided: Any) -> None:
     head = verify_audit().heads[0]
     as_superuser("DELETE FROM memory_auditentry WHERE number = %s", head.number)
     as_superuser("DELETE FROM memory_review WHERE decision = 'reject'")
@@ -189,11 +189,11 @@ def test_end_that_was_cut_off_is_found_by_a_noted_head(decided: Any) -> None:
     assert [fault.message for fault in verify_audit(heads=[head]).faults] == ["the end of the chain is missing"]
 
 
-def test_chain_written_anew_is_found_by_a_noted_head(decided: Any) -> None:
+def test_rewritten_chain_is_found_by_a_recorded_head(decided: Any) -> None:
     noted = verify_audit().heads[0]
     wrong = Head(project_id=noted.project_id, number=noted.number, sha256="f" * 64)
 
-    assert "written anew" in verify_audit(heads=[wrong]).faults[0].message
+    assert "rewritten" in verify_audit(heads=[wrong]).faults[0].message
 
 
 def test_erasure_takes_reviews_without_a_fault() -> None:

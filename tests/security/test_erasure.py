@@ -1,4 +1,4 @@
-"""What is erased is nowhere: not in a table, not in the broker, not in a log, not in a restored backup (C10, F21)."""
+"""Erased data is gone from tables, broker, logs and restored backups (C10, F21)."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ def every_row() -> str:
 
 
 def live_through(client: APIClient, canary: str, number: int) -> str:
-    """Leave traces of a run in as many places as a run can; return its id."""
+    """Leave traces of a run in as many places as possible; return its id."""
     task = f"Cancel the reservation of {canary}"
     asked = client.post(
         "/api/v1/retrieve", {"task": task}, format="json", headers={"Idempotency-Key": f"ask-{number}"}
@@ -178,7 +178,7 @@ def test_what_a_consolidation_made_of_the_run_goes_too() -> None:
     assert Heuristic.objects.filter(pk=kept.pk).exists()
 
 
-def test_erasing_twice_is_erasing_once() -> None:
+def test_second_erasure_changes_nothing() -> None:
     run = make_trajectory()
     other = make_trajectory(project=run.project)
     output = StringIO()
@@ -201,7 +201,7 @@ def test_id_of_no_run_is_refused_before_anything_is_erased() -> None:
     assert Trajectory.objects.filter(pk=run.pk).exists()
 
 
-def test_exported_ledger_erases_again_what_a_backup_brought_back(tmp_path: Path) -> None:
+def test_exported_ledger_erases_what_a_backup_restored(tmp_path: Path) -> None:
     run = make_trajectory()
     kept = {field.attname: getattr(run, field.attname) for field in Trajectory._meta.concrete_fields}
     ledger = tmp_path / "erasures.txt"
@@ -228,8 +228,8 @@ def test_ledger_goes_through_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Trajectory.objects.exists()
 
 
-def test_every_model_that_holds_text_is_looked_through() -> None:
-    """A new table is part of `every_row` by itself; this shows that the look goes through what Django knows."""
+def test_every_model_with_text_is_searched() -> None:
+    """`every_row` finds new tables by itself; this shows that it covers all models."""
     make_trajectory(summary="canary0007zq")
 
     tables = {model._meta.db_table for model in apps.get_models()}

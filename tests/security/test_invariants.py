@@ -1,4 +1,4 @@
-"""Every rule about the rows notices a row that breaks it (reliability B14, F25)."""
+"""Every invariant finds a row that violates it (reliability B14, F25)."""
 
 from io import StringIO
 from typing import Any
@@ -54,7 +54,7 @@ BREAKS: dict[str, str] = {
 
 @pytest.fixture
 def whole(settings: Any) -> Any:
-    """One of everything, as it should be."""
+    """One valid row of everything."""
     settings.ERL_EMBEDDER = "none"
     run = make_trajectory()
     heuristic = approve_heuristic(make_heuristic(trajectory=run), by=BY)
@@ -87,7 +87,7 @@ def test_nothing_is_broken_in_a_sound_database(whole: Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BREAKS))
-def test_rule_notices_what_breaks_it(whole: Any, name: str) -> None:
+def test_invariant_finds_its_violation(whole: Any, name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # the database itself would refuse most of it
         cursor.execute("ALTER TABLE memory_heuristicrevision DROP CONSTRAINT memory_revision_served_is_approved")
@@ -99,7 +99,7 @@ def test_rule_notices_what_breaks_it(whole: Any, name: str) -> None:
     assert name in broken()
 
 
-def test_row_of_another_project_is_noticed_by_every_rule_about_it(whole: Any) -> None:
+def test_row_of_another_project_is_found_by_every_rule_about_it(whole: Any) -> None:
     other = make_project()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
@@ -116,7 +116,7 @@ def test_row_of_another_project_is_noticed_by_every_rule_about_it(whole: Any) ->
     } <= broken()
 
 
-def test_every_rule_has_what_breaks_it() -> None:
+def test_every_invariant_has_a_violation() -> None:
     assert {rule.name for rule in all_invariants() if "same_project" not in rule.name} == set(BREAKS)
 
 

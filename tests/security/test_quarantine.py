@@ -53,7 +53,7 @@ def served(project: Project) -> set[str]:
 
 
 @pytest.mark.parametrize("hours_off", [-1, 1], ids=["behind", "ahead"])
-def test_clock_of_who_recorded_or_orders_does_not_matter(hours_off: int) -> None:
+def test_local_clocks_do_not_matter(hours_off: int) -> None:
     project = make_project()
     key = make_api_key(project=project, client="mallory")
     wrong_clock = timezone.now() + timedelta(hours=hours_off)
@@ -68,7 +68,7 @@ def test_clock_of_who_recorded_or_orders_does_not_matter(hours_off: int) -> None
     assert served(project) == set()
 
 
-def test_what_a_key_taught_is_served_no_more_and_the_rest_is() -> None:
+def test_lessons_of_a_key_are_withdrawn_and_others_stay() -> None:
     project = make_project()
     poisoned = learn(project, make_api_key(project=project, client="mallory"))
     honest = learn(project, make_api_key(project=project), guideline="Name the fee before a reservation is cancelled.")
@@ -99,7 +99,7 @@ def test_answers_that_carried_it_are_listed_and_no_others() -> None:
     assert QuarantineOrder.objects.get().retrieval_count == 1
 
 
-def test_lesson_with_honest_evidence_too_goes_back_to_a_person() -> None:
+def test_lesson_with_other_evidence_also_goes_back_to_review() -> None:
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project)
@@ -115,7 +115,7 @@ def test_lesson_with_honest_evidence_too_goes_back_to_a_person() -> None:
     assert heuristic.status == Heuristic.Status.QUARANTINED
 
 
-def test_proposals_and_rewordings_of_a_client_are_taken_too() -> None:
+def test_proposals_and_rewordings_of_a_client_are_included() -> None:
     project = make_project()
     proposed = make_heuristic(project=project, client="mallory")
     reworded = make_heuristic(project=project, status="approved", created_by="key:mallory")
@@ -172,7 +172,7 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
 
 
 def test_key_of_another_project_is_refused() -> None:
-    with pytest.raises(ValueError, match="of the project"):
+    with pytest.raises(ValueError, match="of this project"):
         quarantine_source(make_project(), api_key=make_api_key().api_key, since=timezone.now(), by=OPERATOR)
 
 
@@ -191,14 +191,14 @@ def test_command_quarantines_revokes_and_reports() -> None:
 
 
 @pytest.mark.parametrize("since", ["yesterday", "5w", "2026-13-01T00:00Z"])
-def test_command_refuses_what_is_no_time(since: str) -> None:
+def test_command_refuses_an_invalid_time(since: str) -> None:
     key = make_api_key()
 
     with pytest.raises(CommandError, match="is not a time"):
         call_command("quarantine", "--key", key.api_key.prefix, "--since", since)
 
 
-def test_command_refuses_a_client_that_nothing_came_from() -> None:
+def test_command_refuses_a_client_without_contributions() -> None:
     key = make_api_key(client="bot")
 
     with pytest.raises(CommandError, match="Clients with keys: bot"):
@@ -223,7 +223,7 @@ def test_command_lists_the_answers_of_an_order_again() -> None:
 
 
 @pytest.mark.parametrize(("group", "status"), [("Operator", "quarantined"), ("Auditor", "approved")])
-def test_operator_pulls_the_brake_in_the_admin(client: Client, group: str, status: str) -> None:
+def test_operator_quarantines_a_key_in_the_admin(client: Client, group: str, status: str) -> None:
     # Again, because a test that commits empties the table.
     grant_permissions(apps, "memory", MEMORY_PERMISSIONS)
     project = make_project()

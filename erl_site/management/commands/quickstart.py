@@ -30,6 +30,7 @@ from erl_site.quickstart.stack import (
     build_supervisor,
     check_port,
     embedded_servers,
+    is_ready,
     site_url,
     wait_until_ready,
 )
@@ -152,7 +153,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C in its terminal."
             )
-        if not url or not _answers(url):
+        if not url or not is_ready(url):
             raise CommandError("Another quickstart is starting or stopping in this folder. Try again in a moment.")
         terminal.say(f"ERL is already running at {url} (review queue: {known['admin_url']}{QUEUE}).", indent=0)
         if options["json"]:
@@ -248,13 +249,6 @@ def _interrupt_on(*numbers: signal.Signals) -> None:
 
     for number in numbers:
         signal.signal(number, interrupt)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def _short(path: Path) -> str:

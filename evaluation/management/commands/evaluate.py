@@ -17,6 +17,7 @@ from evaluation.runner import create_run, execute_run, find_unfinished, prepare_
 from evaluation.suites.base import Options
 from evaluation.suites.registry import DEFAULT, SUITES
 
+COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls")
 BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
 
 
@@ -97,25 +98,15 @@ class Command(BaseCommand):
             sys.exit(BELOW_LIMIT)
 
     def _run(self, options: dict[str, Any]) -> dict[str, Any]:
-        for name in ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls"):
+        for name in COUNTS:
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name.replace('_', '-')} must be 1 or more.")
         run_options = Options(
             suites=tuple(dict.fromkeys(options["suite"])),
             arms=tuple(options["arms"]),
-            seed=options["seed"],
-            seeds=options["seeds"],
-            limit=options["limit"],
-            experience=options["experience"],
-            k=options["k"],
-            budget_tokens=options["budget_tokens"],
             data=str(options["data"].resolve()) if options["data"] else "",
-            project=options["project"],
-            environment=options["environment"],
-            trials=options["trials"],
-            concurrency=options["concurrency"],
-            max_calls=options["max_calls"],
             max_cost_usd=options["max_cost"],
+            **{name: options[name] for name in ("seed", "project", "environment", *COUNTS)},
         )
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"

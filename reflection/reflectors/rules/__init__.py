@@ -1,4 +1,4 @@
-"""The offline reflector: a set of detectors, each of which knows one kind of lesson and says where it saw it."""
+"""The offline reflector: a set of detectors, one per kind of lesson, that cite where they found it."""
 
 from reflection.reflectors.rules.reflector import RulesReflector
 

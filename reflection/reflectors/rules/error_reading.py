@@ -1,4 +1,4 @@
-"""Tell whether a tool answered with an error, and say the error without the values of this run."""
+"""Recognise the errors of tools, and generalise their messages."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorReading:
-    """An error a tool gave: `text` as in the run, `shape` with "…" for every value."""
+    """An error of a tool: `text` as in the run, `shape` with "…" for every value."""
 
     text: str
     shape: str
@@ -36,7 +36,7 @@ class ErrorReading:
 
 
 def read_error(step: Step) -> ErrorReading | None:
-    """Return the error the step ended with, None when it shows none."""
+    """Return the error of a step, or None."""
     text = step.error.strip() or _error_in(step.observation)
     if not text:
         return None
@@ -45,7 +45,7 @@ def read_error(step: Step) -> ErrorReading | None:
 
 
 def shape_of(text: str) -> str:
-    """Return the message with its label taken off and "…" for quoted texts, numbers, ids and paths."""
+    """Return the message without its label, with "…" for quoted texts, numbers, ids and paths."""
     shape = _LABEL.sub("", text)
     shape = _QUOTED.sub("…", shape)
     shape = _VALUE.sub("…", shape)
@@ -71,7 +71,7 @@ def _error_in(observation: str) -> str:
 
 
 def _error_member(observation: str) -> str:
-    """Return the message of a JSON answer that calls itself an error."""
+    """Return the message of a JSON answer that is marked as an error."""
     try:
         answer = json.loads(observation)
     except (ValueError, RecursionError):

@@ -1,9 +1,8 @@
-"""Turn what an agent noted about its own run into advice for the next: its resolutions, without its particulars.
+"""Turn the notes of an agent about its own run into advice for the next run.
 
-Agents write notes in the first person and about one place: "In the next trial, I will go to sinkbasin 1 …". What is
-left here is the part that says what to do, addressed to the reader, with the numbers of things taken off. A
-note without such a part, or one that only makes sense in its run, gives no advice: a person or a language model may
-see more in it.
+Agents write notes in the first person about specific things: "In the next trial, I will go to sinkbasin 1 …". This
+module keeps the part that says what to do, addresses it to the reader, and drops the numbers of things. A note without
+such a part, or one that makes sense only in its run, gives no advice; a person or a language model may see more in it.
 """
 
 import re
@@ -65,14 +64,14 @@ _ADDRESS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteAdvice:
-    """What a note advises, as a sentence, and when, where the note says so."""
+    """The advice in a note, as a sentence, and its condition if the note has one."""
 
     what: str
     condition: str = ""
 
 
 def read_advice(note: str) -> NoteAdvice | None:
-    """Return what a note says to do, or None where it does not say it, or only for its own run."""
+    """Return what a note says to do, or None if it says nothing or only something about its own run."""
     note = drop_numbers(_SPACE.sub(" ", note).strip())
     sentences = [sentence for part in _SENTENCE.split(note) if (sentence := part.strip())]
     condition = _condition_of(note)
@@ -90,12 +89,12 @@ def read_advice(note: str) -> NoteAdvice | None:
 
 
 def drop_numbers(text: str) -> str:
-    """Take off the numbers by which one run tells its things apart: "drawer 3" is a drawer."""
+    """Drop the numbers that tell things apart in one run: "drawer 3" becomes "drawer"."""
     return _NUMBERED.sub(lambda match: match["thing"], text)
 
 
 def _is_reservation(what: str) -> bool:
-    """Tell whether a resolution is only a way out of trouble, which says less than a plan."""
+    """Return whether a resolution is only a way out of trouble, which says less than a plan."""
     return re.search(r"\b(?:if|when) I (?:am|get)\b|\btry to execute\b", what, re.I) is not None
 
 
@@ -106,15 +105,15 @@ def _advise(what: str, condition: str) -> NoteAdvice | None:
             what, condition = match["what"].strip(), _readdress(match["condition"])
             what = re.sub(r"^(?:then )?(?:I|we) (?:will|should|must|need to) ", "", what, flags=re.I)
             break
-    said = _sentence(_readdress(what))
-    if not MIN_ADVICE_CHARACTERS <= len(said) <= MAX_ADVICE_CHARACTERS or not is_general(said):
+    advice = _sentence(_readdress(what))
+    if not MIN_ADVICE_CHARACTERS <= len(advice) <= MAX_ADVICE_CHARACTERS or not is_general(advice):
         return None
     fits = is_general(condition) and len(condition) <= MAX_CONDITION_CHARACTERS
-    return NoteAdvice(what=said, condition=condition if fits else "")
+    return NoteAdvice(what=advice, condition=condition if fits else "")
 
 
 def _condition_of(note: str) -> str:
-    """Return the situation a note speaks of: the plan it had, or the trouble it got into."""
+    """Return the situation that a note describes: its plan, or the trouble it got into."""
     if match := _PLAN.search(note):
         return f"the plan is to {_readdress(match['what'])}"
     if match := _STUCK.search(note):

@@ -1,4 +1,4 @@
-"""A run as the detectors read it: tool calls apart from talk, errors recognised, values traced to their source."""
+"""A run as detectors see it: tool calls separate from talk, errors recognised, values traced to their source."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class Call:
 
     @cached_property
     def leaves(self) -> dict[str, tuple[Any, ...]]:
-        """The arguments' scalar values by path; lists share a path: `flights[].date`."""
+        """The scalar values of the arguments by path; items of a list share one: `flights[].date`."""
         found: dict[str, list[Any]] = {}
         for path, value in _leaves(self.arguments, ""):
             found.setdefault(path, []).append(value)
@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """Something the agent said to a person, and what it heard back."""
+    """Something the agent said to a person, and the answer."""
 
     step: Step
     said: str
@@ -84,7 +84,7 @@ class RunView:
 
     @cached_property
     def verdict(self) -> str:
-        """How the run ended: success, failure, or unknown; a score stands in where no outcome is recorded."""
+        """How the run ended: success, failure or unknown. Without an outcome, the score decides."""
         if self.episode.outcome in ("success", "failure"):
             return self.episode.outcome
         score = self.episode.score
@@ -102,12 +102,12 @@ class RunView:
 
     @property
     def polarity(self) -> str:
-        """What a lesson about the whole run is: what works, what to avoid, or mixed."""
+        """The polarity of a lesson about the whole run: works, avoid or mixed."""
         return {"success": "works", "failure": "avoid"}.get(self.verdict, "mixed")
 
     @cached_property
     def ending(self) -> str:
-        """A clause saying how the run ended, for rationales."""
+        """A sentence for rationales that says how the run ended."""
         ends = {"success": "The run succeeded", "failure": "The run failed"}.get(
             self.verdict, "How the run ended is not known"
         )
@@ -119,30 +119,30 @@ class RunView:
         return next((call for call in reversed(self.calls) if is_handover(call.name)), None)
 
     def heard_before(self, index: int) -> str:
-        """What people said up to, not including, a step; the task as it was given counts as said."""
+        """What people said before a step, including the task as given."""
         opening = [step.observation for step in self.episode.steps[: index - 1] if step.action is None]
         return "\n".join([*opening, *(turn.heard for turn in self.turns if turn.index < index)])
 
     def source_of(self, value: Any, *, before: int) -> Call | None:
-        """Return the first call before a step whose answer holds `value` as a whole word."""
+        """Return the first call before a step whose answer contains `value` as a whole word."""
         return next((call for call in self.calls if call.index < before and occurs(value, call.answer)), None)
 
     def said_by_anyone(self, value: Any, *, before: int) -> bool:
-        """Tell whether a person had given `value` before a step, in the talk or in the task."""
+        """Return whether a person mentioned `value` before a step, in conversation or in the task."""
         return occurs(value, self.heard_before(before)) or occurs(value, self.episode.task)
 
     def cite(self, step: Step, quote: str = "", *, last: Step | None = None) -> Citation:
-        """Return a citation of a step, or of the steps up to `last`, with an exact quote where there is a fair one."""
+        """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
         return Citation(first_step=step.index, last_step=(last or step).index, quote=self._fair_quote(quote))
 
     def _fair_quote(self, quote: str) -> str:
-        """Shorten a quote; drop one that only repeats a lesson this run was given."""
+        """Shorten a quote; drop it if it only repeats a lesson the run was given."""
         quote = cut(quote, MAX_QUOTE_CHARS)
         return "" if any(quote in given for given in self.injected) else quote
 
 
 def occurs(value: Any, text: str) -> bool:
-    """Tell whether a scalar value stands in `text` as a word of its own."""
+    """Return whether a scalar value occurs in `text` as a whole word."""
     needle = str(value)
     if len(needle) < 2 or needle not in text:
         return False
@@ -150,7 +150,7 @@ def occurs(value: Any, text: str) -> bool:
 
 
 def is_reference(value: Any) -> bool:
-    """Tell whether a value names a record: one word with a digit or an underscore, or a code in capitals."""
+    """Return whether a value looks like an identifier: a word with a digit or underscore, or a code in capitals."""
     if not isinstance(value, str) or not 3 <= len(value) <= 80 or " " in value:
         return False
     if re.fullmatch(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*|-?\d+(\.\d+)?", value):

@@ -1,4 +1,4 @@
-"""What a tool does, judged by its name alone: talk, think, read, change something, or hand over to a person."""
+"""Guess from its name what a tool does: talk, think, read, change something, or hand over to a person."""
 
 import re
 from functools import lru_cache
@@ -46,12 +46,12 @@ def is_handover(name: str) -> bool:
 
 
 def is_read(name: str) -> bool:
-    """Tell whether the tool only looks: its first verb is one of looking or reckoning."""
+    """Return whether the tool only reads or calculates, judging by the first verb in its name."""
     return _first_verb(name) == "read"
 
 
 def is_change(name: str) -> bool:
-    """Tell whether the tool changes something outside the agent."""
+    """Return whether the tool changes something outside the agent."""
     return _first_verb(name) == "change" and not is_handover(name)
 
 

@@ -1,4 +1,4 @@
-"""Keep what belongs to one run out of the words of a lesson: ids, names, dates, amounts, addresses."""
+"""Wording of lessons, free of what belongs to one run: ids, names, dates, amounts, addresses."""
 
 import re
 
@@ -17,10 +17,9 @@ _BACKTICKS = re.compile(r"`[^`]*`|\"[^\"]*\"")
 
 
 def is_general(text: str) -> bool:
-    """Tell whether a text is free of what only one run can know.
+    """Return whether a text is free of details that belong to one run.
 
-    Names in backticks and labels in quotes are the words of tools and pages; digits and addresses are refused there
-    too.
+    Names in backticks and labels in quotes may contain capitals and codes, but no digits or addresses.
     """
     if _DIGITS.search(text) or _ADDRESS.search(text):
         return False
@@ -31,12 +30,12 @@ def is_general(text: str) -> bool:
 
 
 def code(name: str) -> str:
-    """Return a tool's or parameter's name as it stands in a lesson."""
+    """Format the name of a tool or parameter for a lesson."""
     return f"`{name}`"
 
 
 def parameter_name(path: str) -> str:
-    """Return a parameter's path as it stands in a lesson: `amount` in `payments` for `payments[].amount`."""
+    """Format the path of a parameter for a lesson: `amount` in `payments` for `payments[].amount`."""
     outer, _, name = path.removesuffix("[]").rpartition(".")
     return f"{code(name)} in {code(outer.removesuffix('[]'))}" if outer else code(name)
 
@@ -53,7 +52,7 @@ def times(count: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return an exact beginning of `text` of at most `limit` characters, ending at a word where it can."""
+    """Return the start of `text`, at most `limit` characters long, if possible ending after a whole word."""
     text = text.strip()
     if len(text) <= limit:
         return text
@@ -62,7 +61,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return what a text names: its words in backticks and in double quotes."""
+    """Return the names in a text: everything in backticks or double quotes."""
     return frozenset(_BACKTICKS.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the providers ask, and how they read a failure."""
+"""The request that provider tests send, and how they read a failure."""
 
 from collections.abc import Callable
 

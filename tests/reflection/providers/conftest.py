@@ -1,11 +1,11 @@
-"""A scripted provider, the adapters that ask it, and a socket that nobody may reach."""
+"""A scripted provider, the adapters under test, and a socket that must not be reached."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from reflection.llm.base import Provider
-from reflection.llm.registry import ProviderConfig, build_provider
+from reflection.llm.base import Provider, ProviderConfig
+from reflection.llm.registry import build_provider
 from reflection.llm.transport import BoundedTransport
 from tests.reflection.providers.asking import KEY, Make
 from tests.reflection.providers.listening import TRUSTS_SYSTEM, Listener

@@ -1,4 +1,4 @@
-"""A socket that counts who connects to it."""
+"""A socket that counts its connections."""
 
 import socket
 from threading import Thread
@@ -9,7 +9,7 @@ TRUSTS_SYSTEM = default_ssl_context()
 
 
 class Listener:
-    """A socket on all local addresses that counts who connects."""
+    """A socket on all local addresses that counts its connections."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("", 0))

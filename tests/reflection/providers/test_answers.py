@@ -1,4 +1,4 @@
-"""What both adapters make of an answer."""
+"""How both adapters read answers."""
 
 import pytest
 

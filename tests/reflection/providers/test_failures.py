@@ -1,4 +1,4 @@
-"""What both adapters make of a failure (reliability B9)."""
+"""How both adapters classify failures (reliability B9)."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -6,9 +6,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from reflection.llm.base import Provider
+from reflection.llm.base import Provider, ProviderConfig
 from reflection.llm.http import MAX_RESPONSE_BYTES
-from reflection.llm.registry import ProviderConfig
 from tests.reflection.providers.asking import KEY, REQUEST, Make, failure_of
 from tests.scripted_answers import (
     Behaviour,
@@ -123,7 +122,7 @@ def test_whole_call_ends_at_the_time_limit(
     assert time.monotonic() - started < 10  # the server would go on for a minute, or for ever
 
 
-def test_server_that_is_not_there_is_transient(make: Make) -> None:
+def test_missing_server_is_transient(make: Make) -> None:
     error = failure_of(make("openai", base_url="http://127.0.0.1:9/v1"))
 
     assert (error.transient, error.code) == (True, "connection")

@@ -1,4 +1,4 @@
-"""Which provider the settings choose."""
+"""The provider selected by the settings."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A private authority is trusted where the operator names it, and no other (reliability D8)."""
+"""A private authority is trusted only if the operator names it (reliability D8)."""
 
 import os
 import socket

@@ -1,8 +1,8 @@
-"""A tool refused because amounts do not add up to the total it names."""
+"""A tool refused a call because amounts do not add up to the total it names."""
 
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, times
@@ -14,19 +14,19 @@ ROUNDING = 0.005
 class _Mismatch:
     call: Call
     path: str
-    entries: str  # the list whose length is the missing factor, "" when there is none
+    entries: str  # the list whose length is the missing factor, or ""
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for errors that name the sum of a numeric argument together with another total."""
-    findings = []
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for errors that name the sum of a numeric argument and a different total."""
+    matches = []
     seen: set[str] = set()
     for call in run.calls:
         mismatch = _read(run, call)
         if mismatch and call.name not in seen:
             seen.add(call.name)
-            findings.append(_explain(run, mismatch))
-    return findings
+            matches.append(_explain(run, mismatch))
+    return matches
 
 
 def _read(run: RunView, call: Call) -> _Mismatch | None:
@@ -44,7 +44,7 @@ def _read(run: RunView, call: Call) -> _Mismatch | None:
 
 
 def _factor_list(run: RunView, call: Call, factor: float) -> str:
-    """Return the list argument with as many entries as the total is too small by, if one list alone fits."""
+    """Return the only list argument whose length equals the factor between the totals, or ""."""
     lists = {
         name: value
         for name, value in call.arguments.items()
@@ -59,7 +59,7 @@ def _factor_list(run: RunView, call: Call, factor: float) -> str:
     return next(iter(lists)) if len(lists) == 1 else ""
 
 
-def _explain(run: RunView, mismatch: _Mismatch) -> Detection:
+def _explain(run: RunView, mismatch: _Mismatch) -> RuleMatch:
     call, tool, path = mismatch.call, code(mismatch.call.name), parameter_name(mismatch.path)
     assert call.error is not None  # only failing calls come here
     same = [c for c in run.calls if c.name == call.name and c.error and c.error.shape == call.error.shape]
@@ -83,7 +83,7 @@ def _explain(run: RunView, mismatch: _Mismatch) -> Detection:
         cause = f"the values of {path} added up to another total than the one the tool had reckoned"
     told = f" {tool} was called {times(len(repeats))} more and refused in the same way." if repeats else ""
     told += f" It worked at step {fixed.index} with another amount." if fixed else " It never worked in this run."
-    return Detection(
+    return RuleMatch(
         rule="amounts",
         trigger=trigger,
         guideline=guideline,

@@ -1,9 +1,9 @@
-"""A call failed, and the same tool took a changed call later: the change is the lesson."""
+"""A call failed, and a changed call of the same tool worked later: the change is the lesson."""
 
 import re
 from typing import Any
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
@@ -12,18 +12,18 @@ MAX_FAILURES = 50
 ROUNDING = 0.005
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for a failing call and the first later call of that tool that worked."""
-    findings = []
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for failed calls and the next successful call of the same tool."""
+    matches = []
     failing = [call for call in run.calls if call.error]
     for failed in failing[:MAX_FAILURES]:
         fixed = next((c for c in run.calls if c.index > failed.index and c.name == failed.name and not c.error), None)
         if fixed and fixed.leaves != failed.leaves and (finding := _explain(run, failed, fixed)):
-            findings.append(finding)
-    return findings
+            matches.append(finding)
+    return matches
 
 
-def _explain(run: RunView, failed: Call, fixed: Call) -> Detection | None:
+def _explain(run: RunView, failed: Call, fixed: Call) -> RuleMatch | None:
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     if not 1 <= len(changed) <= MAX_CHANGED or not all(is_general(path) for path in changed):
@@ -43,13 +43,13 @@ def _explain(run: RunView, failed: Call, fixed: Call) -> Detection | None:
 
 
 def _latest_source(run: RunView, *values: Any, before: Call) -> Call | None:
-    """Return the last call before another whose answer had all the values."""
+    """Return the last call before another one whose answer contains all values."""
     earlier = (call for call in reversed(run.calls) if call.index < before.index)
     return next((call for call in earlier if all(occurs(value, call.answer) for value in values)), None)
 
 
-def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, source: Call) -> Detection:
-    """The value that worked had been returned by another tool."""
+def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, source: Call) -> RuleMatch:
+    """Describe a value that worked and had been returned by another tool."""
     tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.name)
     assert failed.error is not None  # only failing calls come here
     known = run.source_of(old, before=failed.index) is not None or run.said_by_anyone(old, before=failed.index)
@@ -71,7 +71,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
             guideline += ", name the choices that are left and let the user pick"
         guideline += f"; then call {tool} again with it."
     what = "was not accepted" if known else "had come from no tool and no person"
-    return Detection(
+    return RuleMatch(
         rule="corrected_call",
         trigger=trigger,
         guideline=guideline,
@@ -93,7 +93,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
 
 
 def _split_amounts(failed: Call, fixed: Call) -> str:
-    """Return the numeric parameter that kept its sum while it was spread over more entries, "" when none did."""
+    """Return the numeric parameter whose sum stayed the same over more entries, or ""."""
     for path, values in fixed.leaves.items():
         old = failed.leaves.get(path, ())
         numeric = all(isinstance(value, int | float) for value in (*old, *values))
@@ -102,8 +102,8 @@ def _split_amounts(failed: Call, fixed: Call) -> str:
     return ""
 
 
-def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str, source: Call) -> Detection:
-    """The same sum was spread over more entries."""
+def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str, source: Call) -> RuleMatch:
+    """Describe a sum that was spread over more entries."""
     tool, parameter, amount, lookup = (
         code(failed.name),
         parameter_name(path),
@@ -111,15 +111,13 @@ def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str,
         code(source.name),
     )
     assert failed.error is not None  # only failing calls come here
-    return Detection(
+    return RuleMatch(
         rule="corrected_call",
         trigger=f'When about to call {tool} with one {parameter}, or when it answers "{failed.error.shape}"',
         guideline=(
             f"Compare {amount} with what the answer of {lookup} says that {parameter} holds. If that is less, ask "
-            "the user "
-            f"for a second {parameter}, and give each entry its share so that the values of {amount} still add up "
-            "to the "
-            "total."
+            f"the user for a second {parameter}, and give each entry its share so that the values of {amount} still "
+            "add up to the total."
         ),
         rationale=(
             f'At step {failed.index} {tool} answered "{failed.error.shape}". At step {fixed.index} the call worked '
@@ -133,8 +131,8 @@ def _spread(run: RunView, failed: Call, fixed: Call, *, path: str, amounts: str,
     )
 
 
-def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -> Detection | None:
-    """The value stayed in the agent's hands: say how its form changed, where that can be said."""
+def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -> RuleMatch | None:
+    """Describe a change of form in the values, if all changes can be described."""
     assert failed.error is not None  # only failing calls come here
     changes = [
         said for path in changed if (said := _change_of(path, failed.leaves.get(path, ()), fixed.leaves.get(path, ())))
@@ -142,7 +140,7 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
     if len(changes) != len(changed):
         return None
     tool = code(failed.name)
-    return Detection(
+    return RuleMatch(
         rule="corrected_call",
         trigger=f'When about to call {tool}, or when it answers "{failed.error.shape}"',
         guideline=f"In the call of {tool}, {listed(changes)}.",
@@ -159,7 +157,7 @@ def _from_form(run: RunView, failed: Call, fixed: Call, *, changed: list[str]) -
 
 
 def _change_of(path: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> str:
-    """Return how the values of one parameter changed in form, "" when only their content did."""
+    """Return how the form of a parameter's values changed, or "" if only their content did."""
     parameter = parameter_name(path)
     if not old:
         return f"pass {parameter}"
@@ -191,6 +189,6 @@ def _form(value: Any) -> str:
 
 
 def _quote_of(call: Call, path: str, within: str = "") -> str:
-    """Return a value of the call that stands word for word in the run, and in `within` if that is given."""
+    """Return a value of the call that can be quoted, and that occurs in `within` if given."""
     values = (value for value in call.leaves.get(path, ()) if isinstance(value, str))
     return next((value for value in values if value in within or not within), "")

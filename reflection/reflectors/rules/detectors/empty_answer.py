@@ -1,8 +1,8 @@
-"""A search found nothing, and another tool or a wider search with like arguments found something."""
+"""A search found nothing, and another tool or a wider search with similar arguments found something."""
 
 import json
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
@@ -10,23 +10,23 @@ from reflection.reflectors.rules.wording import code, is_general, listed, parame
 _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for a reading call with an empty answer and the next reading call, if that found something."""
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for a read with an empty answer, directly followed by one that found something."""
     if run.failed:
-        return []  # it may have failed for the very reason that something else was found
-    findings = []
+        return []  # what was found instead may be the reason for the failure
+    matches = []
     for empty, following in zip(run.calls, run.calls[1:], strict=False):
         if not is_empty(empty) or following.error or is_empty(following):
             continue
         if not (is_read(empty.name) and is_read(following.name)):
             continue
         if finding := _explain(run, empty, following):
-            findings.append(finding)
-    return findings
+            matches.append(finding)
+    return matches
 
 
 def is_empty(call: Call) -> bool:
-    """Tell whether a call was answered, without error, by nothing."""
+    """Return whether a call succeeded with an empty answer."""
     answer = call.answer.strip().lower()
     if answer in _EMPTY_TEXTS:
         return True
@@ -39,7 +39,7 @@ def is_empty(call: Call) -> bool:
     return any(value == [] for value in values) and all(value in ([], 0, "", None) for value in values)
 
 
-def _explain(run: RunView, empty: Call, following: Call) -> Detection | None:
+def _explain(run: RunView, empty: Call, following: Call) -> RuleMatch | None:
     shared = set(map(str, _scalars(empty))) & set(map(str, _scalars(following)))
     if empty.name != following.name:
         if not shared:
@@ -50,7 +50,7 @@ def _explain(run: RunView, empty: Call, following: Call) -> Detection | None:
         if not dropped:
             return None
         guideline = f"Call {code(empty.name)} again without {listed([parameter_name(path) for path in dropped])}."
-    return Detection(
+    return RuleMatch(
         rule="empty_answer",
         trigger=f"When {code(empty.name)} returns nothing",
         guideline=guideline,

@@ -1,8 +1,8 @@
-"""In a run that succeeded, the agent refused by a rule, was asked again, and kept to it."""
+"""In a successful run, the agent refused because of a rule, was asked again, and kept to the rule."""
 
 import re
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import RunView, Turn
 from reflection.reflectors.rules.tool_names import is_handover
 from reflection.reflectors.rules.wording import code, is_general
@@ -28,8 +28,8 @@ _PUSH = re.compile(
 )
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for a rule the agent gave as its reason, in words that hold beyond this run."""
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for a rule that the agent gave as its reason, in words that apply beyond this run."""
     if not run.succeeded:
         return []
     stated = [(turn, rule) for turn in run.turns if (rule := rule_in(turn.said))]
@@ -40,11 +40,11 @@ def find(run: RunView) -> list[Detection]:
     handed = next((c for c in run.calls if is_handover(c.name) and c.index > turn.index), None)
     if not pushed:
         return []
-    return [_finding(run, turn, rule, pushed=pushed, handover=handed.name if handed else "")]
+    return [_make_match(run, turn, rule, pushed=pushed, handover=handed.name if handed else "")]
 
 
 def rule_in(text: str) -> str:
-    """Return the first refusing sentence that speaks of no one person and of no one case, "" when there is none."""
+    """Return the first refusal that is not about a single person or case, or ""."""
     for match in _SENTENCE.finditer(text.replace("**", "").replace("’", "'")):
         sentence = _LEAD.sub("", match[0].strip())
         if not (MIN_RULE_CHARS <= len(sentence) <= MAX_RULE_CHARS) or not _REFUSAL.search(sentence):
@@ -55,15 +55,14 @@ def rule_in(text: str) -> str:
     return ""
 
 
-def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handover: str) -> Detection:
+def _make_match(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handover: str) -> RuleMatch:
     guideline = (
-        "Say which rule it is and what is possible instead, and keep to it when the user asks again; do not call "
-        "a tool "
-        "that makes the change."
+        "Say which rule it is and what is possible instead, and keep to it when the user asks again; do not call a "
+        "tool that makes the change."
     )
     if handover:
         guideline += f" Offer {code(handover)} only when the user still wants more after that."
-    return Detection(
+    return RuleMatch(
         rule="held_rule",
         trigger=f'When a request goes against this rule: "{rule}"',
         guideline=guideline,
@@ -79,6 +78,6 @@ def _finding(run: RunView, turn: Turn, rule: str, *, pushed: list[Turn], handove
 
 
 def _exact(said: str, rule: str) -> str:
-    """Return the rule as it stands in what was said, "" where the two differ by more than the first letter."""
+    """Return the rule exactly as said, or "" if more than the case of its first letter differs."""
     plain = rule if rule in said else rule[0].upper() + rule[1:]
     return plain if plain in said else ""

@@ -1,4 +1,4 @@
-"""A request about all entries of a list, of which only some were opened before acting."""
+"""A request was about all entries of a list, but only some were opened before acting."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
 from reflection.reflectors.rules.tool_names import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
@@ -35,8 +35,8 @@ class _Sweep:
         return {call.leaves[self.parameter][0] for call in self.opened} >= set(self.entries)
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for a list of references in an answer and the calls that opened its entries."""
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for an answer with a list of identifiers, and the calls that opened its entries."""
     if not _ALL.search(f"{run.episode.task}\n{run.heard_before(len(run.episode.steps) + 1)}"):
         return []
     for sweep in _sweeps(run):
@@ -45,9 +45,9 @@ def find(run: RunView) -> list[Detection]:
         if len(touched) < 2:
             continue
         if run.failed and not sweep.complete and len(sweep.opened) >= 2:
-            return [_finding(run, sweep, acted, polarity="avoid")]
+            return [_make_match(run, sweep, acted, polarity="avoid")]
         if run.succeeded and sweep.complete:
-            return [_finding(run, sweep, acted, polarity="works")]
+            return [_make_match(run, sweep, acted, polarity="works")]
     return []
 
 
@@ -79,22 +79,20 @@ def _sweeps(run: RunView) -> Iterator[_Sweep]:
                 )
 
 
-def _finding(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -> Detection:
+def _make_match(run: RunView, sweep: _Sweep, acted: list[Call], *, polarity: str) -> RuleMatch:
     source, member, opener = code(sweep.source.name), code(sweep.member), code(sweep.opener)
     distinct = len({call.leaves[sweep.parameter][0] for call in sweep.opened})
-    return Detection(
+    return RuleMatch(
         rule="incomplete_sweep",
         trigger=f"When the request is about all entries in the {member} that {source} lists",
         guideline=(
-            f"Call {opener} for every entry of {member} before proposing or changing anything; then act on each "
-            "one that "
-            "fits, and name them all to the user."
+            f"Call {opener} for every entry of {member} before proposing or changing anything; then act on each one "
+            "that fits, and name them all to the user."
         ),
         avoid="Stopping at the first entries that fit." if polarity == "avoid" else "",
         rationale=(
             f"{source} listed {len(sweep.entries)} {sweep.member} at step {sweep.source.index}; the run opened "
-            f"{distinct} of "
-            f"them with {opener} before {code(acted[0].name)} at step {acted[0].index}. {run.ending}"
+            f"{distinct} of them with {opener} before {code(acted[0].name)} at step {acted[0].index}. {run.ending}"
         ),
         polarity=polarity,
         confidence=0.9 if polarity == "avoid" else 0.8,

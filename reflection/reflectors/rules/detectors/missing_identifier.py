@@ -1,9 +1,9 @@
-"""A person did not know an identifier: it was looked up by another one, or asked for again and again."""
+"""A person did not know an identifier, and the agent looked it up or kept asking for it."""
 
 import re
 from dataclasses import dataclass
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change, is_read, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
@@ -21,42 +21,21 @@ _ASKING = re.compile(
     r"\b(?:need|provide|share|give|tell|once you have|without|locate|check your|confirm|let me know)\b", re.I
 )
 _NOISE = frozenset(
-    [
-        "the",
-        "your",
-        "my",
-        "a",
-        "an",
-        "this",
-        "that",
-        "any",
-        "of",
-        "and",
-        "or",
-        "no",
-        "with",
-        "for",
-        "its",
-        "their",
-        "which",
-        "what",
-        "correct",
-        "right",
-    ]
+    "the your my a an this that any of and or no with for its their which what correct right".split()  # noqa: SIM905
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Gap:
-    """What a person said they did not know, in which turn, and what else the agent had asked for."""
+    """An identifier that a person did not know, in which turn, and what else the agent had asked for."""
 
     identifier: str
     turn: Turn
     other: str
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look at the first thing a person could not name."""
+def find(run: RunView) -> list[RuleMatch]:
+    """Look at the first identifier that a person did not know."""
     gap = next((gap for turn in run.turns if (gap := _gap_in(run, turn))), None)
     if gap is None:
         return []
@@ -79,7 +58,7 @@ def _gap_in(run: RunView, turn: Turn) -> _Gap | None:
 
 
 def _identifiers(text: str) -> list[str]:
-    """Return the identifiers a text speaks of, in one spelling: "reservation ID"."""
+    """Return the identifiers that a text mentions, in a uniform spelling: "reservation ID"."""
     found = []
     for match in _IDENTIFIER.finditer(text.replace("’", "'")):
         words = [word for word in match[1].lower().split() if word not in _NOISE]
@@ -89,8 +68,8 @@ def _identifiers(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _looked_up(run: RunView, gap: _Gap) -> Detection | None:
-    """The identifier came out of another tool's answer."""
+def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
+    """Describe how another tool's answer gave the identifier."""
     found = _first_use(run, gap)
     if found is None:
         return None
@@ -103,23 +82,21 @@ def _looked_up(run: RunView, gap: _Gap) -> Detection | None:
     tried = len({c.leaves[parameter] for c in opened}) if is_read(use.name) else 1
     guideline = (
         f"Ask for the {parameter_name(key)} instead, call {code(source.name)} with it, and take "
-        f"{parameter_name(parameter)} for "
-        f"{code(use.name)} from its answer."
+        f"{parameter_name(parameter)} for {code(use.name)} from its answer."
     )
     if is_read(use.name):
         guideline += (
             f" If it lists several, open them one by one with {code(use.name)} until one fits what the user says."
         )
-    return Detection(
+    return RuleMatch(
         rule="missing_identifier",
         trigger=f"When the user does not know the {name} that the request needs",
         guideline=guideline,
         avoid=f"Making the user search for the {name}, or refusing to go on without it.",
         rationale=(
-            f"At step {gap.turn.index} the user did not know the {name}. {code(source.name)} at step "
-            f"{source.index} returned "
-            f"it, and {code(use.name)} took it at step {use.index}"
-            f"{f'; {tried} candidates were opened' if tried > 1 else ''}. {run.ending}"
+            f"At step {gap.turn.index} the user did not know the {name}. {code(source.name)} at step {source.index} "
+            f"returned it, and {code(use.name)} took it at step "
+            f"{use.index}{f'; {tried} candidates were opened' if tried > 1 else ''}. {run.ending}"
         ),
         polarity="works",
         confidence=0.7,
@@ -132,8 +109,8 @@ def _looked_up(run: RunView, gap: _Gap) -> Detection | None:
     )
 
 
-def _insisted(run: RunView, gap: _Gap) -> Detection | None:
-    """The agent went on asking for it and never called a tool that could have found it."""
+def _insisted(run: RunView, gap: _Gap) -> RuleMatch | None:
+    """Describe an agent that kept asking and never called a tool that could have found the identifier."""
     if _first_use(run, gap) is not None or any(is_change(call.name) and not call.error for call in run.calls):
         return None
     again = [
@@ -151,21 +128,19 @@ def _insisted(run: RunView, gap: _Gap) -> Detection | None:
         )
     else:
         guideline = (
-            "Ask once for something else that a lookup tool takes, such as a name, an e-mail address or an "
-            "account, and "
-            f"find the {name} in its answer. Do not ask for the {name} a second time."
+            "Ask once for something else that a lookup tool takes, such as a name, an e-mail address or an account, "
+            f"and find the {name} in its answer. Do not ask for the {name} a second time."
         )
     handed = run.handover()
-    return Detection(
+    return RuleMatch(
         rule="missing_identifier",
         trigger=f"When the user does not know the {name} that the request needs",
         guideline=guideline,
         avoid=f"Telling the user that nothing can be done without the {name}.",
         rationale=(
-            f"At step {gap.turn.index} the user did not know the {name}; the agent asked for it in {len(again)} "
-            "more turns "
-            f"and called {'no tool but ' + code(handed.name) if handed else 'no tool that could have found it'}. "
-            f"{run.ending}"
+            f"At step {gap.turn.index} the user did not know the {name}; the agent asked for it in {len(again)} more "
+            "turns and called "
+            f"{'no tool but ' + code(handed.name) if handed else 'no tool that could have found it'}. {run.ending}"
         ),
         polarity="avoid",
         confidence=0.9,
@@ -178,7 +153,7 @@ def _insisted(run: RunView, gap: _Gap) -> Detection | None:
 
 
 def _first_use(run: RunView, gap: _Gap) -> tuple[Call, str, Call] | None:
-    """Return the first call that took a value for the missing identifier from a tool's answer, not from a person."""
+    """Return the first call whose value for the missing identifier came from a tool's answer, not from a person."""
     wanted = set(words_of(gap.identifier))
     for call in run.calls:
         if call.index <= gap.turn.index or call.error:

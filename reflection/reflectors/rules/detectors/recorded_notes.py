@@ -1,4 +1,4 @@
-"""What was recorded along with the run: mistake cards, mistakes, successes."""
+"""Notes recorded with the run: mistake cards, mistakes and successes."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tool_names import words_of
@@ -16,7 +16,7 @@ MIN_NOTE_CHARS = 15
 MAX_NOTE_CHARS = 400
 MIN_SHARED_WORDS = 2
 MAX_FAMILIES = 3
-MIN_FAMILY_CHARS = 5  # a shorter one says nothing: "env"
+MIN_FAMILY_CHARS = 5  # shorter ones say nothing: "env"
 
 _WORD = re.compile(r"[a-z]{4,}")
 _FAMILY_WORD = re.compile(r"[a-z]{2,}")
@@ -24,22 +24,22 @@ _FIRST_PERSON = re.compile(r"\b(?:I|my|me|we|our)\b|\bimplementation\b")
 _SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
 
 
-def find(run: RunView) -> list[Detection]:
-    """Turn each recorded note that says what to do into a lesson: cards first, then what the score speaks for.
+def find(run: RunView) -> list[RuleMatch]:
+    """Turn each recorded note that says what to do into a lesson, cards first.
 
-    What an agent calls a success counts where the run was one, what it calls a mistake where the run failed; of a run
-    in between, only the cards count (reference: ERL c.9).
+    Notes about successes count only if the run succeeded, notes about mistakes only if it failed; otherwise only the
+    cards count (reference: ERL c.9).
     """
-    findings = [finding for card in run.episode.mistake_cards if (finding := _from_card(run, card))]
-    if _went(run) == "failure":
-        findings += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
-    if _went(run) == "success":
-        findings += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
-    return _each_once(findings)
+    matches = [finding for card in run.episode.mistake_cards if (finding := _from_card(run, card))]
+    if _get_result(run) == "failure":
+        matches += [finding for note in run.episode.mistakes if (finding := _from_note(run, note, kind="mistake"))]
+    if _get_result(run) == "success":
+        matches += [finding for note in run.episode.successes if (finding := _from_note(run, note, kind="success"))]
+    return _drop_repeats(matches)
 
 
-def _went(run: RunView) -> str:
-    """Return how a run went by its score, or by its outcome where it has none."""
+def _get_result(run: RunView) -> str:
+    """Return the result of a run from its score, or from its outcome if it has none."""
     score = run.episode.score
     if score is None:
         return run.verdict
@@ -48,12 +48,12 @@ def _went(run: RunView) -> str:
     return "failure" if score < FAILURE_SCORE else "unknown"
 
 
-def _each_once(findings: list[Detection]) -> list[Detection]:
-    return list({finding.guideline: finding for finding in reversed(findings)}.values())[::-1]
+def _drop_repeats(matches: list[RuleMatch]) -> list[RuleMatch]:
+    return list({finding.guideline: finding for finding in reversed(matches)}.values())[::-1]
 
 
-def _from_card(run: RunView, card: dict[str, Any]) -> Detection | None:
-    """A card names the decision that was wrong and the one that would have been right."""
+def _from_card(run: RunView, card: dict[str, Any]) -> RuleMatch | None:
+    """Use the wrong and the right decision that a card names."""
     wrong, right = _text(card, "bad_decision"), _text(card, "correct_decision")
     kind, lesson = _text(card, "mistake_type").replace("_", " "), _text(card, "lesson")
     guideline = right or lesson
@@ -62,7 +62,7 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Detection | None:
     trigger = _about(run) or (f"When there is a risk of this mistake: {cut(kind, 200)}" if is_general(kind) else "")
     if not trigger:
         return None
-    return Detection(
+    return RuleMatch(
         rule="recorded_notes",
         trigger=trigger,
         guideline=_sentence(guideline),
@@ -84,14 +84,14 @@ def _from_card(run: RunView, card: dict[str, Any]) -> Detection | None:
     )
 
 
-def _from_note(run: RunView, note: str, *, kind: str) -> Detection | None:
+def _from_note(run: RunView, note: str, *, kind: str) -> RuleMatch | None:
     advice = advise(note.strip(), kind=kind)
     if advice is None:
         return None
     trigger = f"When {advice.condition}" if advice.condition else _about(run)
     if not trigger:
         return None
-    return Detection(
+    return RuleMatch(
         rule="recorded_notes",
         trigger=trigger,
         guideline=advice.what,
@@ -105,7 +105,7 @@ def _from_note(run: RunView, note: str, *, kind: str) -> Detection | None:
 
 
 def advise(note: str, *, kind: str) -> NoteAdvice | None:
-    """Return what a note says to do: in its own words if they speak to others, else what it resolves to do."""
+    """Return what a note says to do: in its own words if they are general, otherwise what it resolves to do."""
     own = drop_numbers(note)
     if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
         said = _sentence(own)
@@ -113,16 +113,16 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
             return NoteAdvice(what=said)
         if _SHOULD.search(own):
             return NoteAdvice(what=f"Keep this from happening again: {said[0].lower()}{said[1:]}")
-    return read_advice(note)  # a note that says neither what to do nor what not to has to be read by a person
+    return read_advice(note)  # a note without any instruction is left to people
 
 
 def _about(run: RunView) -> str:
-    """Return when a note applies: on tasks of its family, or like its own if that can be said without particulars."""
+    """Return when a note applies: to tasks of its family, or like its own if that can be said in general terms."""
     return describe_tasks([run.episode.task_id], [run.episode.task])
 
 
 def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
-    """Say in general words which tasks are meant: their families, the one task there is, or the same one again."""
+    """Describe tasks in general terms: by their families, by the task itself, or as the same task again."""
     named = [" ".join(_FAMILY_WORD.findall(family.lower())) for family in dict.fromkeys(families)]
     if named and all(len(family) >= MIN_FAMILY_CHARS for family in named) and len(named) <= MAX_FAMILIES:
         return f"When the task is of the kind {listed(named, last='or')}"
@@ -135,7 +135,7 @@ def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
 
 
 def _where(run: RunView, note: str, *, quote: str) -> Citation:
-    """Cite the step that shares most words with a note, and the quote where it stands in that step."""
+    """Cite the step that contains the quote, or the one that shares the most words with the note."""
     words = set(_WORD.findall(note.lower()))
     best: Step | None = None
     most = MIN_SHARED_WORDS - 1

@@ -1,6 +1,6 @@
-"""The same call again and again: with the same error, or with the same answer."""
+"""The same call was repeated, with the same error or the same answer."""
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tool_names import is_read
 from reflection.reflectors.rules.wording import code
@@ -9,9 +9,9 @@ FAILING_REPEATS = 2
 ANSWERED_REPEATS = 3
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for calls repeated without a change in their arguments."""
-    findings = []
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for calls repeated with unchanged arguments."""
+    matches = []
     done: list[Call] = []
     for call in run.calls:
         if any(call.same_as(other) for other in done):
@@ -19,18 +19,18 @@ def find(run: RunView) -> list[Detection]:
         done.append(call)
         same = [other for other in run.calls if other.same_as(call) and other.answer == call.answer]
         if call.error and len(same) >= FAILING_REPEATS:
-            findings.append(_failing(run, call, same))
+            matches.append(_failing(run, call, same))
         elif not call.error and len(same) >= ANSWERED_REPEATS and is_read(call.name) and not run.succeeded:
-            findings.append(_answered(run, call, same))
-    return findings
+            matches.append(_answered(run, call, same))
+    return matches
 
 
-def _failing(run: RunView, call: Call, same: list[Call]) -> Detection:
+def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
     tool = code(call.name)
     assert call.error is not None  # only failing calls come here
     last_resort = "tell the user what is missing" if run.turns else "go another way"
     worked = any(c.name == call.name and c.index > same[-1].index and not c.error for c in run.calls)
-    return Detection(
+    return RuleMatch(
         rule="repeated_call",
         trigger=f'When {tool} has just answered "{call.error.shape}"',
         guideline=(
@@ -50,9 +50,9 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> Detection:
     )
 
 
-def _answered(run: RunView, call: Call, same: list[Call]) -> Detection:
+def _answered(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
     tool = code(call.name)
-    return Detection(
+    return RuleMatch(
         rule="repeated_call",
         trigger=f"When about to call {tool} with arguments it has already answered in this run",
         guideline=(

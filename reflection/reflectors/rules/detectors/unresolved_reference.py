@@ -1,8 +1,8 @@
-"""A person named something by its last digits, and the agent passed an id that nothing linked to them."""
+"""A person named something by its last digits, and the agent used an id not linked to them."""
 
 import re
 
-from reflection.reflectors.rules.detection import Detection
+from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
 from reflection.reflectors.rules.tool_names import is_change
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
@@ -10,8 +10,8 @@ from reflection.reflectors.rules.wording import code, is_general, parameter_name
 _ENDING = re.compile(r"\b(\w+)\s+(?:ending|ends|that ends)\s+(?:in|with)\s+(\d{2,6})\b", re.I)
 
 
-def find(run: RunView) -> list[Detection]:
-    """Look for a change made while the digits a person gave stood in no answer so far."""
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for a change made before any answer contained the digits that a person gave."""
     if not run.failed:
         return []
     for call in run.calls:
@@ -23,22 +23,21 @@ def find(run: RunView) -> list[Detection]:
         for path, values in call.leaves.items():
             value = values[-1]
             if named[1].lower() in str(value).lower() and is_reference(value) and is_general(path):
-                return [_finding(run, call, path=path, said=named[0])]
+                return [_make_match(run, call, path=path, said=named[0])]
     return []
 
 
-def _finding(run: RunView, call: Call, *, path: str, said: str) -> Detection:
+def _make_match(run: RunView, call: Call, *, path: str, said: str) -> RuleMatch:
     tool, parameter = code(call.name), parameter_name(path)
     value = call.leaves[path][-1]
     source = run.source_of(value, before=call.index)
     turn = next((turn for turn in run.turns if said in turn.heard), None)
-    return Detection(
+    return RuleMatch(
         rule="unresolved_reference",
         trigger=f"When about to call {tool} and the user names the {parameter} only by its last digits",
         guideline=(
-            "Look up the user's records with a tool that shows those digits, and pass the id of the record that "
-            "has them as "
-            f"{parameter}. If none has them, ask."
+            "Look up the user's records with a tool that shows those digits, and pass the id of the record that has "
+            f"them as {parameter}. If none has them, ask."
         ),
         avoid=(
             f"Passing the {parameter} that happens to stand in the answer of {code(source.name)}."
@@ -47,9 +46,8 @@ def _finding(run: RunView, call: Call, *, path: str, said: str) -> Detection:
         ),
         rationale=(
             f"The digits the user gave stood in no answer before {tool} at step {call.index}; its {parameter} was "
-            f"{'taken from ' + code(source.name) + ' at step ' + str(source.index) if source else 'made up'}, "
-            "where nothing "
-            f"links it to them. {run.ending}"
+            f"{'taken from ' + code(source.name) + ' at step ' + str(source.index) if source else 'made up'}, where "
+            f"nothing links it to them. {run.ending}"
         ),
         polarity="avoid",
         confidence=0.85,
