@@ -61,7 +61,7 @@ class WorkerStack(Stack):
 class Jobs:
     """Workers, their broker and the model they ask."""
 
-    stack: Stack
+    stack: WorkerStack
     provider: ScriptedProvider
 
     def enqueue(self, count: int, *, first: int = 1) -> list[Reflection]:

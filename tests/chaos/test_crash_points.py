@@ -204,7 +204,9 @@ def crash_everywhere(work: Work, *, at_all: bool = False) -> tuple[int, list[str
     with crash_at(None) as trace:
         work.do(subject)
     whole = grown(before, state_of(project))
-    wrong, points = [], trace.points() if at_all else choose(trace.points(), work.name)
+    # After a statement is before the next one: the full profile tries both.
+    each_statement = [point for point in trace.points() if point.before]
+    wrong, points = [], each_statement if at_all and not FULL else choose(trace.points(), work.name)
     reached = 0
     for point in points:
         if reached == QUICK_POINTS and not (FULL or at_all):

@@ -17,8 +17,8 @@ def test_docs_page_shows_every_operation_and_opens_one(page: Page, live_server: 
     page.goto(f"{live_server.url}/api/docs")
 
     expect(page.locator(".opblock")).to_have_count(len(operations))
-    page.locator("#operations-retrieval-retrieveLessons .opblock-summary-control").click()
-    expect(page.locator("#operations-retrieval-retrieveLessons")).to_contain_text("409")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.set_viewport_size({"width": 390, "height": 720})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#operations-retrieval-retrieveLessons .opblock-summary-control").click()
+    expect(page.locator("#operations-retrieval-retrieveLessons")).to_contain_text("409")

@@ -82,13 +82,22 @@ def test_ensure_from_eight_processes_at_once_starts_one_server(home: Path) -> No
     assert (home / "postgres.log").read_text().count("database system is ready to accept connections") == 1
 
 
-def test_ensure_with_a_running_server_attaches(home: Path) -> None:
-    postgres.ensure(home, durable=False)
+def test_ensure_attaches_to_a_running_server_brings_it_back_and_stop_ends_it(home: Path) -> None:
+    url = postgres.ensure(home, durable=False)
     before = postmaster(home)
 
     postgres.ensure(home, durable=False)
+    attached_to = postmaster(home)
+    (postgres.socket_dir(home) / ".s.PGSQL.5432").unlink()
+    postgres.ensure(home, durable=False)
+    with psycopg.connect(url) as connection:
+        answer = connection.execute("select 1").fetchone()
+    last = postmaster(home)
 
-    assert postmaster(home) == before
+    assert attached_to == before
+    assert answer == (1,)
+    assert postgres.stop(home) is True
+    assert not processes.runs(last)
 
 
 def test_ensure_after_kill_keeps_every_acknowledged_row(home: Path) -> None:
@@ -135,8 +144,7 @@ def test_ensure_starts_if_another_process_has_the_old_id(home: Path) -> None:
     assert postmaster(home) != os.getpid()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_server_outlives_a_signal_to_its_starters_process_group(home: Path, number: signal.Signals) -> None:
+def test_server_outlives_signals_to_its_starters_process_group(home: Path) -> None:
     script = ENSURE + "import time; time.sleep(60)"
     starter = subprocess.Popen(
         [sys.executable, "-c", script, str(home)],
@@ -148,7 +156,8 @@ def test_server_outlives_a_signal_to_its_starters_process_group(home: Path, numb
     with starter:
         assert starter.stdout is not None
         url = starter.stdout.readline().decode().strip()
-        os.killpg(starter.pid, number)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            os.killpg(starter.pid, number)
 
     with psycopg.connect(url) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
@@ -169,16 +178,6 @@ def test_ensure_with_a_socket_folder_open_to_others_refuses(long_home: Path) -> 
 
     with pytest.raises(EmbeddedServerError, match="open to others"):
         postgres.ensure(long_home, durable=False)
-
-
-def test_ensure_restarts_a_server_whose_socket_was_removed(home: Path) -> None:
-    url = postgres.ensure(home, durable=False)
-    (postgres.socket_dir(home) / ".s.PGSQL.5432").unlink()
-
-    postgres.ensure(home, durable=False)
-
-    with psycopg.connect(url) as connection:
-        assert connection.execute("select 1").fetchone() == (1,)
 
 
 def test_ensure_changes_no_mode_and_no_owner_above_its_home(home: Path) -> None:
@@ -272,11 +271,3 @@ def test_ensure_ignores_the_callers_postgresql_environment(home: Path, monkeypat
 
 def test_stop_with_no_server_says_so(home: Path) -> None:
     assert postgres.stop(home) is False
-
-
-def test_stop_ends_the_server(home: Path) -> None:
-    postgres.ensure(home, durable=False)
-    pid = postmaster(home)
-
-    assert postgres.stop(home) is True
-    assert not processes.runs(pid)

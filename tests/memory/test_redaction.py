@@ -280,7 +280,7 @@ def test_very_deep_value_is_redacted() -> None:
     assert redact(value).counts == {"github_token": 1}
 
 
-@pytest.mark.timeout(60)  # one quadratic rule would need hours
+@pytest.mark.timeout(30)  # one quadratic rule would need minutes
 @pytest.mark.parametrize(
     "unit",
     [
@@ -292,7 +292,7 @@ def test_very_deep_value_is_redacted() -> None:
     ],
 )  # fmt: skip
 def test_repeated_prefix_takes_linear_time(unit: str) -> None:
-    text = unit * (500_000 // len(unit))
+    text = unit * (250_000 // len(unit))
 
     assert len(redact_text(text)) > 0
 
@@ -301,4 +301,6 @@ def test_repeated_prefix_takes_linear_time(unit: str) -> None:
 def test_a_megabyte_of_random_letters_takes_linear_time() -> None:
     text = "".join(random.Random(1).choices("abcdef0123456789-_.@:/+= \n", k=1_000_000))
 
-    assert redact_text(redact_text(text)) == redact_text(text)
+    once = redact_text(text)
+
+    assert redact_text(once) == once
