@@ -17,19 +17,22 @@ LEFT_OUT = ("per_task", "tasks", "learned")
 
 
 class EvaluateInputSerializer(StrictSerializer):
-    """What to evaluate. Everything may be left out; the default is small, about a minute of two processors."""
+    """What to evaluate. All members are optional; the default is small, about a minute on two processors."""
 
     suites = serializers.ListField(
         child=Choice(choices=SUITES), required=False, min_length=1, help_text="Default: toolchoice and replay."
     )
     arms = serializers.ListField(
-        child=Text(max_length=60), required=False, max_length=20, help_text="As `hybrid:5`; default: the suite's own."
+        child=Text(max_length=60),
+        required=False,
+        max_length=20,
+        help_text="For example `hybrid:5`; default: those of the suite.",
     )
     seed = Whole(required=False, min_value=0, max_value=2**31 - 1)
     seeds = Whole(required=False, min_value=1, max_value=5)
-    limit = Whole(required=False, min_value=1, max_value=2000, help_text="New tasks at most; default 120.")
-    experience = Whole(required=False, min_value=1, max_value=800, help_text="Earlier tasks at most; default 100.")
-    k = Whole(required=False, min_value=1, max_value=50, help_text="Lessons an arm retrieves; default 5.")
+    limit = Whole(required=False, min_value=1, max_value=2000, help_text="Most new tasks; default 120.")
+    experience = Whole(required=False, min_value=1, max_value=800, help_text="Most earlier tasks; default 100.")
+    k = Whole(required=False, min_value=1, max_value=50, help_text="Lessons to retrieve; default 5.")
     budget_tokens = Whole(required=False, min_value=100, max_value=32_000)
 
 
@@ -39,7 +42,7 @@ def read_options(values: dict[str, Any], *, project: str) -> Options:
 
 
 class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
-    """An evaluation: what was asked for, how far it is, and what came of it."""
+    """An evaluation: its options, progress and results."""
 
     units_finished = serializers.SerializerMethodField()
     units_total = serializers.SerializerMethodField()
@@ -63,16 +66,18 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
         ]
         read_only_fields = fields
 
-    @extend_schema_field(serializers.IntegerField(help_text="Parts that are finished: seeds, data sets."))
+    @extend_schema_field(serializers.IntegerField(help_text="Number of finished parts: seeds, data sets."))
     def get_units_finished(self, run: EvaluationRun) -> int:
         return sum(map(len, run.units.values()))
 
-    @extend_schema_field(serializers.IntegerField(help_text="Parts there are."))
+    @extend_schema_field(serializers.IntegerField(help_text="Number of parts."))
     def get_units_total(self, run: EvaluationRun) -> int:
         options = Options.from_json(run.configuration)
         return sum(len(get_suite(name).units(options)) for name in run.suites)
 
-    @extend_schema_field({"type": "object", "additionalProperties": True, "description": "The report; empty before."})
+    @extend_schema_field(
+        {"type": "object", "additionalProperties": True, "description": "The report; empty until the end."}
+    )
     def get_results(self, run: EvaluationRun) -> dict[str, Any]:
         if not run.results:
             return {}
@@ -84,6 +89,6 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
 
 
 class EvaluationsSerializer(serializers.Serializer[Any]):
-    running = EvaluationRunSerializer(allow_null=True, help_text="The one that is queued or runs now.")
-    finished = EvaluationRunSerializer(allow_null=True, help_text="The newest that is finished.")
-    failed = EvaluationRunSerializer(allow_null=True, help_text="The newest that failed, if nothing finished since.")
+    running = EvaluationRunSerializer(allow_null=True, help_text="The one that is queued or running.")
+    finished = EvaluationRunSerializer(allow_null=True, help_text="The newest that finished.")
+    failed = EvaluationRunSerializer(allow_null=True, help_text="The newest that failed, if none finished since.")

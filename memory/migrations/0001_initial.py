@@ -170,7 +170,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=memory.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('project_id', models.UUIDField()),
                 ('trajectory_id', models.UUIDField()),
-                ('heuristic_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, help_text='Heuristics that rested on it alone.', size=None)),
+                ('heuristic_ids', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), default=list, help_text='Heuristics based only on it.', size=None)),
                 ('erased_by', models.TextField()),
                 ('erased_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
             ],

@@ -21,6 +21,7 @@ from evaluation.suites.loop.store import (
 )
 from evaluation.suites.loop.summary import summarise_loop
 from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
+from memory.counting import say_count
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import LessonText
@@ -98,8 +99,8 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by
     shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
-            f"{len(shared)} tasks are in both splits, for example {shared[0]!r}, so the figures would mean nothing. "
-            "Make the splits disjoint."
+            f"The splits share {say_count(len(shared), 'task')}, for example {shared[0]!r}, so the figures would mean "
+            "nothing. Make the splits disjoint."
         )
 
 
