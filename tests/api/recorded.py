@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
-from evaluation.suites.replay import REFLECTED, SOURCES, Replay
+from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.retrieval.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
 from tests.real_runs import WEBSHOP, load_runs
@@ -125,7 +125,7 @@ def _finish_an_evaluation() -> None:
     run = create_run(options, by="command:evaluate")
     suite = Replay()
     units = {unit: suite.run_unit(unit, options, lambda *_: None) for unit in SOURCES}
-    run.units = {"replay": units | {REFLECTED: {"learned": None, "timing": {}}}}
+    run.units = {"replay": units | {REFLECTOR: {"learned": None, "timing": {}}}}
     run.results = build_results(run, options)
     run.results["suites"][0] |= {name: run.results["suites"][0][name][:3] for name in ("arms", "figures")}
     run.status, run.finished_at = EvaluationRun.Status.FINISHED, timezone.now()
