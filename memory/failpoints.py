@@ -21,7 +21,7 @@ NAMES = frozenset(
         "idempotency.key_taken",
         "idempotency.before_commit",
         "idempotency.after_commit",
-        "reflection.claimed",
+        "job.claimed",
         "reflection.asked",
         "reflection.before_write",
         "reflection.before_commit",

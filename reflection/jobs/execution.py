@@ -52,7 +52,7 @@ def carry_out(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, R
     context |= {name: value for name in ("request_id", "traceparent") if (value := getattr(job, name))}
     with structlog.contextvars.bound_contextvars(**context):
         log.info(job.event("started"), attempts=job.attempts, owner=job.lease_owner)
-        failpoint(f"{job.kind}.claimed")
+        failpoint("job.claimed")
         about = {f"erl.{job.kind}_id": str(job.pk), "erl.attempts": job.attempts}
         with span(job.kind, parent=job.traceparent, **about):
             outcome, result = _attempt(job, work)

@@ -22,7 +22,7 @@ POSTS = pick(20, 300)
 REFLECTIONS = pick(6, 100)
 IN_A_REQUEST = ("idempotency.key_taken", "idempotency.before_commit", "idempotency.after_commit")
 IN_A_REFLECTION = (
-    "reflection.claimed",
+    "job.claimed",
     "reflection.asked",
     "reflection.before_write",
     "reflection.before_commit",

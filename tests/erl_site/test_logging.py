@@ -98,13 +98,14 @@ def test_request_id_goes_from_the_web_server_to_the_worker(stack: Stack) -> None
         headers={**bearer(make_api_key().token), "X-Request-ID": "across-processes"},
         timeout=30,
     )
-    end = time.monotonic() + 60
-    while Reflection.objects.live().exists() and time.monotonic() < end:
-        time.sleep(0.2)
 
     def events(process: str) -> list[str]:
         lines = json_lines(stack.log(process))
         return [line["event"] for line in lines if line.get("request_id") == "across-processes"]
+
+    end = time.monotonic() + 60
+    while "reflection_finished" not in events("worker") and time.monotonic() < end:
+        time.sleep(0.2)
 
     assert posted.status_code == 201
     assert posted.headers["X-Request-ID"] == "across-processes"

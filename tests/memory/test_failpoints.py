@@ -38,7 +38,7 @@ def test_nothing_happens_without_the_setting() -> None:
 def test_error_is_raised_at_the_named_point_alone() -> None:
     arm_failpoints(["reflection.asked=error@2"])
 
-    failpoint("reflection.claimed")
+    failpoint("job.claimed")
     failpoint("reflection.asked")
     with pytest.raises(FailpointError):
         failpoint("reflection.asked")

@@ -40,7 +40,7 @@ def test_reflect_prints_lessons_without_a_database() -> None:
     assert out.startswith("Reflector: rules, version 3.\n")
     assert "── tau-airline-01-1 (success, score 1)\n   when     the user does not know the reservation ID" in out
     assert '   shown    step 2: "Z7GOZK"' in out
-    assert "   nothing: No call failed" in out
+    assert "   nothing: No failed call was corrected" in out
     assert out.splitlines()[-1].startswith(
         "Proposals: 10 (3 different) from 20 runs. 10 runs gave none, 0 could not be"
     )
