@@ -278,7 +278,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.LimitOffset",
     "DEFAULT_SCHEMA_CLASS": "memory.api.schema.ApiSchema",
     "URL_FORMAT_OVERRIDE": None,
-    "EXCEPTION_HANDLER": "memory.api.exceptions.exception_handler",
+    "EXCEPTION_HANDLER": "memory.api.exception_handler.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }

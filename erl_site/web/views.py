@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from erl_site.web import health as checks
 from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
-from memory.api.exceptions import find_refusal
+from memory.api.exception_handler import find_refusal
 
 
 @csrf_exempt

@@ -17,7 +17,7 @@ LEFT_OUT = ("per_task", "tasks", "learned")
 
 
 class EvaluateInput(Input):
-    """What to evaluate. Everything may be left out; the default is small, about a minute of two processors."""
+    """What to evaluate. All members are optional; the default is small, about a minute on two processors."""
 
     suites: Annotated[
         list[Literal["toolchoice", "replay", "retrieval", "yours"]],
@@ -25,13 +25,13 @@ class EvaluateInput(Input):
     ] = Field(default_factory=list)
     arms: Annotated[
         list[Annotated[Text, Field(max_length=60)]],
-        Field(max_length=20, description="As `hybrid:5`; default: the suite's own."),
+        Field(max_length=20, description="For example `hybrid:5`; default: those of the suite."),
     ] = Field(default_factory=list)
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] = 0
     seeds: Annotated[int, Field(ge=1, le=5), WHOLE] = 0
-    limit: Annotated[int, Field(ge=1, le=2000, description="New tasks at most; default 120."), WHOLE] = 0
-    experience: Annotated[int, Field(ge=1, le=800, description="Earlier tasks at most; default 100."), WHOLE] = 0
-    k: Annotated[int, Field(ge=1, le=50, description="Lessons an arm retrieves; default 5."), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=2000, description="Most new tasks; default 120."), WHOLE] = 0
+    experience: Annotated[int, Field(ge=1, le=800, description="Most earlier tasks; default 100."), WHOLE] = 0
+    k: Annotated[int, Field(ge=1, le=50, description="Lessons to retrieve; default 5."), WHOLE] = 0
     budget_tokens: Annotated[int, Field(ge=100, le=32_000), WHOLE] = 0
 
 
@@ -41,7 +41,7 @@ def read_options(values: dict[str, Any], *, project: str) -> Options:
 
 
 class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
-    """An evaluation: what was asked for, how far it is, and what came of it."""
+    """An evaluation: its options, progress and results."""
 
     units_finished = serializers.SerializerMethodField()
     units_total = serializers.SerializerMethodField()
@@ -65,16 +65,18 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
         ]
         read_only_fields = fields
 
-    @extend_schema_field(serializers.IntegerField(help_text="Parts that are finished: seeds, data sets."))
+    @extend_schema_field(serializers.IntegerField(help_text="Number of finished parts: seeds, data sets."))
     def get_units_finished(self, run: EvaluationRun) -> int:
         return sum(map(len, run.units.values()))
 
-    @extend_schema_field(serializers.IntegerField(help_text="Parts there are."))
+    @extend_schema_field(serializers.IntegerField(help_text="Number of parts."))
     def get_units_total(self, run: EvaluationRun) -> int:
         options = Options.from_json(run.configuration)
         return sum(len(get_suite(name).units(options)) for name in run.suites)
 
-    @extend_schema_field({"type": "object", "additionalProperties": True, "description": "The report; empty before."})
+    @extend_schema_field(
+        {"type": "object", "additionalProperties": True, "description": "The report; empty until the end."}
+    )
     def get_results(self, run: EvaluationRun) -> dict[str, Any]:
         if not run.results:
             return {}
@@ -86,6 +88,6 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
 
 
 class EvaluationsSerializer(serializers.Serializer[Any]):
-    running = EvaluationRunSerializer(allow_null=True, help_text="The one that is queued or runs now.")
-    finished = EvaluationRunSerializer(allow_null=True, help_text="The newest that is finished.")
-    failed = EvaluationRunSerializer(allow_null=True, help_text="The newest that failed, if nothing finished since.")
+    running = EvaluationRunSerializer(allow_null=True, help_text="The one that is queued or running.")
+    finished = EvaluationRunSerializer(allow_null=True, help_text="The newest that finished.")
+    failed = EvaluationRunSerializer(allow_null=True, help_text="The newest that failed, if none finished since.")

@@ -7,7 +7,7 @@ from memory.admin.word_diff import diff_words
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.mistakes.similarity import find_similar_cards
 from memory.retrieval.context import count_tokens
-from memory.retrieval.track_record import Mistake, write_mistake
+from memory.retrieval.record_block import Mistake, write_mistake
 
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
 NEIGHBOURS_FROM = 0.6  # the lowest cosine of a card worth comparing

@@ -18,7 +18,7 @@ from rest_framework.serializers import Serializer
 
 from memory.api.authentication import ApiKeyAuthentication, HasScope
 from memory.api.errors import ErrorCode, Refusal
-from memory.api.exceptions import exception_handler
+from memory.api.exception_handler import exception_handler
 from memory.api.idempotency import SAFE_METHODS, IdempotentMixin
 from memory.api.input import has_body, read_body
 from memory.api.pagination import LimitOffset

@@ -8,9 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from memory.curation.proposals import revise_heuristic
-from memory.curation.reviewers import check_decider, find_owners, release_heuristic
-from memory.curation.service import (
+from memory.curation.decision_steps import (
     ReviewNote,
     get_current_revision,
     lock_item,
@@ -20,6 +18,8 @@ from memory.curation.service import (
     set_status,
     withdraw_revision,
 )
+from memory.curation.proposals import revise_heuristic
+from memory.curation.reviewers import check_decider, find_owners, release_heuristic
 from memory.errors import AlreadyDecided, MemoryAppError, NotReadYet, SecondReviewerNeeded, TooManyAtOnce
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection

@@ -5,10 +5,10 @@ from typing import Unpack
 from django.db import transaction
 from django.utils import timezone
 
+from memory.curation.decision_steps import ReviewNote, get_current_revision, record_review, set_status
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import count_support, revise_heuristic
 from memory.curation.reviewers import check_claim, check_decider
-from memory.curation.service import ReviewNote, get_current_revision, record_review, set_status
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor

@@ -10,8 +10,8 @@ from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
-from memory.curation.service import get_current_revision, lock_item
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText

@@ -6,9 +6,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from memory.curation.decision_steps import get_current_revision, lock_item, record_review, set_status
 from memory.curation.proposals import repropose_heuristic
 from memory.curation.reviewers import check_decider
-from memory.curation.service import get_current_revision, lock_item, record_review, set_status
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor

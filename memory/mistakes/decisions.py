@@ -5,8 +5,7 @@ Every function raises NotAllowed or ProjectArchived where the actor may not deci
 
 from django.db import transaction
 
-from memory.curation.reviewers import check_rights, find_owners
-from memory.curation.service import (
+from memory.curation.decision_steps import (
     get_current_revision,
     lock_item,
     record_review,
@@ -15,6 +14,7 @@ from memory.curation.service import (
     set_status,
     withdraw_revision,
 )
+from memory.curation.reviewers import check_rights, find_owners
 from memory.errors import AlreadyDecided, NotServable
 from memory.mistakes.models import MistakeCard, MistakeCardReview
 from memory.projects.actors import Actor

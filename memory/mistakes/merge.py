@@ -3,8 +3,8 @@
 from django.db import transaction
 from django.utils import timezone
 
+from memory.curation.decision_steps import get_current_revision, record_review
 from memory.curation.reviewers import check_rights
-from memory.curation.service import get_current_revision, record_review
 from memory.errors import AlreadyDecided, CannotMerge
 from memory.mistakes.counts import recount
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from django.db import transaction
 
+from memory.curation.decision_steps import lock_item, set_status
 from memory.curation.reviewers import check_rights
-from memory.curation.service import lock_item, set_status
 from memory.errors import AlreadyDecided
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.reports import MistakeText

@@ -23,8 +23,7 @@ from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState, read_state
 from memory.retrieval.question import NO_FILTERS, Question
 from memory.retrieval.ranking import Ranked
-from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode, select_heuristics
-from memory.retrieval.track_record import (
+from memory.retrieval.record_block import (
     NO_RECORD,
     ask_record,
     build_record,
@@ -33,6 +32,7 @@ from memory.retrieval.track_record import (
     join_blocks,
     read_material,
 )
+from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode, select_heuristics
 
 _Mode = Retrieval.Mode
 NO_DATABASE = "database"

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import template
 
-from memory.admin.dashboard import dashboard_context
+from memory.admin.home import dashboard_context
 
 register = template.Library()
 

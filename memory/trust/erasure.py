@@ -12,8 +12,8 @@ from django.utils import timezone
 from psycopg.errors import DeadlockDetected
 
 from memory.api.models import IdempotencyRecord
+from memory.curation.decision_steps import set_status
 from memory.curation.proposals import count_support, repropose_heuristic
-from memory.curation.service import set_status
 from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere

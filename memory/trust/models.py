@@ -45,7 +45,7 @@ class Erasure(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()
     trajectory_id = models.UUIDField()
-    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics learnt from it alone.")
+    heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics based only on it.")
     erased_by = models.TextField()
     erased_at = models.DateTimeField(default=timezone.now, editable=False)
 

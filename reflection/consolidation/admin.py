@@ -23,9 +23,9 @@ from memory.projects.access import has_role, may_review, narrow_to_projects
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
-from reflection.consolidation.decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
+from reflection.consolidation.suggestion_decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
 
 _SHOWN = 100
 _ON_THE_DESK = 5

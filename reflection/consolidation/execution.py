@@ -22,7 +22,7 @@ from reflection.consolidation.model import ModelConsolidator
 from reflection.consolidation.models import KIND, ConsolidationRun, Suggestion
 from reflection.consolidation.requests import count_new_episodes
 from reflection.consolidation.results import mark_outdated, write_drafts
-from reflection.consolidation.retirement import suggest_retirements, used_lessons
+from reflection.consolidation.retirement_suggestions import suggest_retirements, used_lessons
 from reflection.consolidation.sources import Lesson, read_lessons, read_notes
 from reflection.errors import LostClaim, ReflectionError
 from reflection.jobs.execution import carry_out

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from django.db.models import F, Q
 from django.utils import timezone
 
+from memory.curation.decision_steps import lock_item
 from memory.curation.proposals import count_support, propose_heuristic
-from memory.curation.service import lock_item
 from memory.heuristics.models import Evidence, Heuristic
 from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor

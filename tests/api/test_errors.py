@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 import memory.api.errors
 from erl_site.web.views import csrf_failure
 from memory.api.errors import RETRYABLE, STATUS, ErrorCode, Refusal
-from memory.api.exceptions import exception_handler, find_refusal
+from memory.api.exception_handler import exception_handler, find_refusal
 from memory.errors import InvalidInput, MemoryAppError
 from tests.api.conftest import make_client
 from tests.api.problems import error_of, read_problem

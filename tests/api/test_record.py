@@ -17,7 +17,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.project_state import read_state
 from memory.retrieval.question import Question
-from memory.retrieval.track_record import ask_record, read_material
+from memory.retrieval.record_block import ask_record, read_material
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_heuristic, make_project, make_rule
 from tests.real_runs import TAU, WEBSHOP, load_runs

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 
 from erl_site.monitoring.database_watch import DatabaseWatch, watch_database
 from memory.api.errors import ErrorCode
-from memory.api.exceptions import find_refusal
+from memory.api.exception_handler import find_refusal
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

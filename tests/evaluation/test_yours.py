@@ -1,4 +1,4 @@
-"""A project's own runs by time, and its own tasks by an adapter."""
+"""The suite yours: a project's runs split by time, and own tasks with an adapter."""
 
 import re
 from datetime import timedelta
@@ -24,7 +24,7 @@ RIGHT = {"action": {"name": "book", "arguments": {"day": "2027-03-03"}}, "observ
 
 @pytest.fixture
 def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The example of the documentation, as a module of the working directory."""
+    """The example from the documentation, as a module in the working directory."""
     [code] = re.findall(r"```python\n(.*?class Tables.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "tables.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -52,7 +52,7 @@ def figure(suite: dict[str, Any], arm: str, name: str) -> float:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_older_runs_teach_and_newer_ones_are_asked_about() -> None:
+def test_lessons_come_from_older_runs_and_tasks_from_newer_ones() -> None:
     project = make_project()
     record_runs(project)
     make_heuristic(project=project, status="proposed", trigger="a table is booked", guideline="Ask how many come.")
@@ -65,7 +65,7 @@ def test_older_runs_teach_and_newer_ones_are_asked_about() -> None:
     assert figure(suite, "hybrid:5", "tasks with a lesson") == 1
     assert figure(suite, "hybrid:5", "lessons of the same family") == 1
     assert figure(suite, "approved", "tasks with a lesson") == 0
-    assert figure(suite, "candidate", "tasks whose block would change") == 1
+    assert figure(suite, "candidate", "tasks whose lessons would change") == 1
     assert hash_tables() == before
 
 
@@ -86,19 +86,19 @@ def test_adapter_of_the_documentation_shows_the_uplift(adapter: str) -> None:
 
     [suite] = run.results["suites"]
     rows = {row["arm"]: row for row in suite["arms"]}
-    assert suite["families"] == ["book"] * 10  # what learn_quotas goes by
+    assert suite["families"] == ["book"] * 10  # used by learn_quotas
     assert rows["none"]["success"]["mean"] == 0
     assert rows["hybrid:5"]["success"]["mean"] == 1
     assert all(check["passed"] for check in suite["checks"])
 
 
 @pytest.mark.parametrize("place", ["nowhere:Nothing", "evaluation.errors:Nothing", "evaluation.errors:EvaluationError"])
-def test_adapter_that_is_none_is_refused(place: str) -> None:
+def test_invalid_adapter_is_refused(place: str) -> None:
     with pytest.raises(EvaluationError, match="--environment"):
         load_environment(place)
 
 
 @pytest.mark.parametrize("shared", [Task(id="a", text="Other words"), Task(id="b", text=" Same words ")])
 def test_task_in_both_splits_is_refused(shared: Task) -> None:
-    with pytest.raises(LabelIndexed, match="both learnt from and tested on"):
+    with pytest.raises(LabelIndexed, match="splits share 1 task"):
         refuse_shared_tasks([Task(id="a", text="Same words")], [shared])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memory.heuristics.rules import get_rule_trigger
 from memory.retrieval.context import build_context, count_tokens
-from memory.retrieval.track_record import CLOSE, NO_MATERIAL, OPEN, Material, Mistake, Rule, build_record, join_blocks
+from memory.retrieval.record_block import CLOSE, NO_MATERIAL, OPEN, Material, Mistake, Rule, build_record, join_blocks
 
 RULE = Rule(id="r1", trigger=get_rule_trigger("airline"), guideline="Check the fare class first.", task_id="airline")
 GENERAL = Rule(id="r2", trigger=get_rule_trigger(""), guideline="Ask before you pay.", of_project=True)

@@ -5,8 +5,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory.curation.decision_steps import record_review
 from memory.curation.decisions import approve_heuristic, edit_and_approve_heuristic
-from memory.curation.service import record_review
 from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import HeuristicRevision, Review

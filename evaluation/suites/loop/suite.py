@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from django.template.defaultfilters import pluralize
+
 from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arm, find_arms
 from evaluation.environments.base import Environment, Task, TryResult
 from evaluation.errors import EvaluationError, LabelIndexed
@@ -98,8 +100,8 @@ def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by
     shared = [task.id for task in tests if task.id in known or task.text.strip() in texts]
     if shared:
         raise LabelIndexed(
-            f"{len(shared)} tasks are in both splits, for example {shared[0]!r}, so the figures would mean nothing. "
-            "Make the splits disjoint."
+            f"The splits share {len(shared):,} task{pluralize(len(shared))}, for example {shared[0]!r}, so the figures "
+            "would mean nothing. Make the splits disjoint."
         )
 
 
