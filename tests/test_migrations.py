@@ -127,7 +127,7 @@ def _whole_row(model: type[models.Model], made: dict[str, Any], project: Project
     values: dict[str, Any] = {}
     for part in (*model._meta.get_parent_list(), model):
         values |= values_of(part, made, project_id=project.pk, user_id=1)
-    links = {link.attname for link in model._meta.parents.values() if link is not None}
+    links = {link.attname for link in model._meta.parents.values() if isinstance(link, models.Field)}
     return {name: value for name, value in values.items() if name not in links}
 
 

@@ -191,7 +191,9 @@ def test_use_is_noted_again_after_a_minute(api_key: NewApiKey, api_client: APICl
 
     api_client.get("/tiny")
 
-    assert ApiKey.objects.get().last_used_at > long_ago + timedelta(seconds=60)
+    last_used_at = ApiKey.objects.get().last_used_at
+    assert last_used_at is not None
+    assert last_used_at > long_ago + timedelta(seconds=60)
 
 
 def test_key_of_another_project_sees_nothing_of_ours(api_key: NewApiKey, other_client: APIClient) -> None:
@@ -204,7 +206,7 @@ def test_key_of_another_project_sees_nothing_of_ours(api_key: NewApiKey, other_c
 def test_key_without_the_scope_is_403(method: str, path: str) -> None:
     client = make_client(make_api_key(scopes=[ApiKey.Scope.RETRIEVE]).token)
 
-    response = client.generic(method, path, b"{}", content_type="application/json")
+    response = client.generic(method, path, "{}", content_type="application/json")
 
     assert response.status_code == 403
 

@@ -111,7 +111,7 @@ def test_other_spellings_of_a_document_are_the_same(value: Any, random: Any) -> 
 
 def respell(value: Any, random: Any) -> str:
     """Write a value with other white space, member order, escapes and number formats."""
-    space = random.choice(["", " ", "\n\t"])
+    space: str = random.choice(["", " ", "\n\t"])
     if isinstance(value, dict):
         members = [f"{respell(k, random)}{space}:{space}{respell(v, random)}" for k, v in value.items()]
         random.shuffle(members)

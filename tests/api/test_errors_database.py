@@ -37,7 +37,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def cut_at(statement: str) -> Any:
     """End our database session as an administrator does, when the first such statement is about to run."""
-    cut = []
+    cut: list[str] = []
 
     def execute(proceed: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.startswith(statement) and not cut:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.api.tiny")]
 JSON = "application/json"
 
 
-def post(client: APIClient, body: bytes, content_type: str = JSON, **headers: str) -> Any:
+def post(client: Any, body: bytes, content_type: str = JSON, **headers: str) -> Any:
     return client.generic("POST", "/tiny", body, content_type=content_type, headers=headers)
 
 
@@ -156,7 +156,7 @@ class Endless(io.RawIOBase):
         return b" " * size
 
 
-def post_chunked(client: APIClient, stream: Any) -> Any:
+def post_chunked(client: Any, stream: Any) -> Any:
     extra = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input": stream, "wsgi.input_terminated": True}
     return client.generic("POST", "/tiny", b"", content_type=JSON, CONTENT_TYPE=JSON, **extra)
 
@@ -187,7 +187,7 @@ class HangUp(io.RawIOBase):
         raise OSError("connection reset")
 
 
-def test_sender_that_hangs_up_is_400(api_client: APIClient) -> None:
+def test_sender_that_hangs_up_is_400(api_client: Any) -> None:
     response = api_client.generic(
         "POST", "/tiny", b"{}", content_type=JSON, **{"wsgi.input": HangUp(), "CONTENT_LENGTH": "10"}
     )

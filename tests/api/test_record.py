@@ -87,7 +87,9 @@ def test_episode_with_a_wrong_part_names_it(api_client: Any, changes: dict[str, 
 def test_secrets_in_a_card_are_taken_out(api_client: Any) -> None:
     record(api_client, mistake_cards=[CARD | {"lesson": "Use the key sk-ant-api03-" + "a" * 80}])
 
-    assert "sk-ant" not in MistakeCard.objects.get().current_revision.lesson
+    revision = MistakeCard.objects.get().current_revision
+    assert revision is not None
+    assert "sk-ant" not in revision.lesson
 
 
 def test_repeated_request_counts_once(api_client: Any) -> None:

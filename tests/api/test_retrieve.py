@@ -279,6 +279,7 @@ def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client,
     embed_heuristics([heuristic.pk])
     answer = api_client.post(URL, {"task": "cancel the flight"}).json()
     by = Actor(label="test")
+    assert heuristic.current_revision is not None
     text = replace(heuristic.current_revision.as_text(), guideline="Something else entirely.")
     approve_heuristic(revise_heuristic(heuristic, text=text, by=by), by=Actor(label="person:reviewer"))
     again = api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()

@@ -106,6 +106,7 @@ def test_reviews_list_what_was_decided_on_which_text(api_client: APIClient, proj
     newest, first = body["results"]
     assert (newest["decision"], first["decision"], first["reason"]) == ("retire", "approve", "Seen thrice.")
     assert first["heuristic_id"] == str(heuristic.pk)
+    assert heuristic.current_revision is not None
     assert first["content_sha256"] == heuristic.current_revision.content_sha256
     assert first["reviewer"].startswith("key:")
     assert first["revision"] == 1

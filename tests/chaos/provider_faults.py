@@ -185,7 +185,7 @@ def test_whatever_a_provider_does_each_reflection_ends_once_and_with_a_reason() 
     assert clock.waits
     assert early == []
     assert Proposal.objects.count() == Heuristic.objects.count() == count - dead
-    assert ModelCall.objects.values("reflection", "step").distinct().count() == ModelCall.objects.count()
+    assert ModelCall.objects.values("job", "step").distinct().count() == ModelCall.objects.count()
 
 
 def find_wrong(case: int, row: Reflection, calls: int) -> str:

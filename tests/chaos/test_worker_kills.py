@@ -6,7 +6,6 @@ from threading import Event
 
 import pytest
 from django.db import connection
-from django.db.models import F
 
 from memory.heuristics.models import Heuristic
 from reflection.jobs.models import WorkerHeartbeat
@@ -83,6 +82,13 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
         for name in (workers := ("worker", "other")):
             made.stack.start_worker(name, concurrency=AT_ONCE)
         frozen = queued = 0
+
+        def are_done() -> bool:
+            return Reflection.objects.filter(status=Status.DONE).count() == queued
+
+        def have_lost_claims() -> bool:
+            return sum(_lost_claims(made.stack.log(name)) for name in workers) >= frozen
+
         while frozen < FREEZES:
             are_frozen.clear()
             queued += len(made.enqueue(AT_ONCE))
@@ -93,12 +99,12 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
             are_frozen.set()  # whoever takes over is answered
             # One that was through before it was stopped was not frozen at its work.
             caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
-            wait_until(lambda done=queued: Reflection.objects.filter(status=Status.DONE).count() == done, seconds=60)
+            wait_until(are_done, seconds=60)
 
             for each in hung:
                 kill(working_process(each), signal.SIGCONT)
             frozen += len(caught)
-            wait_until(lambda lost=frozen: sum(map(_lost_claims, map(made.stack.log, workers))) >= lost)
+            wait_until(have_lost_claims)
             for each in caught:
                 after = Reflection.objects.get(pk=each.pk)
                 assert after.attempts > each.attempts
@@ -179,13 +185,14 @@ def test_killed_leader_is_followed_by_another_sweeper() -> None:
     with jobs(behaviour=slowly(0)) as made:
         made.stack.start_worker("first", concurrency=1)
         made.stack.start_worker("second", concurrency=1)
-        leader = wait_until(lambda: WorkerHeartbeat.objects.order_by(F("last_sweep_at").desc(nulls_last=True)).first())
+        swept = WorkerHeartbeat.objects.exclude(last_sweep_at=None)
+        leader = wait_until(lambda: swept.order_by("-last_sweep_at").first())
         name, other = ("first", "second") if leader.name.startswith("first") else ("second", "first")
         kill(made.stack.processes[name].pid)
         WorkerHeartbeat.objects.filter(name__startswith=other).update(last_sweep_at=None)
 
-        follower = wait_until(
-            lambda: WorkerHeartbeat.objects.filter(name__startswith=other, last_sweep_at__isnull=False).first()
-        )
+        follower = wait_until(lambda: swept.filter(name__startswith=other).first())
 
+        assert leader.last_sweep_at is not None
+        assert follower.last_sweep_at is not None
         assert follower.last_sweep_at > leader.last_sweep_at

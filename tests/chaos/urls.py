@@ -7,6 +7,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.urls import include, path
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from erl_site import urls as site
 from memory.api import idempotency
@@ -16,22 +17,24 @@ BETWEEN_COMMITS_SECONDS = 0.008
 
 
 class TwoTransactions(TrajectoryListView):
-    """Does it, then records the key: no lock, and a moment in which the effect is there and the key is not."""
+    """Commits the run, then the key: takes no lock, and for a moment the run is there and the key is not."""
 
     def run(self, handler: Any, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         key = idempotency.read_idempotency_key(request)
         if request.method != "POST" or key is None:
             return super().run(handler, request, *args, **kwargs)
-        attempt = idempotency._describe(request, key, kwargs)
-        record = idempotency._find_record(attempt)
-        if record is not None:
-            return idempotency._replay(record, attempt)
+        records = idempotency._records(self.api_key, key)
+        if (record := records.first()) is not None:
+            return idempotency._replay(record)
         with transaction.atomic():
-            response = self._execute(handler, request, *args, **kwargs)
+            response: Response = handler(request, *args, **kwargs)
+            self.finalize_response(request, response, *args, **kwargs)
+            response.render()
         time.sleep(BETWEEN_COMMITS_SECONDS)
         with transaction.atomic():
-            if idempotency._find_record(attempt) is None:
-                idempotency._store(attempt, response)
+            if not records.exists():
+                keyed = idempotency.KeyedRequest.of(request, api_key=self.api_key, key=key, body=self.body)
+                keyed.store(response)
         return response
 
 

@@ -77,6 +77,7 @@ def test_merge_serves_the_words_of_the_proposal(reviewer: Client) -> None:
     proposal = make_heuristic(project=project, guideline="new words")
     existing = make_heuristic(project=project, status="approved")
 
+    assert existing.current_revision is not None
     decide(reviewer, proposal, "merge", into=existing.pk, into_sha256=existing.current_revision.content_sha256)
 
     assert HeuristicRevision.objects.get(served=True).guideline == "new words"
@@ -141,6 +142,7 @@ def test_restored_revision_is_proposed_again(reviewer: Client) -> None:
     html = decide(reviewer, heuristic, "restore", number=1)
 
     heuristic.refresh_from_db()
+    assert heuristic.current_revision is not None
     assert (heuristic.current_revision.number, heuristic.current_revision.guideline) == (3, "first words")
     assert heuristic.status == "proposed"
     assert "Revision 1 is proposed again" in html

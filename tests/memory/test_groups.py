@@ -38,6 +38,7 @@ def permissions(group: str) -> set[str]:
 
 def approve(client: Client) -> int:
     heuristic = make_heuristic()
+    assert heuristic.current_revision is not None
     sent = {"decision": "approve", "content_sha256": heuristic.current_revision.content_sha256}
     return client.post(reverse("admin:memory_heuristic_change", args=[heuristic.pk]), sent).status_code
 

@@ -121,7 +121,7 @@ def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
 
 
 def test_feedback_of_a_run_that_was_not_given_it_counts_for_nothing(world: World) -> None:
-    about = {"verdict": "followed", "client": "agent"}
+    about: dict[str, Any] = {"verdict": "followed", "client": "agent"}
 
     record_feedback(world.heuristic, trajectory=world.listed[0].trajectories.get(), **about)
     record_feedback(world.heuristic, retrieval=world.listed[1], **about)

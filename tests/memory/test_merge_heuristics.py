@@ -7,6 +7,7 @@ from memory.curation.reviewers import open_heuristic
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, ClaimedByOther
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.projects.actors import Actor
+from memory.projects.models import Project
 from tests.factories import make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +21,7 @@ def pair(*, status: str = "approved") -> tuple[Heuristic, Heuristic]:
     return make_heuristic(trajectory=make_trajectory(project=project), guideline="new words"), existing
 
 
-def served_guidelines(project: object) -> list[str]:
+def served_guidelines(project: Project) -> list[str]:
     return list(HeuristicRevision.objects.filter(project=project, served=True).values_list("guideline", flat=True))
 
 

@@ -62,6 +62,7 @@ def test_paraphrase_is_merged_visibly(project: Project) -> None:
     record(project, PARAPHRASE)
 
     merge = MistakeMerge.objects.get()
+    assert merge.card.current_revision is not None
     assert merge.card.current_revision.correct_decision == PARAPHRASE["correct_decision"]
     assert merge.merged_by == "policy:mistake-similarity"
     assert merge.similarity is not None
@@ -118,4 +119,5 @@ def test_erasing_one_of_two_runs_recounts_and_drops_its_words(project: Project) 
     erase_trajectory(last, by=ANA)
 
     card = only_card()
+    assert card.current_revision is not None
     assert (card.seen_count, card.last_seen, card.current_revision.lesson) == (1, first, CARD["lesson"])

@@ -33,18 +33,21 @@ def test_approved_words_stay_when_newer_ones_come(project: Project) -> None:
     card.refresh_from_db()
     assert served_words(card) == [CARD["lesson"]]
     assert card.status == "proposed"
+    assert card.current_revision is not None
     assert card.current_revision.number == 2
 
 
 def test_newer_words_before_a_decision_replace_those_that_wait(project: Project) -> None:
     record(project, CARD)
-    seen = only_card().current_revision.content_sha256
+    first = only_card().current_revision
+    assert first is not None
     record(project, CARD | {"lesson": "Look at the booking first."})
 
     card = only_card()
+    assert card.current_revision is not None
     assert (card.current_revision.lesson, card.revisions.count()) == ("Look at the booking first.", 1)
     with pytest.raises(ChangedMeanwhile):
-        approve_card(card, by=ANA, content_sha256=seen)
+        approve_card(card, by=ANA, content_sha256=first.content_sha256)
 
 
 def test_rejected_newer_words_do_not_come_back(project: Project) -> None:

@@ -112,8 +112,8 @@ def test_slip_is_near_and_another_thing_is_not(one: str, other: str, near: bool)
     assert is_near(one, other) is near
 
 
-def serve(project: Project, trigger: str, **options: Any) -> Heuristic:
-    heuristic = make_heuristic(**{"project": project, "status": "approved", "trigger": trigger} | options)
+def serve(project: Project, trigger: str, *, status: str = "approved", **options: Any) -> Heuristic:
+    heuristic = make_heuristic(project=project, status=status, trigger=trigger, **options)
     embed_heuristics([heuristic.pk])
     return heuristic
 

@@ -50,9 +50,10 @@ def as_sent(*values: float) -> bytes:
     return len(half).to_bytes(2, "big") + b"\0\0" + half.tobytes()
 
 
-def rank(candidates: Sequence[Candidate], *, task: str = "Do it.", task_id: str = "", **options: Any) -> list[Ranked]:
+def rank(candidates: Sequence[Candidate], *, task: str = "Do it.", task_id: str = "", **overrides: Any) -> list[Ranked]:
     question = Question(project=Project(), task=task, task_id=task_id, by=Actor(label="test"))
-    return rank_candidates(candidates, question, **{"top_k": 9, "mode": "hybrid"} | options)
+    options: dict[str, Any] = {"top_k": 9, "mode": "hybrid"} | overrides
+    return rank_candidates(candidates, question, **options)
 
 
 def order(*candidates: Candidate, **options: Any) -> list[int]:
@@ -152,7 +153,7 @@ def test_rank_of_nothing_is_nothing() -> None:
         ({}, "What it says is close in meaning to the task."),
     ],
 )
-def test_rank_says_why(overrides: dict[str, float], reason: str) -> None:
+def test_rank_says_why(overrides: dict[str, Any], reason: str) -> None:
     (place,) = rank([make_candidate(**overrides)], top_k=1, mode="hybrid")
     assert place.reason == reason
 

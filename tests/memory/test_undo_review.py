@@ -43,6 +43,7 @@ def test_undone_approval_is_proposed_again_and_not_served() -> None:
     heuristic = undo(approve_heuristic(proposed(), by=ANA))
 
     assert (heuristic.status, served(heuristic)) == ("proposed", [])
+    assert heuristic.current_revision is not None
     assert heuristic.current_revision.as_text() == LESSON
 
 
@@ -80,12 +81,14 @@ def test_two_undone_approvals_still_serve_the_earlier_wording() -> None:
 def test_undone_edit_brings_back_the_words_before_it() -> None:
     heuristic = undo(edit_and_approve_heuristic(proposed(), text=OTHER, by=ANA))
 
+    assert heuristic.current_revision is not None
     assert (heuristic.status, heuristic.current_revision.as_text()) == ("proposed", LESSON)
 
 
 def test_undone_rejection_is_proposed_again() -> None:
     heuristic = undo(reject_heuristic(proposed(), by=ANA, reason="too general"))
 
+    assert heuristic.current_revision is not None
     assert (heuristic.status, heuristic.current_revision.number) == ("proposed", 1)
 
 
@@ -105,6 +108,7 @@ def test_undone_retirement_keeps_the_wording_that_was_waiting() -> None:
     revise_heuristic(heuristic, text=OTHER, by=ANA)
     heuristic = undo(retire_heuristic(heuristic, by=ANA, reason="old"))
 
+    assert heuristic.current_revision is not None
     assert (heuristic.status, heuristic.current_revision.number, served(heuristic)) == ("proposed", 2, [1])
 
 

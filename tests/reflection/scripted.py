@@ -9,8 +9,8 @@ from django.db import connection
 from memory.heuristics.text import Citation, HeuristicText
 from memory.runs.episode import Episode
 from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.calls import Ask
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
-from reflection.reflectors.llm import Ask
 
 Plan = Callable[["ScriptedReflector", Episode, tuple[NearHeuristic, ...]], ReflectionResult]
 

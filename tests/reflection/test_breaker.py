@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.db.models.functions import Now
 
 from memory.projects.models import Project
@@ -37,10 +38,8 @@ def fail_often(count: int = breaker.FAILURES) -> None:
 def pass_time(seconds: float) -> None:
     """Move everything that waits nearer by so many seconds."""
     moved = timedelta(seconds=seconds)
-    for row in ProviderState.objects.exclude(opened_until=None):
-        ProviderState.objects.filter(pk=row.pk).update(opened_until=row.opened_until - moved)
-    for reflection in Reflection.objects.filter(status__in=Reflection.WAITING):
-        Reflection.objects.filter(pk=reflection.pk).update(available_at=reflection.available_at - moved)
+    ProviderState.objects.update(opened_until=F("opened_until") - moved)
+    Reflection.objects.filter(status__in=Reflection.WAITING).update(available_at=F("available_at") - moved)
 
 
 def test_fifth_failure_in_a_row_opens_it() -> None:
@@ -51,6 +50,7 @@ def test_fifth_failure_in_a_row_opens_it() -> None:
     assert before is False
     with pytest.raises(CircuitOpen) as raised:
         breaker.admit("openai")
+    assert raised.value.wait_seconds is not None
     assert 0 < raised.value.wait_seconds <= breaker.FIRST_REST_SECONDS
 
 
@@ -88,6 +88,7 @@ def test_probe_that_fails_doubles_the_rest_to_ten_minutes() -> None:
         fail_often(1)
         with pytest.raises(CircuitOpen) as raised:
             breaker.admit("openai")
+        assert raised.value.wait_seconds is not None
         rests.append(round(raised.value.wait_seconds))
 
     assert rests == [60, 120, 240, 480, 600, 600, 600]
@@ -128,10 +129,14 @@ def test_failed_probe_whose_rest_is_over_takes_no_other() -> None:
     def ask(step: str, request: CompletionRequest) -> Completion:
         raise DOWN
 
+    def note_and_freeze(*about: Any) -> None:
+        note(*about)
+        pass_time(breaker.LONGEST_REST_SECONDS)
+
     wait_for_a_probe()
     note = breaker.note_failure
     with pytest.MonkeyPatch.context() as patch:  # the process is frozen between noting the failure and giving up
-        patch.setattr(breaker, "note_failure", lambda *about: (note(*about), pass_time(breaker.LONGEST_REST_SECONDS)))
+        patch.setattr(breaker, "note_failure", note_and_freeze)
         attempt = run_reflection(owner="test", ask_model=ask)
 
     reflection = Reflection.objects.get()

@@ -95,8 +95,9 @@ def test_the_model_chooses_by_default_where_one_is_configured(provider: Scripted
 def test_what_the_model_names_besides_the_lessons_it_was_shown_is_dropped(
     provider: ScriptedProvider, project: Project
 ) -> None:
-    first = str(project.heuristics.first().pk)
-    provider.script(chooses("hotel refund", "hotel refund", extra=("L99", first, "", "H-00000000")))
+    first = project.heuristics.first()
+    assert first is not None
+    provider.script(chooses("hotel refund", "hotel refund", extra=("L99", str(first.pk), "", "H-00000000")))
     assert subjects(ask(project)) == ["hotel refund"]
 
 

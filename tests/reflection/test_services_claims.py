@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -141,7 +142,7 @@ def test_run_erased_while_its_lessons_are_written_takes_them_along() -> None:
         cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])  # stops it in the middle of writing
         for number, thread in enumerate(threads, 1):
             thread.start()
-            wait_until(lambda number=number: _waiting_sessions() == number)
+            wait_until(partial(_are_waiting, number))
         cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [key])
     for thread in threads:
         thread.join(timeout=30)
@@ -150,10 +151,11 @@ def test_run_erased_while_its_lessons_are_written_takes_them_along() -> None:
     assert not Heuristic.objects.exists()
 
 
-def _waiting_sessions() -> int:
+def _are_waiting(count: int) -> bool:
+    """Tell whether so many sessions wait for a lock."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)"
             " WHERE NOT granted AND datname = current_database()"
         )
-        return int(cursor.fetchone()[0])
+        return bool(cursor.fetchone() == (count,))
