@@ -22,16 +22,6 @@ PASSES_OVER = "FOR UPDATE SKIP LOCKED"
 WAITED, TWICE = "waited for a row that another was taking", "took a row that another had taken"
 
 
-class Unguarded(TrajectoryListView):
-    """Reads bodies as the framework does: whatever Python takes for JSON."""
-
-    parser_classes = [JSONParser]
-
-
-urlpatterns = [path("unguarded/trajectories", Unguarded.as_view()), path("", include(site))]
-handler400, handler403, handler404, handler500 = site.handler400, site.handler403, site.handler404, site.handler500
-
-
 @contextmanager
 def sending(instead: str) -> Iterator[None]:
     """Send `instead` of the words that pass over locked rows, on this thread's connection."""
