@@ -50,7 +50,6 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         "status",
         "polarity",
         "task_id",
-        "reflector",
         "support",
         "given",
         "project",
