@@ -79,10 +79,10 @@ class _Fit:
     likeness: float = 0
 
 
-def find_fitting_tasks(heuristic: Heuristic, *, limit: int = SHOWN_TASKS) -> list[FittingTask]:
+def find_fitting_tasks(heuristic: Heuristic) -> list[FittingTask]:
     """Return the newest recorded tasks that a heuristic's newest wording fits, newest first. One query, bounded."""
     with connection.cursor() as cursor:
-        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": limit})
+        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": SHOWN_TASKS})
         rows = cursor.fetchall()
     return [FittingTask(**dict(zip(FittingTask.__slots__, row, strict=True))) for row in rows]
 
@@ -137,7 +137,7 @@ def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) 
     }
 
 
-def prioritise_queue(*, limit: int = BATCH) -> int:
+def prioritise_queue() -> int:
     """Update the order of the queue: proposals without a priority first, then those whose priority is old.
 
     Returns:
@@ -147,7 +147,7 @@ def prioritise_queue(*, limit: int = BATCH) -> int:
         remember_tasks(project_id)
     old = Q(prioritised_at__isnull=True) | Q(prioritised_at__lt=timezone.now() - VALID_FOR)
     waiting = Heuristic.objects.proposed().filter(old).order_by(F("prioritised_at").asc(nulls_first=True))
-    ids = list(waiting.values_list("pk", flat=True)[:limit])
+    ids = list(waiting.values_list("pk", flat=True)[:BATCH])
     return prioritise_heuristics(ids) if ids else 0
 
 

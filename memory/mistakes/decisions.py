@@ -64,7 +64,7 @@ def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = No
 
 
 @transaction.atomic
-def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: str = "") -> MistakeCard:
+def retire_card(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
     """Stop giving a card to agents. Its runs are still counted.
 
     Raises:
@@ -74,9 +74,7 @@ def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: s
     check_rights(card, by=by, withdraws=True)
     revision = withdraw_revision(card)
     set_status(card, _Status.RETIRED)
-    record_review(
-        revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason, request_id=request_id
-    )
+    record_review(revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 

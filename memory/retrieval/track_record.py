@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.heuristics.rules import get_rule_trigger
+from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
 from memory.redaction import redact
 from memory.retrieval.context import Context, count_tokens, write_exceptions
@@ -108,7 +108,6 @@ class _Line:
     id: str = ""
 
 
-NO_MATERIAL = Material()
 NO_RECORD = Context(text="", sha256=hashlib.sha256(b"").hexdigest(), tokens=0, ids=frozenset())
 
 

@@ -78,11 +78,11 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
     return Judgement(revision=revision, verdict=_Verdict.UNCLEAR)
 
 
-def find_unjudged(project: Project, *, limit: int = MAX_RUNS) -> QuerySet[Trajectory]:
+def find_unjudged(project: Project) -> QuerySet[Trajectory]:
     """Return the newest runs that were given lessons and have not been judged."""
     judged = UsageVerdict.objects.filter(trajectory=OuterRef("pk"))
     runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__injected_ids__len__gt=0)
-    return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:limit]
+    return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:MAX_RUNS]
 
 
 def find_given(trajectories: Iterable[Trajectory]) -> dict[UUID, list[HeuristicRevision]]:
