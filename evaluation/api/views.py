@@ -34,7 +34,7 @@ class EvaluateView(ApiView):
         summary="Start an evaluation",
         description="Queues an evaluation for a worker. It runs in a database of its own and never changes live data. "
         "A project has one at a time: where one is queued or runs, that one is answered and nothing is queued. `GET` "
-        "on the same address says how it stands.",
+        "on the same address returns its status.",
         request=EvaluateInput,
         responses={202: OpenApiResponse(EvaluationRunSerializer, "It is queued; follow `Location`.")},
         parameters=[LOCATION],
@@ -53,7 +53,7 @@ class EvaluateView(ApiView):
         tag="evaluations",
         summary="Read the newest evaluation",
         description="The newest finished evaluation with its report, the one that is queued or runs, and why the last "
-        "one failed. Besides the project's own these are the ones that the operator ran for nobody in particular.",
+        "one failed. These are the project's own and those that the operator ran without naming a project.",
         responses=EvaluationsSerializer,
     )
     def get(self, request: Request) -> Response:

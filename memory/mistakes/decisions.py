@@ -30,7 +30,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = N
     One person is enough in a project that requires two reviewers, but it has to be a person.
 
     Args:
-        content_sha256: the hash of the words the reviewer read; None stands for the newest.
+        content_sha256: the hash of the words the reviewer read; None means the newest.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision, or was merged into another card.

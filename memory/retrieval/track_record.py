@@ -1,4 +1,4 @@
-"""The track record on a kind of task: rules, mistakes, scores. It stands before the lessons, within its own budget.
+"""The track record on a kind of task: rules, mistakes, scores. It comes before the lessons, within its own budget.
 
 Everything with words in it was approved by a reviewer and is written whole or not at all; of runs there are figures
 only. What agents report changes counts and scores, but never the order of approved items (reliability D4).

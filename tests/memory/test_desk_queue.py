@@ -105,7 +105,7 @@ def test_harm_and_uncertainty_raise_the_priority(reviewer: Client) -> None:
 
 
 def test_tasks_of_the_newest_runs_are_remembered_and_older_ones_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.retrieval.recent_tasks.RECENT_TASKS", 2)
+    monkeypatch.setattr("memory.index.recent_tasks.RECENT_TASKS", 2)
     project = make_project()
     make_heuristic(project=project)
     oldest, middle, newest = (make_trajectory(project=project) for _ in range(3))
