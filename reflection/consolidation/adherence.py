@@ -5,9 +5,8 @@ happened by then? Everything else stays unclear, which counts for nothing.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from django.db import transaction
@@ -35,25 +34,6 @@ class Judgement:
     revision: HeuristicRevision
     verdict: str
     step: int | None = None
-
-
-class Judge(Protocol):
-    """Reads a run and judges each lesson that it was given, once."""
-
-    name: str
-    version: str
-
-    def __call__(self, episode: Episode, revisions: Sequence[HeuristicRevision]) -> list[Judgement]: ...
-
-
-class RulesJudge:
-    """Judges by the tools a lesson names."""
-
-    name = JUDGE
-    version = VERSION
-
-    def __call__(self, episode: Episode, revisions: Sequence[HeuristicRevision]) -> list[Judgement]:
-        return [judge_by_calls(revision, episode) for revision in revisions]
 
 
 def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
