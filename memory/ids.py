@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from threading import Lock
 
-_lock = Lock()  # a generator may not be asked by two threads at once
+_lock = Lock()  # two threads must not use a generator at once
 _repeatable: Iterator[tuple[int, int]] | None = None
 
 

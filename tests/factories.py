@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memory.api.models import IdempotencyRecord
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
-from memory.heuristics.rules import get_rule_trigger
+from memory.heuristics.text import get_rule_trigger
 from memory.projects.api_keys import NewApiKey, create_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.retrieval.models import Retrieval

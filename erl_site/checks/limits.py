@@ -7,7 +7,6 @@ from django.core.checks import CheckMessage, Error, register
 
 from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 
-# Name, least, most
 # Name, minimum, maximum
 LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_PORT", 1, 65_535),

@@ -92,9 +92,9 @@ def rotate_log(path: Path) -> None:
         path.replace(path.with_suffix(".log.1"))
 
 
-def read_log_tail(path: Path, *, lines: int = 5) -> str:
-    """Return the last lines of a log file, or "" if it cannot be read."""
+def read_log_tail(path: Path) -> str:
+    """Return the last five lines of a log file, or "" if it cannot be read."""
     try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(path.read_text(errors="replace").splitlines()[-5:])
     except OSError:
         return ""

@@ -115,11 +115,6 @@ def discard(home: Path) -> None:
     shutil.rmtree(socket_folder(home), ignore_errors=True)
 
 
-def log_tail(home: Path, *, lines: int = 5) -> str:
-    """Return the last log lines of the server under `home`, or ""."""
-    return read_log_tail(_log(home), lines=lines)
-
-
 def is_running(home: Path) -> bool:
     """Return whether the server under `home` answers."""
     try:
@@ -141,10 +136,8 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
             _drop_stale_locks(home)
         elif pid is None and not _memory_in_use(home):
             if starts == START_ATTEMPTS:
-                raise EmbeddedServerError(
-                    f"The embedded PostgreSQL does not start.\n{failure}\n{log_tail(home)}\n".replace("\n\n", "\n")
-                    + f"The full log is {_log(home)}."
-                )
+                told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home))}\n"
+                raise EmbeddedServerError(told.replace("\n\n", "\n") + f"The full log is {_log(home)}.")
             account = account or _prepare(home, user=user, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
             starts += 1

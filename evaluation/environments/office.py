@@ -47,7 +47,7 @@ class Office:
     def call(self, tool: str, arguments: dict[str, str]) -> str:
         """Use a tool and return its answer."""
         actions: dict[str, Callable[..., str]] = {
-            "find_contact": lambda name: self.addresses.get(name, "Error: nobody of that name"),
+            "find_contact": lambda name: self.addresses.get(name, "Error: no one has that name"),
             "send_mail": self._send_mail,
             "list_orders": self._list_orders,
             "refund_code": lambda order: f"R-{order}" if self._has_order(order) else "Error: no such order",

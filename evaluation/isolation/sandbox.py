@@ -25,7 +25,6 @@ SUFFIX = "_evaluation"
 _SANDBOX = re.compile(rf"{SUFFIX}(_\d)?$")
 LOCK_WAIT_SECONDS = 10.0  # time for the processes of a killed run to end
 APPS = ("memory", "reflection", "evaluation")
-_CONNECTION = ("host", "port", "user", "password")
 _PASSED_ON = ("ERL_EMBEDDER", "ERL_EMBEDDER_BASE_URL", "ERL_EMBEDDER_API_KEY", "ERL_EMBEDDER_MODEL")
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
+DISCORDANT = 0.2  # share of tasks that differ between two arms
+POWER_Z = 0.8416  # normal quantile of a power of 80 %
 _CHUNK = 500  # resamples drawn at once, to limit memory with thousands of tasks
 _MAX_CACHED_DRAWS = 16_000_000  # of four bytes each
 
@@ -22,12 +24,8 @@ class Estimate:
     high: float
     n: int
 
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
 
-
-def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
+def bootstrap_mean(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate a mean with a 95 % percentile bootstrap interval (Efron 1979), tasks resampled with replacement.
 
     Args:
@@ -37,14 +35,12 @@ def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = R
     n = len(figures)
     if n == 0:
         return Estimate(mean=float("nan"), low=float("nan"), high=float("nan"), n=0)
-    means = np.concatenate(list(_resampled_means(figures, seed=seed, resamples=resamples)))
+    means = np.concatenate(list(_resampled_means(figures, seed=seed)))
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(mean=float(figures.mean()), low=float(low), high=float(high), n=n)
 
 
-def paired_difference(
-    treated: Sequence[float], control: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Estimate:
+def paired_difference(treated: Sequence[float], control: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate the mean difference of two arms on the same tasks, in the same order.
 
     Raises:
@@ -53,38 +49,36 @@ def paired_difference(
     if len(treated) != len(control):
         raise ValueError(f"The arms have {len(treated)} and {len(control)} tasks; a paired difference needs the same.")
     differences = np.asarray(treated, dtype=np.float64) - np.asarray(control, dtype=np.float64)
-    return bootstrap_mean(differences.tolist(), seed=seed, resamples=resamples)
+    return bootstrap_mean(differences.tolist(), seed=seed)
 
 
-def smallest_visible_difference(n: int, *, discordant: float = 0.2) -> float:
+def smallest_visible_difference(n: int) -> float:
     """Return the smallest paired difference whose 95 % interval excludes zero with `n` tasks.
 
-    Uses the normal approximation for McNemar's test: if a share `discordant` of the tasks differs between the arms,
-    the standard error of the paired difference is sqrt(discordant / n).
+    Uses the normal approximation for McNemar's test: if a share DISCORDANT of the tasks differs between the arms,
+    the standard error of the paired difference is sqrt(DISCORDANT / n).
     """
-    return 1.96 * sqrt(discordant / n) if n else float("inf")
+    return 1.96 * sqrt(DISCORDANT / n) if n else float("inf")
 
 
-def tasks_needed(difference: float, *, discordant: float = 0.2, power_z: float = 0.8416) -> int:
+def tasks_needed(difference: float) -> int:
     """Return how many tasks detect a paired difference with 80 % power at the 5 % level (same approximation)."""
-    return ceil(((1.96 * sqrt(discordant) + power_z * sqrt(max(discordant - difference**2, 0))) / difference) ** 2)
+    return ceil(((1.96 * sqrt(DISCORDANT) + POWER_Z * sqrt(max(DISCORDANT - difference**2, 0))) / difference) ** 2)
 
 
-def _resampled_means(
-    figures: npt.NDArray[np.float64], *, seed: int, resamples: int
-) -> Iterator[npt.NDArray[np.float64]]:
-    draw = _draw_cached if len(figures) * resamples <= _MAX_CACHED_DRAWS else _draw
-    for drawn in draw(len(figures), seed, resamples):
+def _resampled_means(figures: npt.NDArray[np.float64], *, seed: int) -> Iterator[npt.NDArray[np.float64]]:
+    draw = _draw_cached if len(figures) * RESAMPLES <= _MAX_CACHED_DRAWS else _draw
+    for drawn in draw(len(figures), seed):
         yield figures.take(drawn).mean(axis=1)
 
 
-def _draw(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int32]]:
+def _draw(n: int, seed: int) -> Iterator[npt.NDArray[np.int32]]:
     """Yield the task indices of the resamples, a chunk at a time."""
     generator = np.random.default_rng(seed)
-    for start in range(0, resamples, _CHUNK):
-        yield generator.integers(0, n, size=(min(_CHUNK, resamples - start), n)).astype(np.int32)
+    for start in range(0, RESAMPLES, _CHUNK):
+        yield generator.integers(0, n, size=(min(_CHUNK, RESAMPLES - start), n)).astype(np.int32)
 
 
 @lru_cache(maxsize=1)  # all arms of a suite have the same tasks and draws
-def _draw_cached(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], ...]:
-    return tuple(_draw(n, seed, resamples))
+def _draw_cached(n: int, seed: int) -> tuple[npt.NDArray[np.int32], ...]:
+    return tuple(_draw(n, seed))

@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Passage:
-    """One text of a step. `peek` stands for it while it is folded, "" where it is short enough to stand open."""
+    """One text of a step. `peek` is shown while it is folded; "" for a text short enough not to fold."""
 
     kind: str
     label: str

@@ -133,7 +133,7 @@ class DecisionForm(forms.Form):
         self.difference = diff_heuristics(revision.as_text(), self._edited(revision))
 
     def carry_out(self, *, by: Actor) -> str:
-        """Call the service the decision stands for; return a sentence about what happened."""
+        """Call the service for the decision; return a sentence about what happened."""
         data = self.cleaned_data
         seen: dict[str, Any] = {"content_sha256": data["content_sha256"]}
         about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": self._seconds_on_screen()}

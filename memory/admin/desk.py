@@ -109,7 +109,7 @@ def desk_context(
     runs = _cited_runs(heuristic)
     outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
     words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
-    line = write_line({"id": revision.heuristic_id, **words}, number=1)  # as it stands in an agent's prompt
+    line = write_line({"id": revision.heuristic_id, **words}, number=1)  # as in an agent's prompt
     user = queue.user
     archived_at = heuristic.project.archived_at
     archived = archived_at is not None and archived_at <= timezone.now()

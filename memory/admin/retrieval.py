@@ -148,7 +148,7 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
         return _share(index.recall_least)
 
     def has_view_permission(self, request: HttpRequest, obj: SearchIndex | None = None) -> bool:
-        """Whoever may read answers may read how well they were searched for."""
+        """People who may read answers may also read how well the search works."""
         return request.user.has_perm("memory.view_retrieval")
 
 

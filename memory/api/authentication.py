@@ -1,4 +1,4 @@
-"""Who asks, by `Authorization: Bearer <API key>`, and what the key may do (reliability D9)."""
+"""Authenticate by `Authorization: Bearer <API key>` and check what the key may do (reliability D9)."""
 
 import hashlib
 import hmac

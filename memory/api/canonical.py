@@ -36,7 +36,7 @@ def canonical_request(
 
 
 def fingerprint(canonical: bytes, *, secret: str | None = None) -> bytes:
-    """Hash a canonical request with a secret key, so that nobody can test a guessed body against a stored digest.
+    """Hash a canonical request with a secret key, so that a guessed body cannot be tested against a stored digest.
 
     `secret` is the settings' SECRET_KEY by default.
     """
@@ -81,7 +81,7 @@ def _number(value: float) -> str:
         return "0"
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, digit_tuple))
-    point = len(digits) + int(exponent)  # where the decimal point stands, counted from the first digit
+    point = len(digits) + int(exponent)  # the place of the decimal point, counted from the first digit
     if 0 < point <= 21:
         text = digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
     elif -6 < point <= 0:

@@ -10,7 +10,7 @@ from memory.projects.models import Project
 class IdempotencyRecord(models.Model):
     """A finished mutating request and its answer, byte for byte.
 
-    Written in the transaction of the effect it stands for. Keys are scoped by project and client, not by API key, so
+    Written in the same transaction as its effect. Keys are scoped by project and client, not by API key, so
     that rotating a key loses nothing.
     """
 

@@ -28,7 +28,7 @@ def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
     """Return the newest wording of a locked row, if it is the one that was read.
 
     Args:
-        content_sha256: the hash of the wording that was read; None stands for the newest.
+        content_sha256: the hash of the wording that was read; None means the newest.
 
     Raises:
         ChangedMeanwhile: the newest is another.

@@ -44,7 +44,7 @@ def approve_heuristic(
     approval of the same wording by another person serves it. The database holds that rule too.
 
     Args:
-        content_sha256: the hash of the wording the reviewer read; None stands for the newest.
+        content_sha256: the hash of the wording the reviewer read; None means the newest.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision.

@@ -33,7 +33,7 @@ def merge_heuristics(
     Args:
         take_wording: the one that stays takes over this one's wording; if it is approved, the wording is served at
             once or, where the project requires two reviewers, once another person approves it.
-        content_sha256, into_sha256: the hashes of the two texts the reviewer read; None stands for the newest.
+        content_sha256, into_sha256: the hashes of the two texts the reviewer read; None means the newest.
 
     Raises:
         CannotMerge: the two are the same or of two projects.

@@ -32,10 +32,10 @@ VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12
 
 # How similar each recent task is to the best-matching text of a lesson's newest wording, by meaning and words.
-_LIKENESS = """
+_SIMILARITY = """
 SELECT v.heuristic_id, t.trajectory_id, t.recorded_at,
        max(t.meaning_weight * coalesce(-(v.vector <#> t.vector), 0)
-           + (1 - t.meaning_weight) * coalesce(-(v.terms <#> t.terms), 0)) AS likeness
+           + (1 - t.meaning_weight) * coalesce(-(v.terms <#> t.terms), 0)) AS similarity
 FROM memory_heuristic h
 JOIN memory_heuristicembedding v ON v.revision_id = h.current_revision_id
 JOIN memory_taskvector t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
@@ -44,29 +44,28 @@ WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (
 GROUP BY v.heuristic_id, t.trajectory_id, t.recorded_at
 """
 _COUNT = f"""
-SELECT heuristic_id, count(*) FILTER (WHERE likeness >= %(floor)s), count(*),
-    coalesce(sum(likeness) FILTER (WHERE likeness >= %(floor)s), 0) FROM ({_LIKENESS}) s GROUP BY heuristic_id
+SELECT heuristic_id, count(*) FILTER (WHERE similarity >= %(floor)s), count(*),
+    coalesce(sum(similarity) FILTER (WHERE similarity >= %(floor)s), 0) FROM ({_SIMILARITY}) s GROUP BY heuristic_id
 """  # noqa: S608 - constants of this module
 _SHOW = f"""
 SELECT r.id, left(r.task, 300), r.outcome, r.created_at,
     EXISTS (SELECT FROM memory_retrieval a WHERE a.id = r.retrieval_id AND a.injected_ids <> '{{}}'),
-    s.likeness, count(*) OVER ()
-FROM ({_LIKENESS}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
-WHERE s.likeness >= %(floor)s
+    count(*) OVER ()
+FROM ({_SIMILARITY}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
+WHERE s.similarity >= %(floor)s
 ORDER BY s.recorded_at DESC, r.id DESC LIMIT %(limit)s
 """  # noqa: S608 - constants of this module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittingTask:
-    """A recorded task that a lesson fits, and how its run ended. `likeness` is 0–1."""
+    """A recorded task that a lesson fits, and how its run ended."""
 
     trajectory_id: UUID
     task: str
     outcome: str
     recorded_at: datetime
     had_lessons: bool
-    likeness: float
     found: int  # how many fit in all
 
 
@@ -76,13 +75,13 @@ class _Fit:
 
     matches: int = 0
     tasks: int = 0
-    likeness: float = 0
+    similarity: float = 0
 
 
-def find_fitting_tasks(heuristic: Heuristic, *, limit: int = SHOWN_TASKS) -> list[FittingTask]:
+def find_fitting_tasks(heuristic: Heuristic) -> list[FittingTask]:
     """Return the newest recorded tasks that a heuristic's newest wording fits, newest first. One query, bounded."""
     with connection.cursor() as cursor:
-        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": limit})
+        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": SHOWN_TASKS})
         rows = cursor.fetchall()
     return [FittingTask(**dict(zip(FittingTask.__slots__, row, strict=True))) for row in rows]
 
@@ -119,7 +118,7 @@ def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) 
     """Return the priority and what it is made of."""
     revision = heuristic.current_revision
     broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
-    traffic = (fit.likeness + FLOOR) / (fit.tasks + 1)  # without any task: as if one just fitted
+    traffic = (fit.similarity + FLOOR) / (fit.tasks + 1)  # without any task: as if one just fitted
     uncertainty = max(1, heuristic.support) ** -0.5
     if heuristic.confidence is not None:
         uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
@@ -137,7 +136,7 @@ def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) 
     }
 
 
-def prioritise_queue(*, limit: int = BATCH) -> int:
+def prioritise_queue() -> int:
     """Update the order of the queue: proposals without a priority first, then those whose priority is old.
 
     Returns:
@@ -147,7 +146,7 @@ def prioritise_queue(*, limit: int = BATCH) -> int:
         remember_tasks(project_id)
     old = Q(prioritised_at__isnull=True) | Q(prioritised_at__lt=timezone.now() - VALID_FOR)
     waiting = Heuristic.objects.proposed().filter(old).order_by(F("prioritised_at").asc(nulls_first=True))
-    ids = list(waiting.values_list("pk", flat=True)[:limit])
+    ids = list(waiting.values_list("pk", flat=True)[:BATCH])
     return prioritise_heuristics(ids) if ids else 0
 
 
@@ -155,6 +154,6 @@ def _count_fitting_tasks(ids: list[UUID]) -> dict[UUID, _Fit]:
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"ids": ids, "floor": FLOOR})
         return {
-            heuristic_id: _Fit(matches=matches, tasks=tasks, likeness=likeness)
-            for heuristic_id, matches, tasks, likeness in cursor.fetchall()
+            heuristic_id: _Fit(matches=matches, tasks=tasks, similarity=similarity)
+            for heuristic_id, matches, tasks, similarity in cursor.fetchall()
         }

@@ -14,7 +14,6 @@ from memory.heuristics.models import Heuristic, Review
 
 _Decision = Review.Decision
 APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
-REFUSALS = (_Decision.REJECT, _Decision.QUARANTINE, _Decision.MERGE)
 WITHDRAWALS = (_Decision.RETIRE, _Decision.QUARANTINE)
 _NO_DECISION = (_Decision.EDIT, _Decision.UNDO, _Decision.REFLECT_AGAIN)  # an edit comes with its approval
 _UNDONE_WITHIN = timedelta(seconds=16)

@@ -162,7 +162,7 @@ class EvidenceSerializer(serializers.ModelSerializer[Evidence]):
 
 
 class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
-    """A heuristic: its newest wording, where it stands, and the wording that is served, if any."""
+    """A heuristic: its status, its newest wording, and the wording that is served, if any."""
 
     trigger = serializers.CharField(source="current_revision.trigger")
     guideline = serializers.CharField(source="current_revision.guideline")

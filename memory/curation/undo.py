@@ -30,7 +30,7 @@ def is_undoable(review: Review) -> bool:
 
 
 @transaction.atomic
-def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic:
+def undo_review(review: Review, *, by: Actor) -> Heuristic:
     """Put the heuristic back into the queue. Both the decision and its undoing stay on record.
 
     What was served before the decision is served again. A wording that was approved, even as the first of two
@@ -63,7 +63,7 @@ def undo_review(review: Review, *, by: Actor, request_id: str = "") -> Heuristic
         _put_back(heuristic, decided)
     revision = get_current_revision(heuristic, content_sha256=None)
     reason = f"Undid: {review.decision}."
-    record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason, request_id=request_id)
+    record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason)
     return heuristic
 
 

@@ -8,8 +8,7 @@ from django.db.models import Count
 from memory.episodes.file_format import MEMBERS, VERSION
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.rules import AVOID_MARK, WORKS_MARK
-from memory.heuristics.text import RULE_TAG
+from memory.heuristics.text import AVOID_MARK, RULE_TAG, WORKS_MARK
 from memory.mistakes.models import MistakeCard
 from memory.projects.models import Project
 from memory.runs.models import Trajectory

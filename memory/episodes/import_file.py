@@ -20,7 +20,7 @@ from memory.episodes.file_format import (
 )
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic
-from memory.heuristics.rules import make_rule, split_mark
+from memory.heuristics.text import make_rule, split_mark
 from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
 from memory.mistakes.models import MistakeCard

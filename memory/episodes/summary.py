@@ -13,6 +13,7 @@ from memory.runs.models import Trajectory
 from memory.runs.scores import ScoreHistory, read_score_history
 
 TOP_CARDS = 10
+MOST_SCORES = 50  # families and agents
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,20 +25,14 @@ class MemorySummary:
     cards: list[MistakeCard]
 
 
-def summarize_memory(
-    project: Project, *, task_id: str | None = None, agent: str | None = None, limit: int = 50
-) -> MemorySummary:
-    """Sum up a project, or one task family or agent of it.
-
-    Args:
-        limit: the most score histories to return.
-    """
+def summarize_memory(project: Project, *, task_id: str | None = None, agent: str | None = None) -> MemorySummary:
+    """Sum up a project, or one task family or agent of it."""
     cards = MistakeCard.objects.for_project(project).unmerged()
     if task_id is not None:
         cards = cards.filter(task_id=task_id)
     return MemorySummary(
         counts=_count(project),
-        scores=read_score_history(project, task_id=task_id, agent=agent, limit=limit),
+        scores=read_score_history(project, task_id=task_id, agent=agent, limit=MOST_SCORES),
         cards=list(cards.with_text().order_by("-seen_count", "-id")[:TOP_CARDS]),
     )
 

@@ -54,7 +54,7 @@ class Reviewed(models.Model):
     reviews: Any
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -78,7 +78,7 @@ class AbstractRevision(models.Model):
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
     created_by = models.TextField(editable=False, default="")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine goes by
+    created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
 
     class Meta:
         abstract = True

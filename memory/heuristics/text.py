@@ -1,9 +1,10 @@
-"""What a heuristic says, and where in a run it comes from."""
+"""What a heuristic says, where in a run it comes from, and rules: heuristics that are given without a search."""
 
 from dataclasses import dataclass
 
 # A heuristic with this tag is a rule: it is for every task of its family, or of the project, and needs no search.
 RULE_TAG = "rule"
+WORKS_MARK, AVOID_MARK = "[WORKS]", "[AVOID]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,3 +30,33 @@ class Citation:
     first_step: int | None = None
     last_step: int | None = None
     quote: str = ""
+
+
+def get_rule_trigger(task_id: str) -> str:
+    """Return the condition of a rule: every task of a family, or every task where the family is ""."""
+    return f"a task of the family {task_id} begins" if task_id else "any task begins"
+
+
+def make_rule(words: str, *, polarity: str, task_id: str = "", source_task: str = "") -> HeuristicText:
+    """Write a rule for every task of a family, or of the project where `task_id` is "".
+
+    Args:
+        words: what to do, or what to avoid where `polarity` is "avoid".
+    """
+    return HeuristicText(
+        trigger=get_rule_trigger(task_id),
+        guideline=words,
+        polarity=polarity,
+        scope="task_family" if task_id else "project",
+        task_id=task_id,
+        tags=(RULE_TAG,),
+        source_task=source_task,
+    )
+
+
+def split_mark(words: str) -> tuple[str, str]:
+    """Return the polarity and the words of a rule as agents' own memory files write it: `[AVOID] …`."""
+    for mark, polarity in ((WORKS_MARK, "works"), (AVOID_MARK, "avoid")):
+        if words.upper().startswith(mark):
+            return polarity, words[len(mark) :].strip()
+    return "mixed", words.strip()

@@ -32,8 +32,8 @@ ON CONFLICT (trajectory_id) DO UPDATE SET embedding_model_id = EXCLUDED.embeddin
 """
 
 
-def remember_tasks(project_id: UUID, *, limit: int = BATCH) -> int:
-    """Make the vectors of up to `limit` of a project's newest tasks that lack them; return how many were made.
+def remember_tasks(project_id: UUID) -> int:
+    """Make the vectors of up to BATCH of a project's newest tasks that lack them; return how many were made.
 
     The newest RECENT_TASKS count; what is older is forgotten. Safe to repeat and to run twice at once.
     Where the embedder does not answer, a task is compared by its words until the next time.
@@ -47,7 +47,7 @@ def remember_tasks(project_id: UUID, *, limit: int = BATCH) -> int:
         known = known.filter(vector__isnull=False)
     there = set(known.values_list("pk", flat=True))
     # The newest comes last: as long as it is missing, something is.
-    missing = [pk for pk in reversed(newest) if pk not in there][:limit]
+    missing = [pk for pk in reversed(newest) if pk not in there][:BATCH]
     if not missing:
         return 0
     rows = list(Trajectory.objects.filter(pk__in=missing).values_list("pk", "task", "created_at"))

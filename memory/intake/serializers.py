@@ -128,8 +128,8 @@ class TrajectoryInput(RunOutcome):
         Text,
         Field(
             max_length=MAX_TASK_CHARS,
-            description="What the run was asked to do. A chat log says so itself: its first user message is the task "
-            "then. Else the `task_id` stands for it.",
+            description="What the run was asked to do. If it is missing, the task is the first user message of a chat "
+            "log, or else the `task_id`.",
         ),
     ] = ""
     task_id: Annotated[Name, Field(description="The task family, such as `airline.cancel`.")] = ""

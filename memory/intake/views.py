@@ -1,9 +1,11 @@
 """Runs: record, list, read, erase, and report how they ended."""
 
+from typing import ClassVar
 from uuid import UUID
 
 from django.db.models import F, Func, IntegerField, QuerySet
 from django.db.models.functions import Coalesce, NullIf
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
@@ -11,9 +13,9 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from memory.api.base import ApiView, represent
+from memory.api.filters import ExactText
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
-from memory.intake.filters import TrajectoryFilter
 from memory.intake.recording import Recorded, Sender, record_trajectory, report_outcome
 from memory.intake.serializers import (
     OutcomeInput,
@@ -26,6 +28,18 @@ from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 
 Scope = ApiKey.Scope
+
+
+class TrajectoryFilter(filters.FilterSet):  # type: ignore[misc]
+    task = ExactText(help_text="The whole task text.")
+    task_id = ExactText(help_text="The task family.")
+    outcome = filters.ChoiceFilter(choices=Trajectory.Outcome.choices, help_text="How the run ended.")
+    agent = ExactText(help_text="The agent that ran.")
+    external_id = ExactText(help_text="The agent's own id of the run.")
+
+    class Meta:
+        model = Trajectory
+        fields: ClassVar[list[str]] = []
 
 
 class TrajectoryListView(ApiView):

@@ -30,7 +30,7 @@ def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = N
     One person is enough in a project that requires two reviewers, but it has to be a person.
 
     Args:
-        content_sha256: the hash of the words the reviewer read; None stands for the newest.
+        content_sha256: the hash of the words the reviewer read; None means the newest.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision, or was merged into another card.
@@ -64,7 +64,7 @@ def reject_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = No
 
 
 @transaction.atomic
-def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: str = "") -> MistakeCard:
+def retire_card(card: MistakeCard, *, by: Actor, reason: str = "") -> MistakeCard:
     """Stop giving a card to agents. Its runs are still counted.
 
     Raises:
@@ -74,9 +74,7 @@ def retire_card(card: MistakeCard, *, by: Actor, reason: str = "", request_id: s
     check_rights(card, by=by, withdraws=True)
     revision = withdraw_revision(card)
     set_status(card, _Status.RETIRED)
-    record_review(
-        revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason, request_id=request_id
-    )
+    record_review(revision, _Decision.RETIRE, item=card, by=by, seen_count=card.seen_count, reason=reason)
     return card
 
 

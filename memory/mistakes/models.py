@@ -1,6 +1,5 @@
 """Mistake cards: what agents did wrong, in how many runs, and what was decided about the wording."""
 
-from collections.abc import Mapping
 from typing import Self
 
 from django.db import models
@@ -37,17 +36,6 @@ class MistakeCardStatus(models.TextChoices):
     APPROVED = "approved"
     REJECTED = "rejected"
     RETIRED = "retired"
-
-
-# The status changes that triggers allow (reliability C11). A test compares the two.
-CARD_MOVES: Mapping[str, frozenset[str]] = {
-    MistakeCardStatus.PROPOSED: frozenset(
-        {MistakeCardStatus.APPROVED, MistakeCardStatus.REJECTED, MistakeCardStatus.RETIRED}
-    ),
-    MistakeCardStatus.APPROVED: frozenset({MistakeCardStatus.PROPOSED, MistakeCardStatus.RETIRED}),
-    MistakeCardStatus.REJECTED: frozenset({MistakeCardStatus.PROPOSED}),
-    MistakeCardStatus.RETIRED: frozenset({MistakeCardStatus.PROPOSED}),
-}
 
 
 class MistakeCard(Reviewed):

@@ -17,6 +17,8 @@ from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeEmbe
 
 log = structlog.get_logger(__name__)
 
+BATCH = 100  # cards at a time
+
 # A pair whose merge was undone is never merged automatically again.
 _SIMILAR = """
 SELECT e.card_id, -(e.vector <#> own.vector) AS similarity
@@ -79,14 +81,14 @@ def merge_similar(card_id: UUID) -> None:
     log.info("mistake_cards_merged", card_id=str(younger.pk), into_id=str(older.pk), similarity=round(similarity, 4))
 
 
-def find_unsettled_cards(*, limit: int = 100) -> list[UUID]:
+def find_unsettled_cards() -> list[UUID]:
     """Return proposed cards whose words have no vector of the active model, oldest first."""
     model = get_active_model()
     if find_embedder(model.pk) is None:
         return []
     embedded = MistakeEmbedding.objects.filter(card=OuterRef("pk"), embedding_model=model)
     waiting = MistakeCard.objects.proposed().filter(~Exists(embedded)).order_by("created_at")
-    return list(waiting.values_list("pk", flat=True)[:limit])
+    return list(waiting.values_list("pk", flat=True)[:BATCH])
 
 
 def _embed(card_id: UUID) -> bool:

@@ -256,7 +256,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
 
 
 def _order_injected(items: Sequence[dict[str, Any]], context: Context) -> list[str]:
-    """Return the ids of what stands in the block: rules of the record that no search chose, then the lessons."""
+    """Return the ids of what is in the block: rules of the record that no search chose, then the lessons."""
     lessons = [item["id"] for item in items if item["injected"]]
     return [*sorted(context.ids.difference(lessons)), *lessons]
 

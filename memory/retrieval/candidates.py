@@ -18,11 +18,11 @@ from memory.retrieval.snapshot import snapshots
 
 
 class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
-    """A served lesson with what speaks for it; a likeness is None where there is nothing to compare.
+    """A served lesson with its figures; a similarity is None if there is nothing to compare.
 
-    `own` is the likeness of the lesson's own text, made of `meaning` and `words`; `task` that of the most similar task
-    it was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is the
-    lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank` what a
+    `own` is the similarity of the lesson's own text, made of `meaning` and `words`; `task` that of the most similar
+    task it was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is
+    the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank` what a
     cross-encoder said of it, 0–1.
     """
 

@@ -37,7 +37,7 @@ class Context:
 def count_tokens(text: str) -> int:
     """Estimate the tokens of a text: a quarter of its characters, rounded up.
 
-    The same everywhere and for ever, which a model's own tokenizer is not; for English it is within a fifth of them.
+    It never changes, unlike the tokenizers of models; for English it is within a fifth of theirs.
     """
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 

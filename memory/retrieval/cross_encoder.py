@@ -59,17 +59,14 @@ def rerank(reranker: Reranker, *, task: str, candidates: Sequence[Candidate]) ->
         breaker.note(answered=False)
         raise
     breaker.note(answered=True)
-    scale = _as_share if all(0 <= score <= 1 for score in found.values()) else _from_logit
+    # float: a reranker may give those of numpy, which JSON does not know
+    scale = float if all(0 <= score <= 1 for score in found.values()) else _from_logit
     scores = [scale(found[place]) if place in found else 0.0 for place in range(len(asked))]
     lowest = min(scores) / 2
     return [
         *(one._replace(score=score, lead=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
         *(one._replace(score=lowest, lead=lowest) for one in rest),
     ]
-
-
-def _as_share(score: float) -> float:
-    return float(score)  # a reranker may give numpy's floats, which JSON does not know
 
 
 def _from_logit(score: float) -> float:

@@ -1,10 +1,10 @@
 """The search in the database: every text of a project is compared with the task, or what an index finds of them.
 
 Statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3). They only find
-lessons and say how like the task their texts are; scoring.py makes scores of that.
+lessons and say how similar their texts are to the task; scoring.py turns that into scores.
 
-**By an index**, which belongs to one project and one model: no filter stands between it and its rows, and a small
-project never goes through the neighbourhoods of a large one. Two halves come together: the nearest vectors, and the
+**By an index**, which belongs to one project and one model: no filter slows it down, and a small
+project never searches the neighbourhoods of a large one. Two halves come together: the nearest vectors, and the
 texts with the rarest words of the task, as many words as occur in `MATCHES` texts together; taking any text with any
 word would read most of the project. Where even the rarest words are in more texts than that, as among a million, the
 texts with two of them are taken. Each text is compared with the task where it is found, and only the lessons that come
@@ -98,17 +98,17 @@ WITH query AS MATERIALIZED (
     FROM nearest
     JOIN servable_text v USING (revision_id)
     WHERE v.embedding_model_id = (SELECT model FROM query)
-), likenesses AS (
-    SELECT texts.*, %(task_weight)s * coalesce(meaning, 0) + (1 - %(task_weight)s) * coalesce(words, 0) AS likeness
+), similarities AS (
+    SELECT texts.*, %(task_weight)s * coalesce(meaning, 0) + (1 - %(task_weight)s) * coalesce(words, 0) AS similarity
     FROM texts
 ), found AS (
     SELECT revision_id,
            max(meaning) FILTER (WHERE kind = 'lesson') AS meaning,
            max(words) FILTER (WHERE kind = 'lesson') AS words,
-           (array_agg(likeness ORDER BY likeness DESC) FILTER (WHERE kind <> 'lesson'))[1:{counted}] AS tasks,
-           (array_agg(trajectory_id ORDER BY likeness DESC, trajectory_id)
+           (array_agg(similarity ORDER BY similarity DESC) FILTER (WHERE kind <> 'lesson'))[1:{counted}] AS tasks,
+           (array_agg(trajectory_id ORDER BY similarity DESC, trajectory_id)
             FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
-    FROM likenesses GROUP BY revision_id
+    FROM similarities GROUP BY revision_id
 )
 SELECT {columns}, coalesce(t.task, left(r.source_task, 300)), s.revision_id, s.meaning, s.words, s.tasks, v.vector
 FROM found s

@@ -70,7 +70,7 @@ class Choice:
 class HeuristicRanker(Protocol):
     """A language model that ranks. Called with no transaction open."""
 
-    def rank_lessons(
+    def __call__(
         self,
         project: Project,
         *,
@@ -143,7 +143,7 @@ def rank_with_model(
         for label, one in by_label.items()
     ]
     try:
-        choices = ranker.rank_lessons(
+        choices = ranker(
             question.project,
             task=question.task,
             lessons=offered,

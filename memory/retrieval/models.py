@@ -130,7 +130,7 @@ class HeuristicEmbedding(models.Model):
 
     `served` follows the revision's flag (a database trigger keeps it), so that a search needs no join to filter.
     `vector` is the text's meaning; it is null until the embedder has answered. `terms` are its words, made by
-    `memory_text_vector` in the database: a unit vector with one dimension for each word, so that two texts' likeness
+    `memory_text_vector` in the database: a unit vector with one dimension for each word, so that two texts' similarity
     in words is a cosine too. `term_ids` are the dimensions alone, for the index. Vectors are half precision and
     texts are not kept here: rows stay within the page, which makes exact scans 2.6–5 times faster.
     """
@@ -184,7 +184,7 @@ class SearchStatistics(models.Model):
 
 
 class TermCount(models.Model):
-    """In how many served texts of a project a word stands."""
+    """How many served texts of a project contain a word."""
 
     pk = models.CompositePrimaryKey("project_id", "term")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)

@@ -20,7 +20,7 @@ USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
-NAMES_LIKENESS = 0.3  # of a lesson that names all that the task names, whatever else it says
+NAMES_SIMILARITY = 0.3  # of a lesson that names all that the task names, whatever else it says
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
@@ -68,11 +68,11 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    nearness = [get_likeness(one) for one in candidates]
+    nearness = [get_similarity(one) for one in candidates]
     boosts = [
         (one, _get_boost(one, task_id))
-        for one, likeness in zip(candidates, nearness, strict=True)
-        if likeness >= floor.listed
+        for one, similarity in zip(candidates, nearness, strict=True)
+        if similarity >= floor.listed
     ]
     boosts.sort(key=lambda pair: (-pair[0].score * pair[1], pair[0].heuristic_id.int))
     leader = None
@@ -94,7 +94,7 @@ def rank(
     return [
         Ranked(
             candidate=one,
-            fits=fits and get_likeness(one) >= floor.injected,
+            fits=fits and get_similarity(one) >= floor.injected,
             value=one.score,
             scores=_describe_scores(one, with_lead=one.heuristic_id == leader),
             reason=explain(one, task_id=task_id, subtask=subtask),
@@ -129,9 +129,9 @@ def _spell(candidate: Candidate, key: str) -> str:
     return next((name.spelled for name in find_names(said) if name.key == key), "")
 
 
-def get_likeness(candidate: Candidate) -> float:
+def get_similarity(candidate: Candidate) -> float:
     """Return how like the task a lesson is, by its own text, its most similar task or the names in it."""
-    named = NAMES_LIKENESS * candidate.naming.share if candidate.naming is not None else 0.0
+    named = NAMES_SIMILARITY * candidate.naming.share if candidate.naming is not None else 0.0
     return max(candidate.own or 0.0, candidate.task or 0.0, named)
 
 

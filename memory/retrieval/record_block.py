@@ -1,4 +1,4 @@
-"""The track record on a kind of task: rules, mistakes, scores. It stands before the lessons, within its own budget.
+"""The track record on a kind of task: rules, mistakes, scores. It comes before the lessons, within its own budget.
 
 Everything with words in it was approved by a reviewer and is written whole or not at all; of runs there are figures
 only. What agents report changes counts and scores, but never the order of approved items (reliability D4).
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.heuristics.rules import get_rule_trigger
+from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
 from memory.redaction import redact
 from memory.retrieval.context import Context, count_tokens, write_exceptions
@@ -108,7 +108,6 @@ class _Line:
     id: str = ""
 
 
-NO_MATERIAL = Material()
 NO_RECORD = Context(text="", sha256=hashlib.sha256(b"").hexdigest(), tokens=0, ids=frozenset())
 
 

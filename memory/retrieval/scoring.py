@@ -1,7 +1,7 @@
-"""How well a lesson answers a task: one score from the likeness of its own text and of the tasks it was learnt from.
+"""How well a lesson answers a task: one score from the similarity of its own text and of the tasks it was learnt from.
 
-The searches, in the database and in memory, only find candidates and say how like the task their texts are. All of them
-are scored here. docs/appendix/retrieval.md says how the constants were found.
+The searches, in the database and in memory, only find candidates and their similarities to the task. All of them are
+scored here. docs/appendix/retrieval.md says how the constants were found.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from typing import NamedTuple
 SHORT_MEANING_WEIGHT, LONG_MEANING_WEIGHT, SHORT_CHARACTERS = 0.5, 0.2, 150
 TASK_MEANING = 1.2  # meaning counts for more between two tasks than between a task and a lesson
 
-NOISE = 0.15  # cosine of sentence vectors below which a likeness says nothing
-VOTES = 5.0  # of a lesson's text and its tasks together, against the likeness of the text alone
+NOISE = 0.15  # cosine of sentence vectors below which a similarity says nothing
+VOTES = 5.0  # of a lesson's text and its tasks together, against the similarity of the text alone
 # The weight of earlier tasks: the four most similar count, and what the lesson itself says counts as three tasks with
-# the same likeness, so that a lesson without any tasks is not behind for that. For the first place it counts as one: an
-# old task very like the new one decides who comes first, but does not fill the places behind it.
+# the same similarity, so that a lesson without tasks is at no disadvantage. For the first place it counts as one: an
+# earlier task very similar to the new one decides what comes first, but does not fill the places behind it.
 COUNTED_TASKS = 4
 STANDS_FOR_TASKS, STANDS_FOR_TASKS_FIRST = 3.0, 1.0
 
@@ -24,7 +24,7 @@ NAMES = 3.0  # what a lesson gains by naming everything that the task names
 
 
 class Score(NamedTuple):
-    """`own` is the likeness of the lesson's own text; `lead` decides the first place, `score` all others."""
+    """`own` is the similarity of the lesson's own text; `lead` decides the first place, `score` all others."""
 
     own: float
     score: float
@@ -55,7 +55,7 @@ def score_heuristic(
     Args:
         meaning: cosine of the task's and the lesson's sentence vectors; None where there is nothing to compare.
         words: cosine of their word vectors; None likewise.
-        tasks: likeness of the tasks the lesson was learnt from or has helped with, the highest first; the first
+        tasks: similarity of the tasks the lesson was learnt from or has helped with, the highest first; the first
             COUNTED_TASKS count.
         meaning_weight: what meaning counts, 0–1.
         named_share: how much of what the task names the lesson names too, 0–1.

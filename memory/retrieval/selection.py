@@ -61,11 +61,11 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
         drawn = draw_candidates(question.project.pk, seed=seed, filters=question.filters, limit=top_k)
         return Selection(ranked=rank_as_drawn(drawn), candidate_count=len(drawn), mode=mode)
     if mode != _Mode.ERL:
-        return _select_by_likeness(question, state, mode=mode, top_k=top_k)
+        return _select_by_similarity(question, state, mode=mode, top_k=top_k)
     try:
         return _select_by_model(question, state, top_k=top_k)
     except RankingFailed as error:
-        selection = _select_by_likeness(question, state, mode=_Mode.HYBRID, top_k=top_k)
+        selection = _select_by_similarity(question, state, mode=_Mode.HYBRID, top_k=top_k)
         missing = (f"language model ({error})", *selection.missing)
         return replace(selection, missing=missing, asked_service=True)
 
@@ -86,7 +86,7 @@ def _select_by_model(question: Question, state: ProjectState, *, top_k: int) -> 
     )
 
 
-def _select_by_likeness(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:
+def _select_by_similarity(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:
     found, answered, missing = _search(question, state, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
     reranker = find_reranker() if mode == _Mode.HYBRID else None
     if reranker is not None:

@@ -65,9 +65,7 @@ class RetrieveQuery(Input):
 
     boundary: Annotated[
         Literal["fixed", "random"],
-        Field(
-            description="`random` delimits `context` by words nobody can know beforehand; its bytes then never repeat."
-        ),
+        Field(description="`random` delimits `context` by unpredictable words; its bytes then never repeat."),
     ] = "fixed"
 
     @field_validator("task")

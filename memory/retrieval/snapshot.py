@@ -46,7 +46,7 @@ Integers = npt.NDArray[np.integer[Any]]
 class Found(NamedTuple):
     """How like a task the texts of a lesson are; None where there is nothing to compare.
 
-    `tasks` are the likenesses of the tasks it was learnt from, the highest first; that one is of the run
+    `tasks` are the similarities of the tasks it was learnt from, the highest first; that one is of the run
     `trajectory_id`.
     """
 
@@ -173,8 +173,8 @@ class Snapshot:
                     tasks.append((task_weight * near + (1 - task_weight) * in_words, -text))
             tasks.sort(reverse=True)
             trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
-            likenesses = [likeness for likeness, _ in tasks]
-            found.append(Found(self.revisions[place], trajectory_id, meaning, words, likenesses, vector))
+            similarities = [similarity for similarity, _ in tasks]
+            found.append(Found(self.revisions[place], trajectory_id, meaning, words, similarities, vector))
         return found
 
     def read_rows(self, state: int | None, found: Sequence[Found]) -> list[tuple[Any, ...]]:

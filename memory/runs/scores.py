@@ -54,26 +54,25 @@ class ScoreHistory:
 
 
 def read_score_history(
-    project: Project, *, task_id: str | None = None, agent: str | None = None, last: int = LAST, limit: int = 100
+    project: Project, *, task_id: str | None = None, agent: str | None = None, limit: int = 100
 ) -> list[ScoreHistory]:
     """Return the score history of a project by task family and agent, most runs first.
 
     Args:
         task_id, agent: only of these; None means all.
-        last: how many of the newest scores.
         limit: how many families and agents at most.
     """
     named = {name: value for name, value in (("task_id", task_id), ("agent", agent)) if value is not None}
     where = "".join(f" AND {name} = %({name})s" for name in named)
-    parameters: dict[str, Any] = {"project": project.pk, "last": last, "limit": limit, **named}
+    parameters: dict[str, Any] = {"project": project.pk, "last": LAST, "limit": limit, **named}
     with connection.cursor() as cursor:
         cursor.execute(_GROUPS.format(where=where), parameters)
-        return [_read(row, last) for row in cursor.fetchall()]
+        return [_read(row) for row in cursor.fetchall()]
 
 
-def find_trend(newest_first: Sequence[float], *, last: int = LAST) -> float | None:
+def find_trend(newest_first: Sequence[float]) -> float | None:
     """Return the mean of the newer half of the newest 2n scores less that of the older half."""
-    scores = newest_first[: 2 * last]
+    scores = newest_first[: 2 * LAST]
     half = len(scores) // 2
     if not half:
         return None
@@ -88,7 +87,7 @@ def outcome_of(score: float) -> str:
     return TrajectoryOutcome.FAILURE if score < FAILURE_BELOW else TrajectoryOutcome.UNKNOWN
 
 
-def _read(row: tuple[Any, ...], last: int) -> ScoreHistory:
+def _read(row: tuple[Any, ...]) -> ScoreHistory:
     task_id, agent, count, mean, best, newest_at, newest = row
     return ScoreHistory(
         task_id=task_id,
@@ -96,7 +95,7 @@ def _read(row: tuple[Any, ...], last: int) -> ScoreHistory:
         count=count,
         mean=mean,
         best=best,
-        last=tuple(newest[:last]),
-        trend=find_trend(newest, last=last),
+        last=tuple(newest[:LAST]),
+        trend=find_trend(newest),
         newest_at=newest_at,
     )

@@ -100,8 +100,8 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_two_reviewers BEFORE INSERT OR UPDATE ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_two_reviewers();
 
--- A row changes its status only as listed with its trigger; memory/heuristics/life_cycle.py has the same list, and a test compares
--- the two (reliability C11). Erasure removes revisions and may put the status back.
+-- A row changes its status only as listed with its trigger (reliability C11). Erasure removes revisions and may put the
+-- status back.
 CREATE OR REPLACE FUNCTION memory_move_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.status || ' ' || NEW.status) = ANY (TG_ARGV[0]::text[])
@@ -111,6 +111,7 @@ BEGIN
     RAISE EXCEPTION '% does not move from % to %', TG_TABLE_NAME, OLD.status, NEW.status
         USING ERRCODE = 'restrict_violation';
 END $$;
+-- From retired or quarantined to approved: the withdrawal was undone.
 CREATE OR REPLACE TRIGGER memory_heuristic_move BEFORE UPDATE OF status ON memory_heuristic
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION memory_move_guard('{
         proposed approved, proposed rejected, proposed retired, proposed quarantined, proposed superseded,

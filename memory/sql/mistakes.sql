@@ -63,7 +63,7 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_person_for_card BEFORE INSERT OR UPDATE ON memory_mistakecardrevision
     FOR EACH ROW EXECUTE FUNCTION memory_person_for_card();
 
--- The status changes that memory/heuristics/life_cycle.py lists for cards (reliability C11).
+-- The status changes of a card (reliability C11).
 CREATE OR REPLACE TRIGGER memory_mistakecard_move BEFORE UPDATE OF status ON memory_mistakecard
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION memory_move_guard('{
         proposed approved, proposed rejected, proposed retired, approved proposed, approved retired,

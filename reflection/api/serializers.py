@@ -46,7 +46,7 @@ class ReflectionLinksSerializer(serializers.Serializer[Any]):
 
 
 class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
-    """One pass of a reflector over one run: where it stands, what it cost and what came of it."""
+    """One pass of a reflector over one run: its status, its cost and its result."""
 
     trajectory_id = serializers.UUIDField(read_only=True)
     finished = serializers.SerializerMethodField()

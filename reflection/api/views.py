@@ -35,7 +35,7 @@ _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", r
 
 class ReflectionFilter(filters.FilterSet):  # type: ignore[misc]
     trajectory = filters.UUIDFilter(field_name="trajectory_id", help_text="The id of the run it reads.")
-    status = filters.ChoiceFilter(choices=Reflection.Status.choices, help_text="Where it stands.")
+    status = filters.ChoiceFilter(choices=Reflection.Status.choices, help_text="Its status.")
 
     class Meta:
         model = Reflection
@@ -127,7 +127,7 @@ class ReflectionView(ApiView):
     @describe(
         "getReflection",
         tag="reflections",
-        summary="See where a reflection stands",
+        summary="Read a reflection",
         description="Its status, attempts, cost, and the heuristics it proposed or why it proposed none.",
         responses=ReflectionSerializer,
     )

@@ -5,9 +5,8 @@ happened by then? Everything else stays unclear, which counts for nothing.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from django.db import transaction
@@ -37,25 +36,6 @@ class Judgement:
     step: int | None = None
 
 
-class Judge(Protocol):
-    """Reads a run and judges each lesson that it was given, once."""
-
-    name: str
-    version: str
-
-    def __call__(self, episode: Episode, revisions: Sequence[HeuristicRevision]) -> list[Judgement]: ...
-
-
-class RulesJudge:
-    """Judges by the tools a lesson names."""
-
-    name = JUDGE
-    version = VERSION
-
-    def __call__(self, episode: Episode, revisions: Sequence[HeuristicRevision]) -> list[Judgement]:
-        return [judge_by_calls(revision, episode) for revision in revisions]
-
-
 def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
     """Judge a lesson by the tools it names and the calls of a run, in their order."""
     first: dict[str, int] = {}
@@ -78,11 +58,11 @@ def judge_by_calls(revision: HeuristicRevision, episode: Episode) -> Judgement:
     return Judgement(revision=revision, verdict=_Verdict.UNCLEAR)
 
 
-def find_unjudged(project: Project, *, limit: int = MAX_RUNS) -> QuerySet[Trajectory]:
+def find_unjudged(project: Project) -> QuerySet[Trajectory]:
     """Return the newest runs that were given lessons and have not been judged."""
     judged = UsageVerdict.objects.filter(trajectory=OuterRef("pk"))
     runs = Trajectory.objects.for_project(project).filter(retrieval__isnull=False, retrieval__injected_ids__len__gt=0)
-    return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:limit]
+    return runs.filter(~Exists(judged)).select_related("retrieval").order_by("-created_at", "-pk")[:MAX_RUNS]
 
 
 def find_given(trajectories: Iterable[Trajectory]) -> dict[UUID, list[HeuristicRevision]]:

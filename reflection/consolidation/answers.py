@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from reflection.llm.base import closed_object
 from reflection.reflectors.llm_answer import UnusableAnswer, describe, read_object
 
 MAX_DECISIONS = 60
@@ -67,9 +68,5 @@ def decisions_schema(choices: tuple[str, ...]) -> dict[str, Any]:
         "reason": text,
         "confidence": {"type": "number"},
     }
-    decision = _closed(properties)
-    return _closed({"decisions": {"type": "array", "items": decision}})
-
-
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    decision = closed_object(properties)
+    return closed_object({"decisions": {"type": "array", "items": decision}})

@@ -14,7 +14,14 @@ from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import refresh_usefulness
 from memory.redaction import redact
 from reflection.consolidation import distillation
-from reflection.consolidation.adherence import RulesJudge, find_given, find_unjudged, record_verdicts
+from reflection.consolidation.adherence import (
+    JUDGE,
+    VERSION,
+    find_given,
+    find_unjudged,
+    judge_by_calls,
+    record_verdicts,
+)
 from reflection.consolidation.comparison import compare_lessons
 from reflection.consolidation.drafts import Advice, Draft
 from reflection.consolidation.maintenance import find_failed_uses, suggest_repair
@@ -139,10 +146,10 @@ def _judge(at: Pass) -> Found:
     """Read from the linked runs whether the lessons they were given were followed; recompute usefulness."""
     runs = list(find_unjudged(at.run.project))
     given = find_given(runs)
-    judge = RulesJudge()
     for trajectory in runs:
-        judgements = judge(trajectory.as_episode(), given.get(trajectory.pk, []))
-        record_verdicts(trajectory, judgements, judge=judge.name, version=judge.version)
+        episode = trajectory.as_episode()
+        judgements = [judge_by_calls(revision, episode) for revision in given.get(trajectory.pk, [])]
+        record_verdicts(trajectory, judgements, judge=JUDGE, version=VERSION)
     refresh_usefulness(used_lessons(at.run.project))
     # Counted from rows, because what an earlier attempt judged belongs to the consolidation too.
     judged = UsageVerdict.objects.filter(project=at.run.project, created_at__gte=at.run.created_at)

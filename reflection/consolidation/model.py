@@ -24,9 +24,9 @@ from reflection.errors import ReflectionError
 from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
 from reflection.prompts import prompt_version, read_prompt
+from reflection.prompts.frame import Frame
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
-from reflection.reflectors.llm_prompt import Frame
 
 MAX_QUESTIONS = 20  # to the language model in one consolidation
 GROUPS_AT_ONCE = 8

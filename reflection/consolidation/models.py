@@ -84,7 +84,7 @@ class Suggestion(models.Model):
     """What a consolidation suggests to do with a lesson. Nothing happens until a person decides.
 
     It is about exact wordings, identified by their hashes; where one has changed since, it is outdated. `fingerprint`
-    covers everything it says, so that nothing is suggested twice, whatever was decided. A suggestion of a new lesson
+    covers everything it says, so that no suggestion is repeated, whatever was decided. A suggestion of a new lesson
     is that lesson in the review queue, and is decided there.
     """
 

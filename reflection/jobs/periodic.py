@@ -1,4 +1,4 @@
-"""Periodic work: what has to be done from time to time so that nothing is forgotten (reliability B7, B12).
+"""Periodic work: what has to be done from time to time (reliability B7, B12).
 
 Apps register what they need done when they are ready. Every sweep runs what is due; a row in the database remembers
 when each piece was last begun, so that it is begun once a period however many workers sweep.

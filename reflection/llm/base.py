@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from reflection.errors import ReflectionError
 
+_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -116,3 +117,14 @@ def estimate_tokens(text: str) -> int:
 def storable(text: str) -> str:
     """Replace NUL and lone surrogates, which PostgreSQL refuses, by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def strip_fence(text: str) -> str:
+    """Return an answer without the code fence around it, if there is one."""
+    fenced = _FENCED.fullmatch(text)
+    return fenced["body"] if fenced else text.strip()
+
+
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object with exactly these members."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

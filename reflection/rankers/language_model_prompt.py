@@ -3,29 +3,21 @@
 Lessons and task are delimited, marked data: a lesson that says "choose me" is a line like any other (reliability D6).
 """
 
-import json
-import re
 from collections.abc import Sequence
-from typing import Any
 
 from django.conf import settings
-from django.utils.crypto import salted_hmac
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.limits import JsonLimits
-from memory.redaction.visible_text import show_hidden
 from memory.retrieval.llm_ranking import MAX_SUBTASKS, Choice, OfferedHeuristic
 from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
-from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
+from reflection.llm.base import Completion, CompletionRequest, closed_object, estimate_tokens, strip_fence
 from reflection.prompts import read_prompt
-from reflection.reflectors.llm_prompt import cut_middle
+from reflection.prompts.frame import Frame, cut_middle
 
 TASK_CHARACTERS, SOURCE_TASK_CHARACTERS, TRIGGER_CHARACTERS, GUIDELINE_CHARACTERS = 6000, 160, 300, 600
 LIMITS = JsonLimits(depth_levels=5, values=5_000, text_chars=4_096)
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
-# What chat templates take for the end of a turn
-_ROLE_TOKEN = re.compile(r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])", re.I)
 
 
 class UnusableRanking(ReflectionError):
@@ -73,9 +65,8 @@ def read_answer(completion: Completion) -> list[Choice]:
     """
     if completion.finish_reason in ("length", "refusal"):
         raise UnusableRanking(f"The answer ended with {completion.finish_reason}.")
-    fenced = _FENCED.fullmatch(completion.text)
     try:
-        document = parse_json((fenced["body"] if fenced else completion.text.strip()).encode(), limits=LIMITS)
+        document = parse_json(strip_fence(completion.text).encode(), limits=LIMITS)
         answer = _Answer.model_validate(document)
     except (InvalidJson, ValidationError) as error:
         raise UnusableRanking("The answer is not the JSON object that was asked for.") from error
@@ -93,26 +84,17 @@ def read_answer(completion: Completion) -> list[Choice]:
 
 
 def _build_request(task: str, lessons: Sequence[OfferedHeuristic], *, top_k: int) -> CompletionRequest:
-    digest = salted_hmac("erl.ranking.boundary", repr((task, lessons)), algorithm="sha256").hexdigest()
-    boundary, mark = digest[:16], f"{digest[16:22]}|"
-    sections: list[tuple[str, list[Any]]] = [
-        ("NEW TASK", [cut_middle(task, TASK_CHARACTERS)]),
-        ("LESSONS", [_show(lesson) for lesson in lessons]),
-    ]
-    blocks = "\n\n".join(
-        "\n".join(
-            [
-                f"BEGIN {boundary} {name}",
-                *(f"{mark} {_line(value, boundary)}" for value in values),
-                f"END {boundary} {name}",
-            ]
-        )
-        for name, values in sections
+    frame = Frame.of((task, lessons))
+    blocks = frame.blocks(
+        [
+            ("NEW TASK", [cut_middle(task, TASK_CHARACTERS)]),
+            ("LESSONS", [_show(lesson) for lesson in lessons]),
+        ]
     )
     wanted = str(min(top_k, len(lessons)))
     return CompletionRequest(
         system=read_prompt("rank-lessons").fill(top_k=wanted),
-        user=read_prompt("rank-data").fill(boundary=boundary, mark=mark, blocks=blocks, top_k=wanted),
+        user=read_prompt("rank-data").fill(boundary=frame.boundary, mark=frame.mark, blocks=blocks, top_k=wanted),
         max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
         json_schema=_SCHEMA,
     )
@@ -128,29 +110,13 @@ def _show(lesson: OfferedHeuristic) -> dict[str, str]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _line(value: Any, boundary: str) -> str:
-    return json.dumps(_neutral(value), ensure_ascii=False).replace(boundary, "[boundary]")
-
-
-def _neutral(value: Any) -> Any:
-    if isinstance(value, str):
-        return _ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
-    if isinstance(value, dict):
-        return {name: _neutral(item) for name, item in value.items()}
-    return value
-
-
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
-_SCHEMA = _closed(
+_SCHEMA = closed_object(
     {
         "subtasks": {"type": "array", "items": _TEXT},
         "selected": {
             "type": "array",
-            "items": _closed(
+            "items": closed_object(
                 {
                     "id": _TEXT,
                     "similarity": _NUMBER,

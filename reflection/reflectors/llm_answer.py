@@ -4,7 +4,6 @@ The object is that of the method's reflection prompt (reference: ERL c.3 point 5
 forgiven.
 """
 
-import re
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -12,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from memory.limits import JsonLimits
 from memory.strict_json import InvalidJson, parse_json
 from reflection.errors import ReflectionError
+from reflection.llm.base import closed_object, strip_fence
 
 LIMITS = JsonLimits(depth_levels=6, values=2_000, text_chars=8_192)
 MAX_STEP = 1_000_000
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 
 
 class UnusableAnswer(ReflectionError):
@@ -99,8 +98,7 @@ def read_object(text: str, *, finish_reason: str) -> dict[str, Any]:
         )
     if not text.strip():
         raise UnusableAnswer("The answer was empty.", code="empty")
-    fenced = _FENCED.fullmatch(text)
-    return _read(fenced["body"] if fenced else text.strip())
+    return _read(strip_fence(text))
 
 
 def answer_schema(max_lessons: int) -> dict[str, Any]:
@@ -122,12 +120,8 @@ def answer_schema(max_lessons: int) -> dict[str, Any]:
         "confidence": {"type": "number"},
         "covers_existing": {"type": ["string", "null"]},
     }
-    lesson = _closed(properties)
-    return lesson if max_lessons == 1 else _closed({"lessons": {"type": "array", "items": lesson}})
-
-
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    lesson = closed_object(properties)
+    return lesson if max_lessons == 1 else closed_object({"lessons": {"type": "array", "items": lesson}})
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -1,24 +1,20 @@
 """Prompts for reflection: a run becomes delimited, marked, bounded data under instructions of ours (reliability D6).
 
-The delimiter is derived from the run and SECRET_KEY. So the author of a run cannot guess it, while a retry builds the
-same prompt, byte for byte, and finds the stored answer. Data is one JSON value a line, each line with a mark:
-"spotlighting", Hines et al., arXiv 2403.14720.
+A retry builds the same prompt, byte for byte, and finds the stored answer.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.conf import settings
-from django.utils.crypto import salted_hmac
 
 from memory.redaction import redact, redact_text
-from memory.redaction.visible_text import show_hidden
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Action, Episode, Step
 from reflection.llm.base import CompletionRequest, estimate_tokens
 from reflection.prompts import prompt_version, read_prompt
+from reflection.prompts.frame import Frame, cut_middle
 from reflection.reflectors.base import NearHeuristic
 
 TEXT_CHARACTERS = (4000, 2000, 1000, 500, 250, 120)
@@ -29,11 +25,6 @@ MAX_PARAMETERS = 15
 REPAIR_TOKENS = 800
 PARTS = ("reflect-rules", "reflect-data")
 VARIANTS = ("reflect-success", "reflect-failure", "reflect-mixed")
-
-# What chat templates and older prompt formats take for the end of a turn
-_ROLE_TOKEN = re.compile(
-    r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])|<(?=</?SYS>>)", re.I
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,63 +113,12 @@ def build_repair(prompt: Prompt, episode: Episode, *, answer: str, reason: str, 
     )
 
 
-def cut_middle(text: str, limit: int) -> str:
-    """Return a text of about `limit` characters at most, its middle replaced by a marker that says how much is gone."""
-    if len(text) <= limit:
-        return text
-    head = limit * 2 // 3
-    tail = limit - head
-    return f"{text[:head]} [… {len(text) - limit} characters cut …] {text[-tail:]}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Frame:
-    """The marks around data: the author of the data cannot guess them, and the same data gets the same marks."""
-
-    boundary: str
-    mark: str
-
-    @classmethod
-    def of(cls, data: object) -> "Frame":
-        """Return the marks for data, which its `repr` tells from other data."""
-        digest = salted_hmac("erl.reflection.boundary", repr(data), algorithm="sha256").hexdigest()
-        return cls(boundary=digest[:16], mark=f"{digest[16:22]}|")
-
-    def blocks(self, sections: Iterable[tuple[str, list[Any]]]) -> str:
-        """Write sections as blocks that their content cannot close."""
-        return "\n\n".join(
-            "\n".join(
-                [
-                    f"BEGIN {self.boundary} {name}",
-                    *(f"{self.mark} {self._line(value)}" for value in values),
-                    f"END {self.boundary} {name}",
-                ]
-            )
-            for name, values in sections
-        )
-
-    def _line(self, value: Any) -> str:
-        return json.dumps(_neutral(value), ensure_ascii=False).replace(self.boundary, "[boundary]")
-
-
 def _without_secrets(episode: Episode) -> Episode:
     # A second time, because rules grow; and before anything is cut, because half a secret is not recognised
     values: dict[str, Any] = redact(asdict(episode)).value
     steps = [Step(**step | {"action": step["action"] and Action(**step["action"])}) for step in values["steps"]]
     tuples: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return Episode(**values | tuples | {"steps": tuple(steps)})
-
-
-def _neutral(value: Any) -> Any:
-    """Break up what a model reads as more than text, and show what a person would not see."""
-    if isinstance(value, str):
-        value = value.replace("\r\n", "\n")
-        return _ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
-    if isinstance(value, list | tuple):
-        return [_neutral(item) for item in value]
-    if isinstance(value, dict):
-        return {str(_neutral(name)): _neutral(item) for name, item in value.items()}
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,8 +15,8 @@ from django.test import override_settings
 from memory.embeddings.registry import get_embedder
 from memory.embeddings.words import SHARED_WORDS
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.housekeeping import name_lessons
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.index.upkeep import name_lessons
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve

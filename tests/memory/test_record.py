@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory.retrieval.track_record import CLOSE, OPEN
 
-from memory.heuristics.rules import get_rule_trigger
+from memory.heuristics.text import get_rule_trigger
 from memory.retrieval.context import build_context, count_tokens
-from memory.retrieval.record_block import CLOSE, NO_MATERIAL, OPEN, Material, Mistake, Rule, build_record, join_blocks
+from memory.retrieval.record_block import CLOSE, OPEN, Material, Mistake, Rule, build_record, join_blocks
 
 RULE = Rule(id="r1", trigger=get_rule_trigger("airline"), guideline="Check the fare class first.", task_id="airline")
 GENERAL = Rule(id="r2", trigger=get_rule_trigger(""), guideline="Ask before you pay.", of_project=True)
@@ -49,7 +50,7 @@ def test_record_has_every_section_in_order() -> None:
 
 
 def test_record_of_nothing_is_empty() -> None:
-    assert build_record(NO_MATERIAL, budget_tokens=500).text == ""
+    assert build_record(Material(), budget_tokens=500).text == ""
 
 
 def test_record_leaves_out_what_the_project_leaves_out() -> None:

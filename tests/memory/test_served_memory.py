@@ -12,9 +12,9 @@ from memory.curation.decisions import approve_heuristic, quarantine_heuristic, r
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.housekeeping import fold_changes
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.index.tuning import measure_recall, tune_search
-from memory.index.upkeep import fold_changes
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval import database_search

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from memory.runs.episode import Action, Episode, Step
 from reflection.llm.base import estimate_tokens
 from reflection.prompts import FOLDER, prompt_version, read_prompt
+from reflection.prompts.frame import cut_middle
 from reflection.reflectors.base import NearHeuristic
 from reflection.reflectors.llm_answer import answer_schema
-from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, choose_variant, cut_middle, version_for
+from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, choose_variant, version_for
 from tests.reflection.episodes import make_episode, read_blocks
 
 NEAR = NearHeuristic(

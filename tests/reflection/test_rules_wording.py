@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.reflectors.rules.tool_names import is_change, is_handover, is_read, is_sum, words_of
+from reflection.reflectors.rules.tool_names import is_change, is_handover, is_read, words_of
 from reflection.reflectors.rules.wording import cut, is_general, listed, names_in, parameter_name, word_overlap
 
 
@@ -81,4 +81,3 @@ def test_handing_over_is_no_change() -> None:
     assert is_handover("transfer_to_human_agents")
     assert not is_handover("transfer_money")
     assert not is_change("forward_to_support")
-    assert is_sum("calculate")

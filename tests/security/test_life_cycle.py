@@ -1,4 +1,4 @@
-"""The database moves lessons and cards through their life as the services do, and not otherwise (reliability C11)."""
+"""The database allows the status changes that the services make, and no others (reliability C11)."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -8,9 +8,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.curation.decisions import approve_heuristic, retire_heuristic
-from memory.heuristics.life_cycle import HEURISTIC_MOVES
 from memory.heuristics.models import Heuristic
-from memory.mistakes.models import CARD_MOVES, MistakeCard
+from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from tests.factories import make_heuristic, make_project
 
@@ -19,6 +18,20 @@ pytestmark = pytest.mark.django_db
 BY = Actor(label="user:ana")
 REFUSED = "does not move from"
 DISAGREES = "a revision"
+HEURISTIC_MOVES = {
+    "proposed": {"approved", "rejected", "retired", "quarantined", "superseded"},
+    "approved": {"proposed", "retired", "quarantined", "superseded"},
+    "rejected": {"proposed"},
+    "retired": {"proposed", "approved"},  # approved: the withdrawal was undone
+    "quarantined": {"proposed", "approved"},
+    "superseded": {"proposed"},
+}
+CARD_MOVES = {
+    "proposed": {"approved", "rejected", "retired"},
+    "approved": {"proposed", "retired"},
+    "rejected": {"proposed"},
+    "retired": {"proposed"},
+}
 TABLES = [("memory_heuristic", HEURISTIC_MOVES), ("memory_mistakecard", CARD_MOVES)]
 
 

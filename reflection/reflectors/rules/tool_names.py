@@ -22,7 +22,6 @@ _READ = frozenset(_READ_WORDS.split())
 _CHANGE = frozenset(_CHANGE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
 _PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
-_SUMS = frozenset(["calculate", "calculator", "compute", "calc", "math", "sum", "evaluate", "python", "eval"])
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -53,10 +52,6 @@ def is_read(name: str) -> bool:
 def is_change(name: str) -> bool:
     """Return whether the tool changes something outside the agent."""
     return _first_verb(name) == "change" and not is_handover(name)
-
-
-def is_sum(name: str) -> bool:
-    return bool(_SUMS & set(words_of(name)))
 
 
 def _first_verb(name: str) -> str:
