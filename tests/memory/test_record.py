@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.retrieval.track_record import CLOSE, OPEN
 
 from memory.heuristics.text import get_rule_trigger
 from memory.retrieval.context import build_context, count_tokens
