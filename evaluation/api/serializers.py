@@ -41,7 +41,7 @@ def read_options(values: dict[str, Any], *, project: str) -> Options:
 
 
 class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
-    """An evaluation: what was asked for, how far it is, and what came of it."""
+    """An evaluation: what was asked for, its progress, and its results."""
 
     units_finished = serializers.SerializerMethodField()
     units_total = serializers.SerializerMethodField()

@@ -62,7 +62,7 @@ class Heartbeat:
                 connection.close()
 
     def _extend(self) -> bool:
-        """Return whether to go on. A database that does not answer now may do so at the next beat."""
+        """Return whether to continue. A database that does not answer now may answer at the next beat."""
         try:
             held = extend_lease(self._job, lease_seconds=self._lease_seconds)
         except (DatabaseError, InterfaceError) as error:
