@@ -1,4 +1,4 @@
-"""The one clock that all processes share: leases, sweeps, budgets and limits go by it, and runs are dated by it."""
+"""The one clock that all processes share: leases, sweeps, budgets, limits and the dates of runs use it."""
 
 from datetime import date, datetime
 

@@ -1,4 +1,4 @@
-"""What the memory needs done from time to time. The sweeper of the reflection app runs it."""
+"""Periodic work of the memory. The sweeper of the reflection app runs it."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -41,7 +41,7 @@ def embed_new_heuristics() -> None:
 
 
 def count_new_terms() -> None:
-    """Count the words of what came into service or left it since the last time."""
+    """Count the words of lessons that came into service or left it since the last time."""
     for project_id in TermChange.objects.values_list("project_id", flat=True).distinct():
         count_terms(project_id)
 
@@ -57,7 +57,7 @@ def name_lessons() -> int:
 
 
 def fold_changes() -> list[UUID]:
-    """Make one row of many, project by project, and return the projects; the name of their state stays as it is."""
+    """Merge the rows of each project into one, and return the projects; the names of their states do not change."""
     counted = ServedChange.objects.values("project_id").annotate(rows=Count("pk")).filter(rows__gte=FOLD_FROM)
     project_ids = list(counted.values_list("project_id", flat=True))
     with connection.cursor() as cursor:

@@ -74,7 +74,7 @@ def read_steps(trajectory: Trajectory, *, cited: list[Evidence], query: str) -> 
 
 
 def find_given_heuristics(trajectory: Trajectory) -> list[GivenHeuristic]:
-    """Return the lessons that stood in the block of the run's answer, in their order. Three queries, or none."""
+    """Return the lessons in the block of the run's answer, in order. Three queries, or none."""
     retrieval: Retrieval | None = trajectory.retrieval
     if retrieval is None or not retrieval.injected_ids:
         return []

@@ -41,7 +41,7 @@ def add_desk_panel(make: Callable[[Heuristic], Panel | None]) -> None:
 
 
 def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
-    """Show more numbers on the home page; `make` is given the person who looks."""
+    """Show more numbers on the home page; `make` is given the signed-in user."""
     _registry.figures.append(make)
 
 

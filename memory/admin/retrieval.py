@@ -47,7 +47,7 @@ _SCORE_NAMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerItem:
-    """A lesson of an answer, with why it is there and what agents said of it."""
+    """A lesson of an answer, with why it is there and what agents said about it."""
 
     place: int
     id: str
@@ -96,7 +96,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show an answer again: asked, considered, chosen, injected, and what came of it. A fixed number of queries."""
+        """Show an answer again, from the question to the runs that followed. A fixed number of queries."""
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
         said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
         found = self.get_queryset(request).select_related("project").prefetch_related(runs, said)

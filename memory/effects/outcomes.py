@@ -1,6 +1,6 @@
 """Outcomes of answers: how the runs given them ended, by mode, by task family and by heuristic.
 
-A heuristic was given to a run if it stood in the context block of the answer that the run names, among the lessons or
+A heuristic was given to a run if it was in the context block of the answer that the run names, among the lessons or
 in the record before them: `Retrieval.injected_ids`. What an answer only listed was not given.
 """
 
@@ -51,7 +51,7 @@ _NAMED = "r.injected_ids && %(ids)s::uuid[] AND given.heuristic_id = ANY(%(ids)s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutcomeCount:
-    """How many answers were given, how many runs came of them, and how those ended. `family` is empty where unknown."""
+    """How many answers were given, how many runs followed, and how those ended. `family` is empty where unknown."""
 
     answers: int = 0
     runs: int = 0

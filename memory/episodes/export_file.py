@@ -1,4 +1,4 @@
-"""Export a project as an agent's own memory file: what was imported, and what came since."""
+"""Export a project as an agent's own memory file: what was imported, and what was added since."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -37,7 +37,7 @@ def get_rule_trigger(task_id: str) -> str:
     return f"a task of the family {task_id} begins" if task_id else "any task begins"
 
 
-def make_rule(words: str, *, polarity: str, task_id: str = "", source_task: str = "") -> HeuristicText:
+def make_rule(words: str, *, polarity: str, task_id: str = "") -> HeuristicText:
     """Write a rule for every task of a family, or of the project where `task_id` is "".
 
     Args:
@@ -50,7 +50,6 @@ def make_rule(words: str, *, polarity: str, task_id: str = "", source_task: str 
         scope="task_family" if task_id else "project",
         task_id=task_id,
         tags=(RULE_TAG,),
-        source_task=source_task,
     )
 
 

@@ -54,7 +54,7 @@ def find_projects_to_tune() -> list[Project]:
 def tune_search(project: Project, *, threshold: int | None = None) -> SearchIndex | None:
     """Build, keep or drop the index of a project by how much it serves; return the one that is in use afterwards.
 
-    Searches go on all the while: the old index is used until the new one is whole, and without any index everything is
+    Searches continue meanwhile: the old index is used until the new one is whole, and without any index everything is
     compared. Not to be called in a transaction. Where another process builds already, nothing happens.
 
     Args:

@@ -1,12 +1,16 @@
-"""Options that several commands have: the project, whole numbers, the output file."""
+"""Options that several commands have: the project, whole numbers, times, the output file."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import pluralize
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
+from memory.database_clock import database_now
 from memory.projects.models import Project
 
 MAX_NAMED = 20
@@ -45,6 +49,26 @@ def number_up_to(most: int) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def read_time(text: str) -> datetime:
+    """Read the value of --since: an ISO day or time, or an age such as 24h.
+
+    Raises:
+        CommandError: it is neither of them.
+    """
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    if text[:-1].isdigit() and text[-1:] in units:
+        return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise CommandError(
+            f"--since {text!r} is not a time. Give one such as 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d."
+        )
+    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
 def add_output_argument(parser: ArgumentParser) -> None:

@@ -170,7 +170,7 @@ class ProjectMembershipRole(models.TextChoices):
 
 
 class ProjectMembership(models.Model):
-    """Where a person may do what the groups allow: in one project, or in every project there is and will be.
+    """Where a person may do what the groups allow: in one project, or in every project, present and future.
 
     A group says what a person may do at all, a membership says where; it takes both. Without any membership a person
     sees no project's records; superusers see all.

@@ -118,8 +118,8 @@ def prepare_empty_answer(question: Question) -> Prepared:
 def prepare_answer(question: Question) -> Prepared:
     """Choose lessons for a task among those that are served, best first, and write the block to inject.
 
-    Services may be asked over the network: call it with no transaction open. Where one does not answer, the next best
-    thing does, and `degraded` says so (A16).
+    Services may be asked over the network: call it with no transaction open. If one does not answer, the next best
+    method does, and `degraded` says so (A16).
     """
     started = time.perf_counter()
     # Redacted as stored texts are, so that a secret in a task meets the same placeholder in a lesson.

@@ -1,4 +1,4 @@
-"""A circuit breaker: a service that does not answer is left alone for a while, so that tasks do not wait (A16)."""
+"""A circuit breaker: a service that does not answer is not asked for a while, so that tasks do not wait (A16)."""
 
 import time
 

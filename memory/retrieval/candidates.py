@@ -22,8 +22,8 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
 
     `own` is the similarity of the lesson's own text, made of `meaning` and `words`; `task` that of the most similar
     task it was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is
-    the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank` what a
-    cross-encoder said of it, 0–1.
+    the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank` is
+    the score of a cross-encoder, 0–1.
     """
 
     heuristic_id: UUID

@@ -21,7 +21,7 @@ class Reranker(Protocol):
         """Return the relevance of each text by its place, any scale.
 
         Raises:
-            RerankingFailed: there are no scores to be had in time.
+            RerankingFailed: there are no scores in time.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The search in the database: every text of a project is compared with the task, or what an index finds of them.
+"""The search in the database: every text of a project is compared with the task, or those that an index finds.
 
 Statements name the views `servable_…` alone: what is not approved cannot be read here (reliability C3). They only find
 lessons and say how similar their texts are to the task; scoring.py turns that into scores.
@@ -129,7 +129,7 @@ _OR_NAMED = """
     WHERE v.project_id = %(project)s AND v.embedding_model_id = (SELECT model FROM query)
       AND v.revision_id = ANY(%(named)s::uuid[])"""
 
-# The project and the model stand in the text: a parameter would not be known to be those of the index.
+# The project and the model are part of the text: with parameters PostgreSQL could not tell that the index fits.
 _POOL = """, counted AS MATERIALIZED (
     SELECT w.term, c.texts, sum(c.texts) OVER (ORDER BY c.texts, w.term) AS matches
     FROM memory_terms(%(project)s, %(text)s) w

@@ -29,7 +29,7 @@ class RetrievalMode(models.TextChoices):
 
 class RetrievalQuerySet(models.QuerySet["Retrieval"]):
     def injecting(self, heuristic_ids: Iterable[UUID]) -> Self:
-        """Leave the answers in whose block any of these heuristics stood: those that gave it to an agent."""
+        """Keep the answers whose block contained any of these heuristics: those that gave it to an agent."""
         return self.filter(injected_ids__overlap=list(heuristic_ids))
 
 
@@ -42,7 +42,7 @@ class Retrieval(models.Model):
     `considered_scores` are the best of what was not. `subtasks` are the parts of the
     task that `subtask` counts from 1; 0 is the whole.
 
-    `heuristic_ids` are the heuristics it listed, `injected_ids` those that stood in its block, rules of the record
+    `heuristic_ids` are the heuristics it listed, `injected_ids` those in its block, rules of the record
     among them. Only the latter count as given.
     """
 

@@ -50,7 +50,7 @@ class Name(NamedTuple):
 
     @property
     def is_word(self) -> bool:
-        """Tell whether it is a word in capitals (SSD, USB) and so short that it is as good as any other word."""
+        """Tell whether it is a word in capitals (SSD, USB) and so short that it could be any other word."""
         return len(self.key) < SHORTEST_NEAR and self.spelled.isalpha() and self.spelled.isupper()
 
 

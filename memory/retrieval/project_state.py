@@ -1,4 +1,4 @@
-"""What a project serves now, by name, and all else that a task needs to know of it first: one statement.
+"""What a project serves now, by name, and all else that a task needs to know first: one statement.
 
 Triggers write a token for every change of what a project serves (`memory_servedchange`); the exclusive or of its tokens
 names its state. What a process remembers belongs to a state and is used in no other.

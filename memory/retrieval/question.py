@@ -1,4 +1,4 @@
-"""What is asked of retrieval."""
+"""A question to retrieval: a task and its options."""
 
 from dataclasses import dataclass
 

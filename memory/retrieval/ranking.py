@@ -1,4 +1,4 @@
-"""The order of an answer: scores with boosts, without repeats, within limits, and nothing where nothing fits."""
+"""The order of an answer: scores with boosts, without repeats, within limits, and none if none fits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

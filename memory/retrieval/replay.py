@@ -51,7 +51,7 @@ def find_wordings(retrieval: Retrieval) -> list[HeuristicRevision]:
 
 
 def find_injected_wordings(retrievals: Iterable[Retrieval]) -> dict[UUID, list[HeuristicRevision]]:
-    """Return the wordings that stood in the block of each answer, in their order, as far as they exist. One query."""
+    """Return the wordings in the block of each answer, in order, as far as they still exist. One query."""
     injected = {
         answer.pk: [(UUID(item["heuristic"]), item["revision"]) for item in answer.items if item["injected"]]
         for answer in retrievals

@@ -1,4 +1,4 @@
-"""Which lessons a task is given, in one of the modes. If a service fails, the next best thing answers."""
+"""Which lessons a task is given, in one of the modes. If a service fails, the next best method answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

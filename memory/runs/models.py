@@ -68,7 +68,7 @@ class Trajectory(models.Model):
     client = models.TextField(blank=True, default="", editable=False)
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     request_id = models.TextField(blank=True, default="", editable=False)
-    # By the database's clock, which quarantine reads too, and not by that of the recording machine.
+    # By the database's clock, as in quarantine, not the recording machine's.
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     outcome_at = models.DateTimeField(null=True, blank=True, editable=False)
 

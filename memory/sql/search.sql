@@ -43,7 +43,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 60 AS $$
     GROUP BY 1
 $$;
 
--- A text as a unit vector: each word weighs as often as it occurs.
+-- A text as a unit vector: the weight of a word is how often it occurs.
 CREATE OR REPLACE FUNCTION memory_text_vector(project uuid, body text) RETURNS sparsevec
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce('{' || string_agg(term || ':' || occurrences / length, ',') || '}/1000000000',

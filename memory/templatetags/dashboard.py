@@ -11,5 +11,5 @@ register = template.Library()
 
 @register.inclusion_tag("admin/dashboard.html", takes_context=True)
 def dashboard(context: template.Context) -> dict[str, Any]:
-    """Show what the person who looks may see."""
+    """Show what the signed-in user may see."""
     return dashboard_context(context["request"].user)

@@ -111,7 +111,7 @@ def find_suspects(project: Project, *, api_key: ApiKey | None = None, client: st
 
 
 def find_carried(project: Project, *, heuristic_ids: tuple[UUID, ...]) -> tuple[Carried, ...]:
-    """Return the answers in whose block any of these lessons stood, oldest first."""
+    """Return the answers whose block contained any of these lessons, oldest first."""
     if not heuristic_ids:
         return ()
     wanted = set(heuristic_ids)

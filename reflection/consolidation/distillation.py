@@ -14,7 +14,7 @@ from reflection.reflectors.nearest import embed_texts
 from reflection.reflectors.proposals import MERGE_SIMILARITY
 from reflection.reflectors.rules.detectors.recorded_notes import advise, describe_tasks
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers
-from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, cut, is_general
+from reflection.reflectors.rules.wording import MAX_GUIDELINE_CHARS, MAX_TRIGGER_CHARS, as_sentence, cut, is_general
 
 SAME_NOTE_SIMILARITY = 0.8  # the cosine from which two notes say the same
 MIN_RUNS = 2  # that must have noted the same
@@ -155,8 +155,8 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
     return NewLesson(
         text=HeuristicText(
             trigger=trigger,
-            guideline=_sentence(drop_numbers(guideline)),
-            avoid=_sentence(wrong) if wrong and is_general(wrong) else "",
+            guideline=as_sentence(drop_numbers(guideline)),
+            avoid=as_sentence(wrong) if wrong and is_general(wrong) else "",
             rationale=reason,
             polarity="avoid",
             scope="project" if across else "task_family",
@@ -174,8 +174,3 @@ def _distil_card(card: MistakeCard) -> NewLesson | None:
         confidence=round(min(0.9, 0.5 + 0.1 * len(runs)), 2),
         author=AUTHOR,
     )
-
-
-def _sentence(text: str) -> str:
-    text = " ".join(text.split())
-    return text if not text or text[-1] in ".!?" else f"{text}."

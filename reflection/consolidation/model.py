@@ -36,7 +36,7 @@ MAX_SOURCE_TASK_CHARS = 500
 
 
 class TooManyQuestions(ReflectionError):
-    """A consolidation has asked the model as often as it may; the rules do the rest."""
+    """A consolidation has used up its model calls; the rules do the rest."""
 
     code = "too_many_questions"
 

@@ -4,7 +4,7 @@ A suggestion says why and names the runs that show it; a person decides.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from math import log2
 from typing import Any
 from uuid import UUID
@@ -28,9 +28,8 @@ HARMFUL_USEFULNESS = 0.4
 HARMFUL_RUNS = 5
 
 
-def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: datetime | None = None) -> list[Advice]:
+def suggest_retirements(project: Project, lessons: Sequence[Lesson]) -> list[Advice]:
     """Suggest retiring what is served without being useful. Six queries, however many lessons there are."""
-    now = now or timezone.now()
     served = [lesson for lesson in lessons if lesson.status == Heuristic.Status.APPROVED]
     if not served:
         return []
@@ -39,7 +38,7 @@ def suggest_retirements(project: Project, lessons: Sequence[Lesson], *, now: dat
     return [
         advice
         for lesson in served
-        if (advice := _suggest(lesson, given.get(lesson.id), uses.get(lesson.id, []), now)) is not None
+        if (advice := _suggest(lesson, given.get(lesson.id), uses.get(lesson.id, []))) is not None
     ]
 
 
@@ -51,7 +50,7 @@ def used_lessons(project: Project) -> list[UUID]:
     return sorted({*judged.distinct(), *told.distinct(), *counted})
 
 
-def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use], now: datetime) -> Advice | None:
+def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use]) -> Advice | None:
     uses = list(uses)
     followed = [use for use in uses if use.verdict == UsageVerdict.Verdict.FOLLOWED and use.outcome != "unknown"]
     failed = [use for use in followed if use.outcome == "failure"]
@@ -70,7 +69,7 @@ def _suggest(lesson: Lesson, given: OutcomeCount | None, uses: Iterable[Use], no
             reason = f"It was given {times} times; {succeeded} of {known} runs followed it and succeeded."
             return _retire(lesson, reason, uses[:5], occasion=f"idle/{int(log2(times))}")
     approved_at = lesson.revision.approved_at or lesson.created_at
-    idle = now - max(last_at or approved_at, approved_at)
+    idle = timezone.now() - max(last_at or approved_at, approved_at)
     if idle >= timedelta(days=UNUSED_DAYS):
         since = "since it was approved" if last_at is None else "since it was last given to an agent"
         reason = f"{idle.days} days have passed {since}, so no recent task came near it."

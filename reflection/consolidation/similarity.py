@@ -1,4 +1,4 @@
-"""Put similar things together: greedily, in a given order, each with the first leader it is similar enough to."""
+"""Group similar things: greedily, in a given order, each with the first leader it is similar enough to."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar

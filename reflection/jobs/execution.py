@@ -65,7 +65,7 @@ def _attempt(job: Job, work: Callable[[Heartbeat], Result]) -> tuple[Outcome, Re
         with Heartbeat(job) as heartbeat:
             try:
                 return Outcome.DONE, work(heartbeat)
-            except Exception as error:  # whatever it is, the row says so and the next job goes on
+            except Exception as error:  # the row says what went wrong, and the next job runs
                 return Outcome(_give_back(job, error)), None
             except BaseException:
                 with suppress(LostClaim, DatabaseError, InterfaceError):

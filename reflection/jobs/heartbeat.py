@@ -25,9 +25,9 @@ class Heartbeat:
     hangs, and another worker takes it when the lease is over (reliability B2).
     """
 
-    def __init__(self, job: Job, *, lease_seconds: float | None = None) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
-        self._lease_seconds = lease_seconds or settings.ERL_REFLECTION_LEASE_SECONDS
+        self._lease_seconds = settings.ERL_REFLECTION_LEASE_SECONDS
         limit_seconds = get_kind(job.kind).time_limit_seconds or settings.CELERY_TASK_TIME_LIMIT
         self._beats_left = int(limit_seconds / self._lease_seconds * BEATS_PER_LEASE)
         self._stop = Event()
@@ -62,7 +62,7 @@ class Heartbeat:
                 connection.close()
 
     def _extend(self) -> bool:
-        """Return whether to go on. A database that does not answer now may do so at the next beat."""
+        """Return whether to continue. A database that does not answer now may answer at the next beat."""
         try:
             held = extend_lease(self._job, lease_seconds=self._lease_seconds)
         except (DatabaseError, InterfaceError) as error:

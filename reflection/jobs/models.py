@@ -24,7 +24,7 @@ class JobStatus(models.TextChoices):
 
 
 class JobQuerySet(models.QuerySet[_AnyJob]):
-    """What can be asked of jobs of any kind."""
+    """Queries for jobs of any kind."""
 
     def for_project(self, project: Project) -> Self:
         return self.filter(project=project)

@@ -1,7 +1,7 @@
 """A thread in every worker's main process that finds what the broker forgot (reliability B7, B12).
 
 Once a second one of the workers rings again for what is overdue. A worker that is idle while work waits runs the work
-in a process of its own. If that goes on for long the worker ends, and its supervisor starts it again.
+in a process of its own. If that lasts too long, the worker ends, and its supervisor starts it again.
 """
 
 import os

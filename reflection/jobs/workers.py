@@ -1,4 +1,4 @@
-"""What a worker calls itself on the jobs it holds, and the signs of life it leaves in the database.
+"""The name a worker writes on the jobs it holds, and its heartbeats in the database.
 
 The name is `name@host/process of the worker`; a claim adds `/process that works`.
 """

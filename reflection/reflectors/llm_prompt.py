@@ -131,7 +131,7 @@ class _Size:
 
 
 def _sizes(steps: int) -> Iterable[_Size]:
-    """Try ever shorter texts first, then ever fewer steps, and at last the bare run."""
+    """Try shorter and shorter texts first, then fewer and fewer steps, and finally the bare run."""
     for characters in TEXT_CHARACTERS:
         yield _Size(characters=characters, steps=steps)
     while steps > 2:

@@ -3,18 +3,16 @@
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
-from django.utils.dateparse import parse_date, parse_datetime
 
 from memory.api.base import represent
 from memory.curation.serializers import ReviewSerializer
 from memory.heuristics.models import Review
-from memory.management.options import add_output_argument, add_project_argument, get_project, write_lines
+from memory.management.options import add_output_argument, add_project_argument, get_project, read_time, write_lines
 
 
 class Command(BaseCommand):
@@ -23,7 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_project_argument(parser)
         parser.add_argument("--decision", choices=Review.Decision.values, help="only decisions of this kind")
-        parser.add_argument("--since", type=_read_time, metavar="TIME", help="from this day or time on, ISO 8601, UTC")
+        parser.add_argument("--since", metavar="TIME", help="from then on: an ISO 8601 time, or an age such as 7d")
         add_output_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -31,7 +29,7 @@ class Command(BaseCommand):
         if options["decision"]:
             records = records.filter(decision=options["decision"])
         if options["since"]:
-            records = records.filter(created_at__gte=options["since"])
+            records = records.filter(created_at__gte=read_time(options["since"]))
         lines = _represent(records.order_by("created_at", "id"))
         write_lines(self, lines, output=options["output"], noun="decision")
 
@@ -39,11 +37,3 @@ class Command(BaseCommand):
 def _represent(records: QuerySet[Review]) -> Iterator[str]:
     for review in records.iterator(chunk_size=500):
         yield json.dumps(represent(ReviewSerializer, review), ensure_ascii=False, cls=DjangoJSONEncoder)
-
-
-def _read_time(text: str) -> datetime:
-    day = parse_date(text)
-    at = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else parse_datetime(text)
-    if at is None:
-        raise ValueError
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -73,7 +73,7 @@ class Command(BaseCommand):
             raise SystemExit(1)
 
     def _record(self, entry: FileEntry, *, project: Project | None, reflect: bool) -> tuple[str, str]:
-        """Record one run; return what came of it and, for a failure, why."""
+        """Record one run; return the result and, for a failure, the reason."""
         if entry.data is None:
             return "failed", entry.error
         if project is None:

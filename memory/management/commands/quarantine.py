@@ -2,19 +2,15 @@
 
 import json
 from argparse import ArgumentParser
-from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.template.defaultfilters import pluralize
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
-from memory.database_clock import database_now
 from memory.heuristics.models import Heuristic
-from memory.management.options import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project, read_time
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey, Project
@@ -80,26 +76,6 @@ class Command(BaseCommand):
         carried = find_carried(Project.objects.get(pk=order.project_id), heuristic_ids=ids)
         done = Quarantined(order=order, heuristic_ids=ids, carried=carried)
         self.stdout.write(json.dumps(_as_json(done)) if as_json else _as_text(done))
-
-
-def read_time(text: str) -> datetime:
-    """Read an ISO time or an age such as 24h.
-
-    Raises:
-        CommandError: it is neither of them.
-    """
-    units = {"m": "minutes", "h": "hours", "d": "days"}
-    if text[:-1].isdigit() and text[-1:] in units:
-        return database_now() - timedelta(**{units[text[-1]]: int(text[:-1])})
-    try:
-        moment = parse_datetime(text)
-    except ValueError:
-        moment = None
-    if moment is None:
-        raise CommandError(
-            f"{text!r} is not a time. Give one such as 2026-05-01T12:00Z, or an age such as 90m, 24h or 7d."
-        )
-    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
 def _find_key(prefix: str) -> ApiKey:

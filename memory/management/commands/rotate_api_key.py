@@ -20,7 +20,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("prefix", help="the eight characters after erl_live_ of the key to replace")
         parser.add_argument(
-            "--overlap-hours", type=float, default=24, metavar="N", help="how long the old key goes on working (24)"
+            "--overlap-hours", type=float, default=24, metavar="N", help="how long the old key keeps working (24)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -39,7 +39,7 @@ class Command(BaseCommand):
                 index = tune_search(project, threshold=options["threshold"])
                 self.stdout.write(f"{project.slug}: {self._describe(index, tasks=options['tasks'])}")
             except (Error, EmbedderError) as error:
-                raise CommandError(f"{project.slug}: {error} Searches go on as before; run this again.") from error
+                raise CommandError(f"{project.slug}: {error} Searches work as before; run this again.") from error
 
     def _describe(self, index: SearchIndex | None, *, tasks: int) -> str:
         if index is None:

@@ -1,4 +1,4 @@
-"""Reflect on the runs of a file and show what comes of it."""
+"""Reflect on the runs of a file and show the results."""
 
 import json
 from argparse import ArgumentParser

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
-from reflection.reflectors.rules.error_reading import ErrorReading, read_error
+from reflection.reflectors.rules.tool_errors import ToolError, read_error
 from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
 
@@ -23,7 +23,7 @@ class Call:
     step: Step
     name: str
     arguments: dict[str, Any]
-    error: ErrorReading | None = None
+    error: ToolError | None = None
 
     @property
     def index(self) -> int:

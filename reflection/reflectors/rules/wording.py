@@ -47,6 +47,12 @@ def listed(names: list[str], *, last: str = "and") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
+def as_sentence(text: str) -> str:
+    """Return a text in one line, with a full stop at its end unless it has another mark there."""
+    text = " ".join(text.split())
+    return text if not text or text[-1] in ".!?" else f"{text}."
+
+
 def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 

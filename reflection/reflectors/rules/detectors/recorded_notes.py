@@ -10,7 +10,7 @@ from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tool_names import words_of
-from reflection.reflectors.rules.wording import cut, is_general, listed
+from reflection.reflectors.rules.wording import as_sentence, cut, is_general, listed
 
 MIN_NOTE_CHARS = 15
 MAX_NOTE_CHARS = 400
@@ -65,13 +65,13 @@ def _from_card(run: RunView, card: dict[str, Any]) -> RuleMatch | None:
     return RuleMatch(
         rule="recorded_notes",
         trigger=trigger,
-        guideline=_sentence(guideline),
-        avoid=_sentence(wrong) if is_general(wrong) else "",
+        guideline=as_sentence(guideline),
+        avoid=as_sentence(wrong) if is_general(wrong) else "",
         rationale=" ".join(
             part
             for part in (
                 "A mistake card recorded with the run says so.",
-                _sentence(lesson) if lesson != guideline and is_general(lesson) else "",
+                as_sentence(lesson) if lesson != guideline and is_general(lesson) else "",
                 run.ending,
             )
             if part
@@ -108,7 +108,7 @@ def advise(note: str, *, kind: str) -> NoteAdvice | None:
     """Return what a note says to do: in its own words if they are general, otherwise what it resolves to do."""
     own = drop_numbers(note)
     if len(own) >= MIN_NOTE_CHARS and is_general(own) and not _FIRST_PERSON.search(own) and len(own) <= MAX_NOTE_CHARS:
-        said = _sentence(own)
+        said = as_sentence(own)
         if kind == "success":
             return NoteAdvice(what=said)
         if _SHOULD.search(own):
@@ -161,8 +161,3 @@ def _tools_in(run: RunView, text: str) -> tuple[str, ...]:
 def _text(card: dict[str, Any], member: str) -> str:
     value = card.get(member, "")
     return " ".join(value.split()) if isinstance(value, str) else ""
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text if not text or text[-1] in ".!?" else f"{text}."

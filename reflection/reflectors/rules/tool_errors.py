@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ErrorReading:
+class ToolError:
     """An error of a tool: `text` as in the run, `shape` with "…" for every value."""
 
     text: str
@@ -35,13 +35,13 @@ class ErrorReading:
     numbers: tuple[float, ...] = ()
 
 
-def read_error(step: Step) -> ErrorReading | None:
+def read_error(step: Step) -> ToolError | None:
     """Return the error of a step, or None."""
     text = step.error.strip() or _error_in(step.observation)
     if not text:
         return None
     text = text.splitlines()[0].strip()[:MAX_MESSAGE_CHARS].strip()
-    return ErrorReading(text=text, shape=shape_of(text), numbers=numbers_in(text))
+    return ToolError(text=text, shape=shape_of(text), numbers=numbers_in(text))
 
 
 def shape_of(text: str) -> str:
