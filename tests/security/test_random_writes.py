@@ -92,7 +92,7 @@ def draw(chance: random.Random) -> Write | None:
     if not keys:
         return None
     (which,) = chance.choice(keys)
-    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    fields = [field for field in model._meta.local_concrete_fields if not field.primary_key]
     field = chance.choice(fields)
     match chance.choice(["update", "update", "update", "insert", "delete"]):
         case "delete":
@@ -112,7 +112,7 @@ def _copy(model: type[models.Model], changed: str) -> str:
         "text": "gen_random_uuid()::text",
         "bigint": f"nextval(pg_get_serial_sequence('{table}', 'id'))",
     }
-    parts = {field.column: f't."{field.column}"' for field in model._meta.concrete_fields}
+    parts = {field.column: f't."{field.column}"' for field in model._meta.local_concrete_fields}
     parts |= {changed: f"%s::{_type(table, changed)}"}
     if key == "id":
         parts |= {key: new_keys[_type(table, key)]}
