@@ -51,6 +51,12 @@ class EvaluationRun(models.Model):
                 | Q(status__in=["queued", "running"], finished_at__isnull=True),
                 name="evaluation_run_end_has_time",
             ),
+            models.CheckConstraint(
+                condition=Q(
+                    configuration__contains={}, versions__contains={}, units__contains={}, results__contains={}
+                ),
+                name="evaluation_run_parts_are_objects",
+            ),
         ]
         indexes = [models.Index(fields=["project", "-created_at", "-id"], name="evaluation_run_recent")]
 

@@ -25,6 +25,9 @@ class MemoryImport(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(fields=["project", "content_sha256"], name="memory_memoryimport_once"),
+            models.CheckConstraint(
+                condition=models.Q(outline__contains={}), name="memory_memoryimport_outline_is_an_object"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -89,7 +89,11 @@ class Retrieval(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        constraints = [one_of("mode", RetrievalMode, "memory_retrieval_mode_known")]
+        constraints = [
+            one_of("mode", RetrievalMode, "memory_retrieval_mode_known"),
+            # A replay reads them; JSON's null is not the database's.
+            models.CheckConstraint(condition=Q(items__contains=[]), name="memory_retrieval_items_are_a_list"),
+        ]
         indexes = [
             models.Index(fields=["project", "-created_at", "-id"], name="memory_retrieval_recent"),
             GinIndex(fields=["injected_ids"], name="memory_retrieval_injected"),

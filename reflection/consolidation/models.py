@@ -57,7 +57,12 @@ class ConsolidationRun(Job):
 
     class Meta:
         verbose_name = "consolidation"
-        constraints = [one_of("cause", ConsolidationRunCause, "reflection_consolidation_cause_known")]
+        constraints = [
+            one_of("cause", ConsolidationRunCause, "reflection_consolidation_cause_known"),
+            models.CheckConstraint(
+                condition=Q(stages_done__contains=[]), name="reflection_consolidation_stages_are_a_list"
+            ),
+        ]
         permissions = [("consolidate_project", "Can ask for a consolidation")]
 
     def __str__(self) -> str:
