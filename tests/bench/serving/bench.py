@@ -183,7 +183,8 @@ class Bench:
         self, name: str, *, processes: int = WEB_PROCESSES, threads: int = WEB_THREADS, options: Sequence[str] = ()
     ) -> None:
         port = free_port()
-        place = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
+        (config, *_) = self.root.glob("erl_site/**/gunicorn_config.py")  # another checkout may have it elsewhere
+        place = [f"--config={config}", "--no-control-socket", "--bind", f"127.0.0.1:{port}"]
         size = ["--workers", str(processes), "--threads", str(threads)]
         environment = {"ERL_HOME": str(self.home)}
         if name == "anchor":
