@@ -28,8 +28,8 @@ _WORDS = ", memory_query_vector(%(project)s, %(text)s)"
 class ProjectState:
     """The state of a project: tokens of all that an answer says and of the texts that are searched, and the model.
 
-    `quotas` are shares of works and avoid by task family. `words` are those of the task with their weights, `record`
-    the columns that were asked for besides; neither is part of the state.
+    `quotas` are shares of works and avoid by task family, `record` the columns that were asked for besides. `words` are
+    those of the task with their weights, which are no part of the state.
     """
 
     whole: int | None
@@ -38,7 +38,7 @@ class ProjectState:
     index: UsableIndex | None
     quotas: Mapping[str, Sequence[float | None]]
     words: bytes | None = field(default=None, compare=False)
-    record: Sequence[Any] = field(default=(), compare=False)
+    record: Sequence[Any] = ()
 
     @property
     def searched(self) -> tuple[int | None, str]:
