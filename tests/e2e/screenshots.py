@@ -99,15 +99,12 @@ def main() -> int:
         sign_in(page, root, stack)
         page.goto(f"{root}/admin/memory/mistakecard/scores/")
         page.screenshot(path=options.out / "scores-light.png")
-        lists = {
-            "mistake-card": "memory/mistakecard",
-            "consolidation": "reflection/consolidationrun",
-            "suggestion": "reflection/suggestion",
-        }
-        for name, path in lists.items():
+        for name, path in {"mistake-card": "memory/mistakecard", "suggestion": "reflection/suggestion"}.items():
             page.goto(f"{root}/admin/{path}/")
             page.goto(root + first_link(page, "#result_list tbody th a"))
             page.screenshot(path=options.out / f"{name}-light.png")
+        page.goto(root + first_link(page, "a[href*='/consolidationrun/0']"))
+        page.screenshot(path=options.out / "consolidation-light.png")
     return 0
 
 
