@@ -48,9 +48,11 @@ def test_public_listener_has_no_metrics() -> None:
 
 
 def test_port_that_is_taken_is_said() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(CommandError, match="cannot be used: Address already in use"):
-            call_command("serve_metrics", "--port", str(taken.getsockname()[1]))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(CommandError, match="cannot be used: Address already in use"),
+    ):
+        call_command("serve_metrics", "--port", str(taken.getsockname()[1]))
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999999999999999999"])
