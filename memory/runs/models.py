@@ -7,6 +7,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
@@ -108,7 +109,7 @@ class Trajectory(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.task[:80]
+        return Truncator(self.task).chars(80)
 
     @property
     def number_of_steps(self) -> int:

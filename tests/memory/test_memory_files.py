@@ -163,6 +163,11 @@ def test_command_names_the_file_it_cannot_read(project: Project, tmp_path: Path)
         call_command("import_memory", str(tmp_path / "missing.json"), project=project.slug)
 
 
+def test_export_to_a_bad_path_says_so(project: Project, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be written: No such file"):
+        call_command("export_memory", str(tmp_path / "no" / "memory.json"), project=project.slug)
+
+
 @pytest.mark.parametrize(
     "content", [r'{"global_rules": ["a\u0000b"]}', r'{"global_rules": ["\ud800"]}', '{"x": NaN}', "[" * 100_000]
 )

@@ -53,6 +53,7 @@ def test_read_bad_line_says_its_number_and_goes_on(tmp_path: Path) -> None:
         ({"task": ""}, "/task: Write something here."),
         ({"outcome": "won"}, "/outcome:"),
         ({"score": 2}, "/score: This should be less than or equal to 1."),
+        ({"mistake_cards": ["x"]}, "/mistake_cards/0: This should be an object."),
         ({"steps": [{"action": {"name": 5}}]}, "steps[0].action.name must be the tool's name"),
         ({"steps": "none"}, "steps must be a list of steps"),
     ],
