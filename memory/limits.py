@@ -35,6 +35,7 @@ FILE_JSON = JsonLimits(values=MAX_FILE_VALUES)
 MAX_TASK_CHARS = 60_000
 MAX_NAME_CHARS = 200  # ids, task families, agents, tools: what is searched by
 MAX_STEPS = 2_000
+MAX_OBSERVATION_CHARS = 60_000  # longer ones are cut in the middle, with a mark
 MAX_ARGUMENTS_CHARS = 200_000  # the arguments of one tool call, written as JSON
 MAX_SUMMARY_CHARS = 20_000
 MAX_REMARKS = 200  # mistakes, successes and mistake cards of one run, each

@@ -114,6 +114,8 @@ def _read_role(log: Log, message: Mapping[str, Json], where: str) -> None:
     role = message.get("role")
     if role not in ROLES:
         raise UnreadableTranscript(f"{where}.role must be one of {', '.join(ROLES)}.")
+    if role in USER_ROLES and not {"content", "parts"} & set(message):
+        raise UnreadableTranscript(f"{where}.content is missing; {where} has {', '.join(map(str, message))[:80]}.")
     content = message.get("content", message.get("parts"))
     place = f"{where}.{'content' if 'content' in message or 'parts' not in message else 'parts'}"
     metadata = _extras(message, _READ)
