@@ -43,7 +43,7 @@ _MESSAGE_MEMBERS = (
 _LANGFUSE_TYPES = frozenset(
     {"GENERATION", "SPAN", "EVENT", "TOOL", "AGENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
 )
-NEUTRAL_MEMBERS = frozenset({"task", "steps"})
+NEUTRAL_MEMBERS = frozenset({"task", "steps", "step_count", "external_id", "outcome"})
 
 
 @dataclass(kw_only=True, slots=True)
@@ -113,8 +113,10 @@ def _read_list(items: Sequence[Json]) -> Reading:
     if not items:
         raise UnreadableTranscript("The log is empty.")
     objects = [item for item in items if isinstance(item, Mapping)]
+    if not objects and all(isinstance(item, list) and item for item in items):
+        return _read_each(items)  # conversations
     if not objects:
-        raise UnreadableTranscript("The log must be a list of objects.")
+        raise UnreadableTranscript("The log must be a list of runs or of messages.")
     if any("sessionId" in item and "message" in item for item in objects):
         return Reading(format="Claude Code", counted=f"{len(items)} lines", transcripts=read_claude_code(objects))
     if any(item.get("type") in ("session_meta", "response_item") for item in objects[:5]):
@@ -303,6 +305,25 @@ def _name_messages(messages: Sequence[Json]) -> str:
         if message.get("role") not in INSTRUCTION_ROLES and message.get("tool_calls"):
             return "OpenAI chat"
     return "chat messages"
+
+
+def is_part_of_a_whole(line: Json) -> bool:
+    """Tell whether a line of JSON Lines is a part of a session, trace or conversation rather than a run by itself."""
+    if not isinstance(line, Mapping):
+        return False
+    if (
+        is_message(line)
+        or "sessionId" in line
+        or line.get("type") in ("session_meta", "response_item", "summary", "file-history-snapshot")
+    ):
+        return True
+    if "resourceSpans" in line or "run_type" in line or line.get("object") in ("trace", "trace.span"):
+        return True
+    return (
+        "task_name" in line
+        or "traceId" in line
+        or (isinstance(line.get("context"), Mapping) and "trace_id" in line["context"])
+    )
 
 
 def look_up(document: Json, path: str) -> Json:
