@@ -138,6 +138,7 @@ def test_secrets_in_a_file_are_taken_out(project: Project) -> None:
     ("document", "place"),
     [
         ([], "not a JSON object"),
+        ({"version": 3, "rules": ["x"]}, "none of the members"),
         ({"global_rules": {}}, "global_rules"),
         ({"task_rules": {"a": "b"}}, "task_rules.a"),
         ({"episode_log": ["x"]}, r"episode_log\[0\]"),
