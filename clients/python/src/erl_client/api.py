@@ -51,8 +51,8 @@ class Api:
     def __init__(self, destination: Destination, *, timeout_seconds: float) -> None:
         self.destination = destination
         self._timeout_seconds = timeout_seconds
-        self._http: httpx.Client | None = None
-        self._process = 0
+        self._by_process: dict[int, httpx.Client] = {}  # a forked process may not share its parent's sockets
+        self._closed = False
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return the answer to a GET. Raises Unavailable or Refused."""
@@ -67,26 +67,30 @@ class Api:
         return self._send("POST", path, json=body, headers=headers, timeout=timeout)
 
     def close(self) -> None:
-        if self._http is not None and self._process == os.getpid():
-            self._http.close()
-        self._http = None
+        self._closed = True
+        if http := self._by_process.pop(os.getpid(), None):
+            http.close()
 
     def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
             response = self._client().request(method, f"/api/v1{path}", **request)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError, KeyError) as error:  # the last two: closed meanwhile
             raise Unavailable(f"ERL at {self.destination.url} cannot be reached: {_describe(error)}") from error
         return _read(response)
 
     def _client(self) -> httpx.Client:
-        if self._http is None or self._process != os.getpid():  # a forked process may not share its parent's sockets
-            self._process = os.getpid()
-            self._http = httpx.Client(
+        if self._closed:
+            raise Unavailable("The client is closed.")
+        process = os.getpid()
+        if process not in self._by_process:
+            http = httpx.Client(
                 base_url=self.destination.url,
                 headers={"Authorization": f"Bearer {self.destination.api_key}", "User-Agent": "erl-client"},
                 timeout=self._timeout_seconds,
             )
-        return self._http
+            if self._by_process.setdefault(process, http) is not http:  # another thread was faster
+                http.close()
+        return self._by_process[process]
 
 
 def _read(response: httpx.Response) -> dict[str, Any]:
