@@ -119,6 +119,52 @@ def test_several_agents_that_are_killed_leave_runs_for_one_that_lives(
     assert [task for task in recorded if task.startswith("a")] == [f"a {number}" for number in range(5)]
 
 
+FORKS = """
+import os, sys
+from erl_client import ERL
+
+erl = ERL()
+with erl.run("parent"):
+    pass
+assert erl.flush(30)
+child = os.fork()
+with erl.run("child" if child == 0 else "parent again"):
+    pass
+if child == 0:
+    os._exit(0 if erl.flush(30) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert erl.flush(30)
+"""
+
+
+def test_forked_process_records_its_own_runs(
+    project: Project, live_server: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ERL_URL", live_server.url)  # type: ignore[attr-defined]
+    monkeypatch.setenv("ERL_API_KEY", make_api_key(project=project).token)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=90)
+
+    assert sorted(tasks()) == ["child", "parent", "parent again"]
+
+
+def test_agent_without_a_home_goes_on(
+    project: Project, live_server: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ERL_SPOOL")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it is for a user that has no entry
+
+    with ERL(live_server.url, make_api_key(project=project).token) as erl:  # type: ignore[attr-defined]
+        run_agent(erl, "one")
+        assert erl.flush()
+
+    assert tasks() == ["one"]
+
+
 def test_run_whose_answer_was_lost_is_recorded_once(erl: ERL, tmp_path: Path) -> None:
     run_agent(erl, "one")
     assert erl.flush()

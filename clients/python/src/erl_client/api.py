@@ -100,6 +100,8 @@ def _read(response: httpx.Response) -> dict[str, Any]:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
+    if response.status_code == 413:  # whoever says so: a smaller limit of a proxy is no reason to try again
+        raise Refused("The run is too large for the server.", status=413, code="request_too_large")
     error = answer.get("error") if isinstance(answer, dict) else None
     wait = _seconds(response.headers.get("Retry-After"))
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):

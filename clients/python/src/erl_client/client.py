@@ -60,7 +60,7 @@ class _Client:
         self.budget_seconds = budget_seconds
         self.destination = Destination(
             url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
-            api_key=given_key or stored.get("api_key", ""),
+            api_key=(given_key or stored.get("api_key", "")).strip(),
         )
         if not self.destination.api_key:
             self._fail(ERLError("Set ERL_API_KEY, or run `erl login`: without a key there are no lessons."))

@@ -122,7 +122,7 @@ class Run:
             "external_id": self.external_id,
             "retrieval_id": self.retrieval_id,
             "started_at": self._started_at,
-            "ended_at": _now(),
+            "ended_at": max(self._started_at, _now()),  # the clock may have been set back
             "model": self.model or self.calls.model,
             "tokens": self.tokens if self.tokens is not None else self.calls.tokens or None,
             "cost_usd": self.cost_usd,

@@ -7,6 +7,7 @@ that record to the same project share the folder, and a lock lets one of them se
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -47,9 +48,13 @@ def spool_folder(destination: Destination) -> Path:
 
 
 def _state_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home())
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    place = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
+    if place:
+        return Path(place)
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir())
 
 
 class Spool:
