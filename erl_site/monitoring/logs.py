@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from memory.redaction import redact
-from memory.redaction.members import VALUE_MEMBERS
+from memory.redaction.labels import VALUE_MEMBERS
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
