@@ -16,9 +16,9 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.redaction.labels import INNER_MEMBERS, VALUE_MEMBERS, Said, find_named_kind, is_secret, read_name
 from memory.redaction.search import find_secrets
 from memory.redaction.spans import SEPARATOR, Span
+from memory.redaction.values import INNER_MEMBERS, VALUE_MEMBERS, Said, find_named_kind, is_secret, read_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
