@@ -58,7 +58,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("openrouter_key", "sk-or-", r"(?:v1-)?[a-f0-9]{40,64}"),
     ("langfuse_key", "sk-lf-", r"[a-f0-9-]{36}"),
     ("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-None-", r"[\w-]{20,250}"),
-    ("openai_key", "sk-", r"(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,64}(?![\w-])"),
+    ("openai_key", "sk-", r"(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,64}(?!\w|-(?!-))"),
     ("groq_key", "gsk_", r"[A-Za-z0-9]{40,64}"),
     ("xai_key", "xai-", r"[A-Za-z0-9]{60,100}"),
     ("perplexity_key", "pplx-", r"[A-Za-z0-9]{40,64}"),
@@ -97,7 +97,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
 )
 # Tokens without a prefix: kind, how many characters before the long run they may start, the whole
 _WITHOUT_PREFIX = (
-    ("telegram_token", (11, 10, 9), re.compile(r"(?<!\w)\d{8,10}:AA[\w-]{32,}+", re.ASCII)),
+    ("telegram_token", (11, 10, 9), re.compile(r"(?<![\w.,-])\d{8,10}:AA[\w-]{32,}+", re.ASCII)),
     ("terraform_token", (23,), re.compile(r"(?<!\w)[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}+", re.ASCII)),
     ("discord_token", (0,), re.compile(r"[MNO][A-Za-z\d]{23,27}\.G[\w-]{5}\.[\w-]{27,}+", re.ASCII)),
     ("mailchimp_key", (0,), re.compile(r"[a-f0-9]{32}-us\d{1,2}(?!\d)[\w-]*+", re.ASCII)),

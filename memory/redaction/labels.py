@@ -39,7 +39,7 @@ _INTRODUCTIONS = tuple(
     for said, introductions in ((Said.SET, _SET), (Said.TOLD, _TOLD), (Said.NEAR, _NEAR))
     for introduction in introductions
 )
-_OPTION = re.compile(rb"(?<![\w-])--?[\w-]{0,30}\Z")
+_OPTION = re.compile(rb"(?<![^\s\"'(\[,])--?[\w-]{0,30}\Z")
 _BLANKS = re.compile(rb"[ \t]{1,3}")
 _TAIL = re.compile(rb"[\w-]{0,24}")
 _BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{4,128}")
@@ -152,8 +152,9 @@ def _read_option(view: View, position: int) -> Span | None:
     if position + 2 >= len(view.lower) or not (known := _OPTIONS.get(view.lower[position + 2])):
         return None
     commands, option = known
-    line = max(0, position - _COMMAND_LENGTH, view.lower.rfind(b"\n", max(0, position - _COMMAND_LENGTH), position))
-    if not commands.search(view.lower, line, position) or not (match := option.match(view.text, position)):
+    begin = max(0, position - _COMMAND_LENGTH)
+    begin = max(begin, *(view.text.rfind(border, begin, position) for border in ("\n", TAKEN)))
+    if not commands.search(view.lower, begin, position) or not (match := option.match(view.text, position)):
         return None
     joined = match[0][-len(match[1]) - 1] != " "  # mysql -p shop: the name of the database
     said = Said.SET if joined else Said.NEAR
