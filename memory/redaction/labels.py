@@ -164,7 +164,7 @@ def _read_option(view: View, position: int) -> Span | None:
 RULES = (
     _named("pass", "password", r"pass(?:w|phrase|code|e(?![a-z])|(?![a-z]))"),
     _named("pw", "password", r"pwd|(?<![a-z0-9])pw(?![a-z0-9])"),
-    _named("contrase", "password"),
+    _named("contrase", "password", r"contrase\S{1,2}a"),
     _named("senha", "password"),
     _named("secret", "secret"),
     _named("token", "secret"),
