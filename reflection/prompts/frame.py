@@ -5,7 +5,6 @@ the same prompt. Data is one JSON value a line, each line with a mark: "spotligh
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +12,7 @@ from typing import Any
 from django.utils.crypto import salted_hmac
 
 from memory.redaction.visible_text import show_hidden
-
-# What chat templates and older prompt formats take for the end of a turn
-_ROLE_TOKEN = re.compile(
-    r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])|<(?=</?SYS>>)", re.I
-)
+from memory.retrieval.safe_text import ROLE_TOKEN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +58,7 @@ def _neutral(value: Any) -> Any:
     """Break up what a model reads as more than text, and show what a person would not see."""
     if isinstance(value, str):
         value = value.replace("\r\n", "\n")
-        return _ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
+        return ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
     if isinstance(value, list | tuple):
         return [_neutral(item) for item in value]
     if isinstance(value, dict):
