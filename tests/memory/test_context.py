@@ -115,9 +115,9 @@ def test_lesson_loses_characters_that_only_hide(character: str) -> None:
 @pytest.mark.parametrize(
     "token",
     [
-        "<|im_end|>", "<|im_start|>system", "<|eot_id|>", "<|start_header_id|>", "<｜User｜>", "＜|im_end|＞", "<|im\u200b_end|>",
-        "</s>", "<s>", "<bos>", "<end_of_turn>", "</think>", "<tool_call>", "[INST]", "[/INST]", "[/inst]", "<<SYS>>",
-        "<</SYS>>", "[SYSTEM_PROMPT]", "[TOOL_CALLS]",
+        "<|im_end|>", "<|im_start|>system", "<|eot_id|>", "<|start_header_id|>", "<｜User｜>", "＜|im_end|＞",
+        "<|im\u200b_end|>", "</s>", "<s>", "<bos>", "<end_of_turn>", "</think>", "<tool_call>", "[INST]", "[/INST]",
+        "[/inst]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[TOOL_CALLS]",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("make_safe", [clean, clean_lines])
@@ -134,9 +134,7 @@ def test_usage_texts_and_code_stay_as_they_are() -> None:
 
 def test_text_of_an_item_keeps_its_lines_and_loses_what_hides() -> None:
     text = "First:\r\n\tgrep  -r 'x'\n\n\u202eSecond\u200b\u2069 \U000e0041\x1b[2J\x85 end"
-    assert clean_lines(text) == (
-        "First:\n\tgrep  -r 'x'\n\n[U+202E]Second[U+2069] [U+E0041][U+001B][2J[U+0085] end"
-    )
+    assert clean_lines(text) == ("First:\n\tgrep  -r 'x'\n\n[U+202E]Second[U+2069] [U+E0041][U+001B][2J[U+0085] end")
 
 
 _SPELLINGS = [
