@@ -103,12 +103,17 @@ class Stack:
         self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
         self._wait("web", self._web_answers)
 
-    def start_worker(self, name: str = "worker", *, concurrency: int = 2, queue: str = "") -> None:
-        """Start a Celery worker of one queue, or of all, and wait until it answers."""
+    def start_worker(self, name: str = "worker", *, concurrency: int = 2) -> None:
+        """Start a Celery worker and wait until it answers."""
         options = ["-P", "prefork", "-c", str(concurrency), "--without-mingle", "--without-gossip"]
-        options += ["-Q", queue] if queue else []
         self._start(name, "celery", "-A", "erl_site", "worker", *options, "-n", f"{name}@{self.port}")
         self._wait(name, lambda: self._worker_answers(name))
+
+    def start_lane(self, queue: str) -> None:
+        """Start a worker with one process that serves one queue, and wait until it answers."""
+        options = ["-P", "prefork", "-c", "1", "-Q", queue, "--without-mingle", "--without-gossip"]
+        self._start("worker", "celery", "-A", "erl_site", "worker", *options, "-n", f"worker@{self.port}")
+        self._wait("worker", lambda: self._worker_answers("worker"))
 
     def kill(self, name: str) -> None:
         """Kill a process and its children with -9."""

@@ -154,7 +154,7 @@ def _write_lane(name: str, *, queue: str, processes: int) -> list[str]:
 
 def _workers_answer() -> bool:
     try:
-        return len(app.control.ping(timeout=0.3, limit=len(LANES))) == len(LANES)
+        return len(app.control.ping(timeout=0.3, limit=len(LANES)) or []) == len(LANES)
     except Exception:  # any error means that no worker answers
         return False
 

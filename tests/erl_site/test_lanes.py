@@ -47,7 +47,7 @@ def test_compose_serves_every_lane_by_a_worker_of_its_own() -> None:
 @pytest.mark.slow
 def test_evaluations_take_no_process_from_reflections(stack: Stack) -> None:
     stack.kill("worker")
-    stack.start_worker(concurrency=1, queue=settings.CELERY_TASK_DEFAULT_QUEUE)
+    stack.start_lane(settings.CELERY_TASK_DEFAULT_QUEUE)
     for _ in range(2):
         headers = bearer(make_api_key().token)
         asked = httpx.post(
