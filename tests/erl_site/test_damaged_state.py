@@ -60,7 +60,7 @@ def respect_modes() -> None:
     ctypes.CDLL(None).prctl(_DROP_BOUNDING_CAPABILITY, _CAP_DAC_OVERRIDE, 0, 0, 0)
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[1]", '[{"name": "web", "pid": -1, "started_at": ""}]'])
+@pytest.mark.parametrize("record", ["", "{}", "[1]", '[{"name": "web", "pid": "7", "started_at": ""}]'])
 def test_quickstart_with_a_damaged_record_of_processes_says_what_to_do(home: Path, record: str) -> None:
     path = write(home / "processes.json", record)
     said = refuse(home, *MANAGE, "quickstart", "--once", f"--port={free_port()}")

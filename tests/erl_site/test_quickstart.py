@@ -23,6 +23,7 @@ from tests.servers import HOME, discard_home
 from tests.stack import ROOT, free_port, migrated_home
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.django_db  # so that there are tables to copy where these tests run alone
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
     "reflection_reflection", "auth_user",
