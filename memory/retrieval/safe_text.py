@@ -20,7 +20,7 @@ _INVISIBLE = re.compile(
 _ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
 _DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
 _LABEL = re.compile(r"(\[)\s*[hm]\s*-", re.IGNORECASE)
-_OPENING = re.compile(rf"[<\[]|{_ENTITY}", re.IGNORECASE)
+_OPENING = re.compile(r"[<\[&%\\]")  # a bracket, or the first sign of one that is written as an entity
 # The bracket of what tokenizers of chat models take for the start or end of a turn, a thought or a tool call
 # (ChatML, Llama, Mistral, Gemma, Qwen, DeepSeek)
 ROLE_TOKEN = re.compile(
@@ -90,10 +90,10 @@ def _spell(character: str) -> str:
 
 def _take_brackets(text: str) -> str:
     """Replace what opens a delimiter, a label or a role token, however it is spelled, by a round bracket."""
+    if not _OPENING.search(text) and (text.isascii() or not any(_OPENING.search(_look(sign)) for sign in set(text))):
+        return text
     shapes = [text] if text.isascii() else [_look(character) for character in text]
     looks = "".join(shapes)
-    if not _OPENING.search(looks):
-        return text
     found = {match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)}
     found |= {match.span() for match in ROLE_TOKEN.finditer(looks)}
     if not text.isascii():
