@@ -10,13 +10,12 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError
 
-    from erl_site.embedded.home import EmbeddedServerError
+    from erl_site.embedded.home import find_server_error
 
     try:
         execute_from_command_line(sys.argv)
     except OperationalError as error:
-        server_error = error.__cause__ and error.__cause__.__cause__  # Django's from psycopg's from ours
-        if not isinstance(server_error, EmbeddedServerError):
+        if (server_error := find_server_error(error)) is None:
             raise
         sys.exit(str(server_error))
 

@@ -71,6 +71,14 @@ def home_unusable(home: Path, error: OSError) -> EmbeddedServerError:
     )
 
 
+def find_server_error(error: BaseException) -> EmbeddedServerError | None:
+    """Return the error of an embedded server that caused a database error, if one did."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, EmbeddedServerError):
+        cause = cause.__cause__
+    return cause
+
+
 def _write_secret_key(path: Path) -> None:
     home = path.parent
     home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -88,7 +88,12 @@ def test_short_secret_key_is_refused(home: Path, command: tuple[str, ...], name:
 
 @pytest.mark.parametrize(
     ("command", "lock"),
-    [(["embedded", "start"], ""), (["migrate"], "garbage\n/data\n"), (["quickstart", "--once"], "\n")],
+    [
+        (["embedded", "start"], ""),
+        (["migrate"], "garbage\n/data\n"),
+        (["doctor"], ""),
+        (["quickstart", "--once"], "\n"),
+    ],
 )
 def test_damaged_lock_of_postgresql_says_what_to_do(home: Path, command: list[str], lock: str) -> None:
     path = write(home / "postgres" / "data" / "postmaster.pid", lock)
