@@ -40,7 +40,7 @@ from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.requests import enqueue_reflection
 from tests.api.operations import OPERATIONS, Operation, fill_body, make_target
 from tests.chaos.crash import Crash, Point, crash_at
-from tests.chaos.profile import FULL, make_random, report
+from tests.chaos.profile import FULL, SOAK, make_random, report
 from tests.factories import bearer, make_api_key, make_evidence, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
@@ -204,12 +204,13 @@ def crash_everywhere(work: Work, *, at_all: bool = False) -> tuple[int, list[str
     with crash_at(None) as trace:
         work.do(subject)
     whole = grown(before, state_of(project))
-    # After a statement is before the next one: the full profile tries both.
+    # After a statement is before the next one: the soak tries both.
     each_statement = [point for point in trace.points() if point.before]
-    wrong, points = [], each_statement if at_all and not FULL else choose(trace.points(), work.name)
+    every = FULL or at_all
+    wrong, points = [], each_statement if every and not SOAK else choose(trace.points(), work.name)
     reached = 0
     for point in points:
-        if reached == QUICK_POINTS and not (FULL or at_all):
+        if reached == QUICK_POINTS and not every:
             break
         project = make_project()
         subject = work.prepare(project)

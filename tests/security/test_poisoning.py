@@ -24,8 +24,8 @@ from tests.scripted_answers import lesson
 
 pytestmark = pytest.mark.django_db
 
-RUNS = pick(50, 1000)
-QUESTIONS = pick(200, 10_000)
+RUNS = pick(50, 1000, full=300)
+QUESTIONS = pick(200, 10_000, full=3_000)
 MARK = "xqpoison"  # in every poisoned text, so that one served anywhere is seen
 
 KINDS = {

@@ -24,7 +24,7 @@ from tests.security.any_rows import all_models
 
 pytestmark = pytest.mark.django_db
 
-WRITES = pick(100, 1000)
+WRITES = pick(100, 1000, full=500)
 BY = Actor(label="user:ana")
 CARD = {"mistake_type": "fare", "bad_decision": "Cancelled.", "correct_decision": "Look first."}
 # What no constraint can hold without reading other tables at every write, or what only erasure may do; the rules that
