@@ -1,6 +1,7 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
 import time
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -158,11 +159,16 @@ def _register(raw: psycopg.Connection[Any]) -> None:
     if info is None:
         raise psycopg.errors.UndefinedObject("The extension pgvector is missing. Run `manage.py migrate`.")
     info.register(raw)
-    dumper = type("HalfvecDumper", (_QueryVectorDumper,), {"oid": info.oid})
-    raw.adapters.register_dumper(QueryVector, dumper)
+    raw.adapters.register_dumper(QueryVector, _get_dumper(info.oid))
     if raw.prepare_threshold is None:  # Django switches preparing off; its own cursors still do without
         raw.prepare_threshold = 1_000_000
     setattr(raw, _MARK, True)
+
+
+@cache
+def _get_dumper(oid: int) -> type[Dumper]:
+    """Return the dumper of a type: one class for all connections, because psycopg never forgets a class."""
+    return type("HalfvecDumper", (_QueryVectorDumper,), {"oid": oid})
 
 
 def read_vector(sent: bytes) -> Vectors:
