@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 
 _MARK = "_erl_halfvec_registered"
 _SET_ROLE = "SELECT set_config('role', %s, true)"
+DEAD_SECONDS = 0.5
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
 
 
@@ -58,10 +59,12 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
     if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
         return _read(statement, parameters)
     setattr(here, _CHECKED, True)
+    started = time.monotonic()
     try:
         return _read(statement, parameters)
     except (InterfaceError, OperationalError):
-        if not here.connection.broken:
+        # A connection that was dead before shows it at once; after a wait, a second one would wait as long again
+        if not here.connection.broken or time.monotonic() - started > DEAD_SECONDS:
             raise
         here.close()
         return _read(statement, parameters)

@@ -6,6 +6,9 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 
 
+PATIENCE_SECONDS = 1.0  # a part that failed after a longer wait is not followed by another that may wait as long
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:
     """Which lessons may be considered at all; an empty tuple does not restrict.
