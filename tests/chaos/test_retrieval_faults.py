@@ -142,7 +142,7 @@ def test_connection_lost_after_a_wait_is_not_tried_again(client: APIClient) -> N
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchone()
-    connection.health_check_done = False  # as before every request
+    connection.health_check_done = False  # type: ignore[attr-defined]  # as before every request
     ending = threading.Timer(1.0, _end_backend, [pid])
     ending.start()
     with pytest.raises(OperationalError):
