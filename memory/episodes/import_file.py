@@ -23,10 +23,10 @@ from memory.heuristics.models import Heuristic
 from memory.heuristics.text import make_rule, split_mark
 from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
+from memory.mistakes.decisions import note_words
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.mistakes.reports import identify_mistake, read_mistake
-from memory.mistakes.wordings import note_words
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact

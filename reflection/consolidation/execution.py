@@ -32,8 +32,7 @@ from reflection.consolidation.results import mark_outdated, write_drafts
 from reflection.consolidation.retirement_suggestions import suggest_retirements, used_lessons
 from reflection.consolidation.sources import Lesson, read_lessons, read_notes
 from reflection.errors import LostClaim, ReflectionError
-from reflection.jobs.execution import carry_out
-from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed, hold
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
 

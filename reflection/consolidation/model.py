@@ -23,8 +23,7 @@ from reflection.consolidation.sources import Lesson, Note
 from reflection.errors import ReflectionError
 from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
-from reflection.prompts import prompt_version, read_prompt
-from reflection.prompts.frame import Frame
+from reflection.prompts import Frame, prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.reflectors.rules.tool_names import is_change, is_handover, is_read, words_of
+from reflection.reflectors.rules.tools import is_change, is_handover, is_read, words_of
 from reflection.reflectors.rules.wording import cut, is_general, listed, names_in, parameter_name, word_overlap
 
 

@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
-from reflection.reflectors.rules.tool_names import is_change, words_of
+from reflection.reflectors.rules.tools import is_change, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 MAX_CHANGES = 200
