@@ -167,6 +167,7 @@ def test_retention_retires_unseen_cards_and_a_person_reopens_them(project: Proje
         "UPDATE memory_mistakecardreview SET reason = 'other'",
         "DELETE FROM memory_mistakecardreview",
         "UPDATE memory_mistakecardrevision SET approved_by = 'user:eve'",
+        "UPDATE memory_mistakecardrevision SET served = false, approved_sha256 = '', approved_by = ''",
     ],
 )
 def test_database_keeps_what_was_decided(project: Project, statement: str) -> None:
