@@ -42,6 +42,7 @@ _TITLES: dict[str, str] = {
     Review.Decision.MERGE: "Merged",
     Review.Decision.UNDO: "Decision undone",
     Review.Decision.REFLECT_AGAIN: "Another reflection requested",
+    Review.Decision.CONFIRM_EVIDENCE: "Evidence confirmed",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 
-from memory.curation.decisions import approve_heuristic, quarantine_heuristic, retire_heuristic
+from memory.curation.decisions import quarantine_heuristic, retire_heuristic
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -27,7 +27,7 @@ from memory.retrieval.project_state import ProjectState
 from memory.retrieval.project_state import read_state as read_project_state
 from memory.retrieval.question import Filters, Question
 from memory.retrieval.snapshot import snapshots
-from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BY = Actor.policy("test")
@@ -86,7 +86,7 @@ def search_with(
 def serve(project: Project, trigger: str) -> Heuristic:
     heuristic = make_heuristic(project=project, trigger=trigger)
     embed_heuristics([heuristic.pk])
-    return approve_heuristic(heuristic, by=BY)
+    return approve_as_read(heuristic, by=BY)
 
 
 def triggers(found: list[Candidate]) -> list[str]:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
-from tests.factories import make_heuristic, make_project
+from tests.factories import approve_as_read, make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -136,7 +136,7 @@ def test_lesson_cannot_be_born_approved() -> None:
 
 
 def test_withdrawn_wording_cannot_be_served_again_behind_the_lesson() -> None:
-    retire_heuristic(approve_heuristic(make_heuristic(), by=BY), by=BY)
+    retire_heuristic(approve_as_read(make_heuristic(), by=BY), by=BY)
 
     with pytest.raises(IntegrityError, match=DISAGREES):
         commit("UPDATE memory_heuristicrevision SET served = true")
