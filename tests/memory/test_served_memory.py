@@ -197,7 +197,7 @@ def test_a_change_that_was_rolled_back_leaves_no_trace(project: Project) -> None
 
 def test_folded_changes_keep_their_name(project: Project) -> None:
     for number in range(10):
-        Heuristic.objects.filter(project=project).update(support=number + 10)
+        Heuristic.objects.filter(project=project).update(approved_support=number + 10)
     before = read_state(project)
     assert fold_changes() == [project.pk]
     assert read_state(project) == before
