@@ -121,6 +121,11 @@ CREATE CONSTRAINT TRIGGER memory_audit_settings AFTER UPDATE ON memory_project
           IS DISTINCT FROM (NEW.four_eyes, NEW.mistake_card_policy, NEW.archived_at))
     EXECUTE FUNCTION memory_audit_settings();
 
+DROP TRIGGER IF EXISTS memory_audit_settings_at_once ON memory_project;
+CREATE CONSTRAINT TRIGGER memory_audit_settings_at_once AFTER INSERT ON memory_project
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.four_eyes OR NEW.mistake_card_policy <> 'people')
+    EXECUTE FUNCTION memory_audit_settings();
+
 CREATE OR REPLACE FUNCTION memory_audit_membership() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     m memory_projectmembership := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;

@@ -23,7 +23,7 @@ from tests.memory.desk_pages import model, page
 
 pytestmark = pytest.mark.django_db
 
-WORDS = {
+WORDS: dict[str, Any] = {
     "trigger": "A canary trigger",
     "guideline": "A canary guideline for cancelOrder",
     "avoid": "A canary to avoid",
@@ -35,7 +35,7 @@ WORDS = {
     "polarity": "avoid",
     "scope": "project",
 }
-OTHER = {"tags": ["rule"], "polarity": "works", "scope": "task_family"}
+OTHER: dict[str, Any] = {"tags": ["rule"], "polarity": "works", "scope": "task_family"}
 # What the page shows for each; a choice is shown by its label.
 SHOWN = WORDS | {"tags": "canary-tag, other-tag", "polarity": "Avoid", "scope": "Project"}
 # Which row it is, or made of texts that are shown.

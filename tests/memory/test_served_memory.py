@@ -172,7 +172,7 @@ def test_what_was_approved_is_in_the_next_answer(project: Project) -> None:
 def test_support_is_the_one_of_now(project: Project) -> None:
     snapshots.load(project.pk)
     (first, *_) = search(project, TASKS[0])
-    Heuristic.objects.filter(pk=first.heuristic_id).update(support=7)
+    Heuristic.objects.filter(pk=first.heuristic_id).update(approved_support=7)
     assert search(project, TASKS[0])[0].support == 7
     held = snapshots.find(project.pk, read_state(project))
     assert held is not None  # what is searched is the same: nothing was read anew

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.heuristics.models import HeuristicRevision, Review
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
@@ -235,7 +235,7 @@ def test_command_exits_1_with_the_broken_place() -> None:
 def test_decisions_at_the_same_moment_make_one_chain() -> None:
     project = make_project()
     heuristics = [make_heuristic(project=project, trigger=f"Trigger {number}") for number in range(12)]
-    decide: list[Callable[[], object]] = [partial(approve_heuristic, one, by=ANA) for one in heuristics]
+    decide: list[Callable[[], object]] = [partial(approve_as_read, one, by=ANA) for one in heuristics]
 
     errors = run_in_threads(decide, at_once=4)
 
