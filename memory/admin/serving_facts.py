@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.utils.text import Truncator
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
@@ -81,8 +82,8 @@ def _warn(revision: HeuristicRevision, tasks: list[LeadingTask]) -> list[str]:
     source = revision.source_task
     if source and not any(task.task.startswith(source) for task in tasks):
         warnings.append(
-            "Its author names a task that none of its runs has. Agents get it first for tasks like that one (see "
-            "“Learnt from the task”)."
+            f"Agents get it first for tasks like “{Truncator(source).chars(120)}”: its author names that task, "
+            "and none of its runs has it."
         )
     return warnings
 

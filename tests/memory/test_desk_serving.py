@@ -133,7 +133,7 @@ def test_desk_shows_quotas(reviewer: Client, project: Project) -> None:
         ({"tags": ["rule"], "scope": "project"}, "Given with every task of the project, without a search"),
         ({"tags": ["rule"], "task_id": "retail"}, "Given with every task of the family retail, without a search"),
         ({"scope": "project"}, "Given in every task family of the project"),
-        ({"source_task": "Transfer my savings"}, "Agents get it first for tasks like that one"),
+        ({"source_task": "Transfer my savings"}, "Agents get it first for tasks like “Transfer my savings”"),
     ],
 )
 def test_desk_warns_where_a_lesson_reaches_far(reviewer: Client, words: dict[str, Any], warning: str) -> None:
@@ -143,7 +143,7 @@ def test_desk_warns_where_a_lesson_reaches_far(reviewer: Client, words: dict[str
 def test_desk_does_not_warn_of_a_lesson_of_its_own_run(reviewer: Client) -> None:
     run = make_trajectory(task="Cancel reservation 7 of mine")
 
-    assert "note warning" not in page(reviewer, make_heuristic(trajectory=run, source_task="Cancel reservation 7"))
+    assert "note warnings" not in page(reviewer, make_heuristic(trajectory=run, source_task="Cancel reservation 7"))
 
 
 def test_desk_shows_tasks_that_came_after_the_approval(reviewer: Client, project: Project) -> None:
