@@ -96,6 +96,11 @@ def test_quarantine_stops_serving(api_client, project):
     assert (body["status"], body["served"]) == ("quarantined", False)
 
 
+def body_of(decision, heuristic):
+    """What a decision needs: an approval the hash that was read."""
+    return {"content_sha256": read(heuristic)} if decision == "approve" else {}
+
+
 @pytest.mark.parametrize(
     ("status", "decision", "code"),
     [
@@ -108,7 +113,7 @@ def test_quarantine_stops_serving(api_client, project):
 def test_decision_on_the_wrong_state_answers_409(api_client, project, status, decision, code):
     heuristic = make_heuristic(project=project, status=status)
 
-    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}")
+    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}", body_of(decision, heuristic))
 
     assert response.status_code == 409
     assert response.json()["error"]["code"] == code
@@ -118,7 +123,9 @@ def test_decision_on_the_wrong_state_answers_409(api_client, project, status, de
 def test_decision_on_foreign_heuristic_answers_404(api_client, decision):
     heuristic = make_heuristic(status="approved" if decision in ("retire", "quarantine") else "proposed")
 
-    assert api_client.post(f"{URL}/{heuristic.pk}/{decision}").status_code == 404
+    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}", body_of(decision, heuristic))
+
+    assert response.status_code == 404
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject", "retire", "quarantine"])
