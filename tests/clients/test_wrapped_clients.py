@@ -186,6 +186,39 @@ def test_streamed_anthropic_answer_is_captured(
     assert stored.tokens == 15
 
 
+def test_stream_helpers_of_both_sdks_are_captured(
+    erl: ERL, provider: ScriptedProvider, openai_sdk: openai.OpenAI, anthropic_sdk: anthropic.Anthropic
+) -> None:
+    message: dict[str, Any] = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": [],
+        "stop_reason": None,
+    }
+    begin = {**message, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    provider.script(
+        events(chunk(role="assistant", content="It cannot be "), chunk(content="cancelled."), last="data: [DONE]\n\n"),
+        events(
+            {"type": "message_start", "message": begin},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ask again."}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_stop"},
+        ),
+    )
+    question: list[Any] = [{"role": "user", "content": TASK}]
+
+    with erl.run(TASK):
+        with openai_sdk.chat.completions.stream(model="m", messages=question) as chunks:
+            assert [event for event in chunks if event.type == "content.delta"]
+        with anthropic_sdk.messages.stream(model="m", max_tokens=9, messages=question) as stream:
+            assert stream.get_final_text() == "Ask again."
+
+    assert actions(recorded(erl)) == [SAY, {"name": "respond", "arguments": {"content": "Ask again."}}]
+
+
 def test_call_that_failed_is_told_and_raised(erl: ERL, provider: ScriptedProvider, openai_sdk: openai.OpenAI) -> None:
     provider.script(fails(429))
 

@@ -79,6 +79,41 @@ class _AsyncStream(Stream):
         await self._stream.close()
 
 
+class Manager:
+    """What Anthropic's `messages.stream()` returns: a block around a stream, whose answer is reported at its end."""
+
+    def __init__(self, manager: Any, report: Callable[[Any], None]) -> None:
+        self._manager = manager
+        self._report = report
+        self._stream: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def __enter__(self) -> Any:
+        self._stream = self._manager.__enter__()
+        return self._stream
+
+    def __exit__(self, *exc_info: Any) -> Any:
+        self._end()
+        return self._manager.__exit__(*exc_info)
+
+    async def __aenter__(self) -> Any:
+        self._stream = await self._manager.__aenter__()
+        return self._stream
+
+    async def __aexit__(self, *exc_info: Any) -> Any:
+        self._end()
+        return await self._manager.__aexit__(*exc_info)
+
+    def _end(self) -> None:
+        try:
+            answer = self._stream.current_message_snapshot
+        except (AttributeError, AssertionError):  # nothing has come yet
+            answer = None
+        self._report(answer)
+
+
 def watch(stream: Any, report: Callable[[Stream], None]) -> Any:
     """Return a stream that gives the same events, and itself to `report` when it has ended."""
     if hasattr(stream, "__anext__"):

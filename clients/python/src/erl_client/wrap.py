@@ -9,7 +9,7 @@ from typing import Any
 from erl_client.calls import ModelCall
 from erl_client.plain import as_plain
 from erl_client.runs import Run, current_run
-from erl_client.streams import Stream, watch
+from erl_client.streams import Manager, Stream, watch
 
 log = logging.getLogger("erl_client")
 
@@ -26,13 +26,16 @@ METHODS = (
 )
 
 
+STREAMING_METHODS = ("messages.stream", "beta.messages.stream")  # OpenAI's call `create`
+
+
 def capture_calls(client: Any) -> None:
     """Replace the methods of a client that call a model by ones that also take notes. Once is enough.
 
     Raises TypeError where the client has none of them.
     """
     found = False
-    for path in METHODS:
+    for path in (*METHODS, *STREAMING_METHODS):
         *places, name = path.split(".")
         resource = client
         for place in places:
@@ -41,7 +44,8 @@ def capture_calls(client: Any) -> None:
         if callable(original):
             found = True
             if not hasattr(original, _CAPTURED):
-                setattr(resource, name, _capturing(original))
+                capture = _capturing_stream if path in STREAMING_METHODS else _capturing
+                setattr(resource, name, capture(original))
     if not found:
         raise TypeError("It has neither chat.completions, responses nor messages.")
 
@@ -60,6 +64,19 @@ def _capturing(original: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isawaitable(result):
             return _awaited(run, kwargs, result)
         return _taken(run, kwargs, result)
+
+    setattr(call, _CAPTURED, True)
+    return call
+
+
+def _capturing_stream(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        run = current_run()
+        manager = original(*args, **kwargs)
+        if run is None:
+            return manager
+        return Manager(manager, lambda answer: _note(run, kwargs, answer=answer))
 
     setattr(call, _CAPTURED, True)
     return call
