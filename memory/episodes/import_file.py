@@ -123,7 +123,9 @@ class _Importer:
         ).first()
         if heuristic is None:
             text = make_rule(words, polarity=polarity, task_id=task_id)
-            heuristic = propose_heuristic(self.project, text=text, by=self.by, reflector=REFLECTOR)
+            heuristic = propose_heuristic(
+                self.project, text=text, by=self.by, reflector=REFLECTOR, client=self.by.label
+            )
             self.made["rules"] += 1
         return {"heuristic": str(heuristic.pk), "text": rule}
 

@@ -8,7 +8,15 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, NotServable, ProjectArchived
+from memory.errors import (
+    AlreadyDecided,
+    CoveredByOrder,
+    EmbedderError,
+    NotAllowed,
+    NotServable,
+    OrderUnderWay,
+    ProjectArchived,
+)
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.similarity import find_unsettled_cards, merge_similar
@@ -74,6 +82,8 @@ def _apply_policy(card: MistakeCard) -> None:
         approve_card(card, by=Actor.policy(policy))
     except (AlreadyDecided, NotAllowed, ProjectArchived):
         return  # it was decided, or the project was archived or asked for two reviewers, in the meantime
+    except (CoveredByOrder, OrderUnderWay) as error:
+        log.info("mistake_card_covered", card_id=str(card.pk), reason=type(error).__name__)
 
 
 def _is_corroborated(card: MistakeCard) -> bool:

@@ -86,6 +86,7 @@ def _store_lesson(
             prompt_version=reflection.prompt_version,
             confidence=lesson.confidence,
             client=trajectory.client,
+            runs=[trajectory.pk],
         )
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence, restore_revision
+from memory.errors import CoveredByOrder
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
@@ -28,7 +29,7 @@ from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 from memory.trust.models import QuarantineOrder
-from memory.trust.quarantine import quarantine_source
+from memory.trust.quarantine import lift_order, quarantine_source
 from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
 from tests.security.test_invariants import CARD
 
@@ -137,14 +138,16 @@ def test_what_was_learnt_before_stays() -> None:
     assert len(served(project)) == 1
 
 
-def test_only_a_review_brings_it_back() -> None:
+def test_only_a_review_after_the_lifting_brings_it_back() -> None:
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)
-    quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
-    revision = heuristic.revisions.get()
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    again = restore_revision(heuristic, revision=heuristic.revisions.get(), by=OPERATOR)
+    with pytest.raises(CoveredByOrder, match=f"order {done.order.pk} covers these words"):
+        approve_heuristic(again, by=OPERATOR)
 
-    again = restore_revision(heuristic, revision=revision, by=OPERATOR)
+    lift_order(done.order, by=OPERATOR, reason="It was sound.")
     waiting = served(project)
     approve_heuristic(again, by=OPERATOR)
     embed_heuristics([heuristic.pk])
