@@ -243,3 +243,40 @@ def test_operator_quarantines_a_key_in_the_admin(client: Client, group: str, sta
 
     heuristic.refresh_from_db()
     assert heuristic.status == status
+
+
+def make_operator(project: Project) -> User:
+    grant_permissions(apps, "memory", MEMORY_PERMISSIONS)  # again, because a test that commits empties the table
+    person = User.objects.create_user("ops@example.com", is_staff=True)
+    person.groups.add(Group.objects.get(name="Operator"))
+    ProjectMembership.objects.create(user=person, project=project, role="operator")
+    return person
+
+
+def test_page_of_an_order_lists_what_it_covers_and_the_answers(client: Client) -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    answer = retrieve(Question(project=project, task="Cancel a reservation", by=AGENT))
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    client.force_login(make_operator(project))
+
+    page = client.get(f"/admin/memory/quarantineorder/{done.order.pk}/change/").content.decode()
+
+    assert f"/admin/memory/heuristic/{heuristic.pk}/change/" in page
+    assert f"/admin/memory/retrieval/{answer.retrieval_id}/change/" in page
+
+
+@pytest.mark.parametrize(("member", "lifted"), [(True, 1), (False, 0)])
+def test_operator_of_the_project_lifts_an_order_in_the_admin(client: Client, member: bool, lifted: int) -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    learn(project, key)
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    client.force_login(make_operator(project if member else make_project()))
+
+    client.post(
+        "/admin/memory/quarantineorder/", {"action": "lift", "_selected_action": [str(done.order.pk)]}, follow=True
+    )
+
+    assert done.order.lifts.count() == lifted
