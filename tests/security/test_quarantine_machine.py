@@ -62,6 +62,7 @@ MARK = "zyxmark"
 SAID = ("Look at the fare first", "Ask for the number", "Name the fee")
 WHO = st.sampled_from(["mallory", "mallory", "honest", "other"])
 WHICH = st.integers(0, 7)
+MOSTLY = st.sampled_from([True, True, True, False])
 PREPARED = ("proposed", "served", "given", "merged away", "retired", "taken over", "card", "merged card")
 STEPS = 15
 
@@ -92,7 +93,7 @@ class KillSwitch(RuleBasedStateMachine):
         self.block.__exit__(None, None, None)
         verified_keys.clear()
 
-    @initialize(before=st.lists(st.sampled_from(PREPARED), min_size=1, max_size=4), ordered=st.booleans())
+    @initialize(before=st.lists(st.sampled_from(PREPARED), min_size=2, max_size=4), ordered=MOSTLY)
     def begin(self, before: list[str], ordered: bool) -> None:
         """Begin on the way: with words of mallory's that were served, withdrawn, merged or given, and with an order."""
         self.propose(who="honest", said=SAID[0], new=True, rule_tag=False)
@@ -197,9 +198,12 @@ class KillSwitch(RuleBasedStateMachine):
         if heuristic := self.pick(which, "approved", "proposed"):
             self.attempt(partial(decide, heuristic, by=ANA))
 
-    @rule(which=WHICH)
-    def take_back(self, which: int) -> None:
-        if (heuristic := self.pick(which)) and (review := Review.objects.filter(heuristic=heuristic).first()):
+    @rule(which=WHICH, of_cards=st.booleans())
+    def take_back(self, which: int, of_cards: bool) -> None:
+        merge = MistakeMerge.objects.filter(project=self.project, undone_at__isnull=True).first()
+        if of_cards and merge:
+            self.attempt(partial(undo_merge, merge, by=ANA))
+        elif (heuristic := self.pick(which)) and (review := Review.objects.filter(heuristic=heuristic).first()):
             self.attempt(partial(undo_review, review, by=Actor(label=review.reviewer)))
 
     @rule(which=WHICH)
@@ -216,8 +220,11 @@ class KillSwitch(RuleBasedStateMachine):
             revision = revisions[number % len(revisions)]
             self.attempt(partial(restore_revision, heuristic, revision=revision, by=ANA))
 
-    @rule(which=WHICH, into=WHICH, take_wording=st.booleans())
-    def merge(self, which: int, into: int, take_wording: bool) -> None:
+    @rule(which=WHICH, into=WHICH, take_wording=st.booleans(), of_cards=st.booleans())
+    def merge(self, which: int, into: int, take_wording: bool, of_cards: bool = False) -> None:
+        if of_cards:
+            self.merge_two_cards()
+            return
         heuristic, stays = self.pick(which, "proposed", "approved"), self.pick(into, "approved", "proposed")
         if heuristic and stays:
             self.attempt(partial(merge_heuristics, heuristic, into=stays, take_wording=take_wording, by=ANA))
@@ -227,16 +234,10 @@ class KillSwitch(RuleBasedStateMachine):
         if cards := list(MistakeCard.objects.filter(project=self.project).order_by("pk")):
             self.attempt(partial(decide, cards[which % len(cards)], by=ANA))
 
-    @rule()
     def merge_two_cards(self) -> None:
         cards = list(MistakeCard.objects.unmerged().filter(project=self.project).order_by("pk"))
         if len(cards) > 1:
             self.attempt(partial(merge_cards, cards[0], into=cards[1], by=ANA))
-
-    @rule()
-    def undo_the_merge_of_cards(self) -> None:
-        if merge := MistakeMerge.objects.filter(project=self.project, undone_at__isnull=True).first():
-            self.attempt(partial(undo_merge, merge, by=ANA))
 
     @rule(policy=st.sampled_from(["people", "corroborated", "every-card"]))
     def let_a_policy_decide(self, policy: str) -> None:
@@ -265,11 +266,7 @@ class KillSwitch(RuleBasedStateMachine):
         done = quarantine_source(self.project, client="mallory", since=since, by=OPERATOR)
         self.orders.append(done.order)
         self.compare_lists({each.retrieval_id for each in done.carried})
-
-    @rule()
-    def list_the_answers_again(self) -> None:
-        for order in self.orders[-1:]:
-            self.compare_lists({each.retrieval_id for each in find_carried(self.project, find_covered_by(order))})
+        self.compare_lists({each.retrieval_id for each in find_carried(self.project, find_covered_by(done.order))})
 
     def compare_lists(self, listed: set[UUID]) -> None:
         gave = {id for id, block in self.given.items() if MARK in block}
@@ -411,5 +408,5 @@ def test_machine_finds_each_old_defect(
 
     with pytest.raises(AssertionError, match=says):
         run_state_machine_as_test(
-            seed(7)(broken), settings=budget(100, phases=[Phase.generate], report_multiple_bugs=False)
+            seed(7)(broken), settings=budget(200, phases=[Phase.generate], report_multiple_bugs=False)
         )
