@@ -15,7 +15,7 @@ from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
-from memory.heuristics.text import Citation, HeuristicText
+from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -25,38 +25,20 @@ from memory.runs.models import Trajectory
 
 @transaction.atomic
 def propose_heuristic(
-    project: Project,
-    *,
-    text: HeuristicText,
-    by: Actor,
-    reflector: str = "",
-    reflector_version: str = "",
-    model: str = "",
-    prompt_version: str = "",
-    confidence: float | None = None,
-    client: str = "",
-    runs: Iterable[UUID] = (),
+    project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None, runs: Iterable[UUID] = ()
 ) -> Heuristic:
     """Propose a lesson for review. It is not served until a reviewer approves it.
 
     Args:
-        client: the API client that it comes from, where there is one.
         runs: those that its words were written from.
 
     Raises:
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
     """
     _take_room(project.pk, by)
-    heuristic = Heuristic.objects.create(
-        project=project,
-        reflector=reflector,
-        reflector_version=reflector_version,
-        model=model,
-        prompt_version=prompt_version,
-        confidence=confidence,
-        client=client,
-    )
-    _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=client))
+    origin = origin or Origin()
+    heuristic = Heuristic.objects.create(project=project, **asdict(origin))
+    _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
     return heuristic
 
 

@@ -13,7 +13,7 @@ from memory.heuristics.provenance import find_covering_order
 from memory.retrieval.models import Retrieval
 from memory.retrieval.safe_text import clean
 
-_CARD_LABEL = re.compile(r"^- \[M-([0-9a-f]{8})\]", re.MULTILINE)  # see record_block.get_card_label
+_CARD_LABEL = re.compile(r"^- \[M-([0-9a-f]{8})\]", re.MULTILINE)  # see get_label
 
 # Cards are a package above this one; retrieval reads them by SQL alone.
 _CARDS = """

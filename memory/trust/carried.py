@@ -11,9 +11,9 @@ from django.db.models import Q
 from memory.heuristics.models import HeuristicRevision
 from memory.mistakes.models import MistakeCardRevision
 from memory.projects.models import Project
+from memory.retrieval.context import get_label
 from memory.retrieval.given_words import find_given_wordings
 from memory.retrieval.models import Retrieval
-from memory.retrieval.record_block import get_card_label
 
 BATCH = 500  # answers that are looked into at a time
 
@@ -40,7 +40,7 @@ def find_carried(project: Project, wording_ids: Collection[UUID]) -> tuple[Carri
     card_ids = set(cards.order_by().values_list("card_id", flat=True))
     contained = Q(injected_ids__overlap=list(lessons)) if lessons else Q(pk__in=[])
     for card_id in card_ids:
-        contained |= Q(record_text__contains=f"[{get_card_label(card_id)}]")
+        contained |= Q(record_text__contains=f"[{get_label(card_id, letter='M')}]")
     candidates = Retrieval.objects.filter(contained, project=project).order_by("created_at", "pk")
     if not lessons and not card_ids:
         return ()

@@ -20,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
-from memory.curation import decision_steps, undo
 from memory.curation.decisions import (
     approve_heuristic,
     edit_and_approve_heuristic,
@@ -35,19 +34,15 @@ from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import HeuristicText
+from memory.heuristics.provenance import check_servable
+from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.mistakes import decisions as card_decisions
-from memory.mistakes import merge as card_merge
-from memory.mistakes.decisions import approve_card, reject_card, retire_card
+from memory.mistakes.decisions import approve_card, reject_card, reopen_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.mistakes.policy import settle_cards
-from memory.mistakes.wordings import reopen_card
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval import views
-from memory.trust import quarantine
 from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import find_covered_by, lift_order, quarantine_source
@@ -159,14 +154,16 @@ class KillSwitch(RuleBasedStateMachine):
         text = HeuristicText(
             trigger="a reservation is cancelled", guideline=self.say(who, said, new=new), scope="project", tags=tags
         )
-        self.attempt(partial(propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), client=who))
+        self.attempt(
+            partial(propose_heuristic, self.project, text=text, by=Actor(label=f"key:{who}"), origin=Origin(client=who))
+        )
 
     @rule(who=WHO, said=st.sampled_from(SAID))
     def reflect(self, who: str, said: str) -> None:
         run = make_trajectory(project=self.project, client=who)
         text = HeuristicText(trigger="a reservation is changed", guideline=self.say(who, said, new=True))
         by = Actor(label="reflector:rules")
-        propose_heuristic(self.project, text=text, by=by, client=who, runs=[run.pk])
+        propose_heuristic(self.project, text=text, by=by, origin=Origin(client=who), runs=[run.pk])
 
     @rule(which=WHICH, who=WHO)
     def send_other_words(self, which: int, who: str) -> None:
@@ -355,7 +352,7 @@ def serve_again_unasked(revision: Any) -> None:
 
 def serve_for_policies_unasked(item: Any, revision: Any, *, by: Actor) -> None:
     if not by.label.startswith("policy:"):
-        decision_steps.check_servable(item.project_id, [revision.lineage])
+        check_servable(item.project_id, [revision.lineage])
     item.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
     approval = {"approved_sha256": revision.content_sha256, "approved_by": by.label, "approved_at": timezone.now()}
     item.revisions.filter(pk=revision.pk).update(served=True, **approval)
@@ -373,20 +370,25 @@ def take_the_rows_alone(project: Project, wording_ids: Any) -> Any:
 @pytest.mark.parametrize(
     ("broken", "place", "instead", "says"),
     [
-        (WithoutTheDatabase, (undo, "serve_again"), serve_again_unasked, "a lesson is served"),
-        (WithoutTheDatabase, (card_merge, "serve_again"), serve_again_unasked, "a mistake card is served"),
+        (WithoutTheDatabase, "memory.curation.undo.serve_again", serve_again_unasked, "a lesson is served"),
+        (WithoutTheDatabase, "memory.mistakes.merge.serve_again", serve_again_unasked, "a mistake card is served"),
         (
             WithoutTheDatabase,
-            (card_decisions, "serve_revision"),
+            "memory.mistakes.decisions.serve_revision",
             serve_for_policies_unasked,
             "a mistake card is served",
         ),
-        (WithoutLineage, None, None, "is served in the words"),
-        (WithoutOrigins, None, None, "a mistake card is served"),
-        (KillSwitch, (quarantine, "_find_descendants"), take_the_rows_alone, "is served in the words"),
-        (KillSwitch, (views.RetrieveView, "replay"), lambda view, stored: stored, "an agent is given"),
-        (KillSwitch, (views, "find_order_over"), lambda retrieval: None, "an agent is given|a stored answer shows"),
-        (KillSwitch, (quarantine, "find_carried"), carried_by_the_rows, "is missing in the list"),
+        (WithoutLineage, "", None, "is served in the words"),
+        (WithoutOrigins, "", None, "a mistake card is served"),
+        (KillSwitch, "memory.trust.quarantine._find_descendants", take_the_rows_alone, "is served in the words"),
+        (KillSwitch, "memory.retrieval.views.RetrieveView.replay", lambda view, stored: stored, "an agent is given"),
+        (
+            KillSwitch,
+            "memory.retrieval.views.find_order_over",
+            lambda retrieval: None,
+            "an agent is given|a stored answer shows",
+        ),
+        (KillSwitch, "memory.trust.quarantine.find_carried", carried_by_the_rows, "is missing in the list"),
     ],
     ids=[
         "undone-retirement",
@@ -401,10 +403,10 @@ def take_the_rows_alone(project: Project, wording_ids: Any) -> Any:
     ],
 )
 def test_machine_finds_each_old_defect(
-    broken: type[KillSwitch], place: Any, instead: Any, says: str, monkeypatch: pytest.MonkeyPatch
+    broken: type[KillSwitch], place: str, instead: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if place:
-        monkeypatch.setattr(*place, instead)
+        monkeypatch.setattr(place, instead)
 
     with pytest.raises(AssertionError, match=says):
         run_state_machine_as_test(
