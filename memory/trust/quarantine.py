@@ -185,7 +185,9 @@ def _check_source(project: Project, *, api_key: ApiKey | None, client: str, sinc
 def _stop_serving(project: Project) -> None:
     """Wait for transactions that serve something in this project, and refuse others until this one ends."""
     with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = 0")  # an order is not to fail because something is being served
         cursor.execute("SELECT pg_advisory_xact_lock(memory_quarantine_lock(%s))", [project.pk])
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def _find_descendants(project: Project, wording_ids: set[UUID] | frozenset[UUID]) -> frozenset[UUID]:

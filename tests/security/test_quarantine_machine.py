@@ -309,7 +309,7 @@ def budget(runs: int, **rest: Any) -> Budget:
 
 
 def test_no_sequence_serves_what_an_order_covers() -> None:
-    runs = pick(25, 1_500)
+    runs = pick(12, 1_500)
 
     run_state_machine_as_test(seed(SEED)(KillSwitch), settings=budget(runs, print_blob=True))
 
