@@ -229,6 +229,7 @@ ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
 ERL_API_MAX_WAIT_SECONDS = env.float(
     "ERL_API_MAX_WAIT_SECONDS", 0.25
 )  # requests that waited longer for a thread are refused
+ERL_API_MAX_IN_FLIGHT = env.int("ERL_API_MAX_IN_FLIGHT", 32)  # of one key, in each web process; 0: no limit
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
 ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])

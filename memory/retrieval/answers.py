@@ -79,10 +79,10 @@ class RetrievalAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """An answer that is not written down yet, and the row that it will be."""
+    """An answer that is not written down yet, and the row that it will be; None if there is no time to write it."""
 
     answer: RetrievalAnswer
-    row: dict[str, Any]
+    row: dict[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,15 +104,23 @@ def retrieve(question: Question) -> RetrievalAnswer:
 
 
 def record_answer(prepared: Prepared) -> RetrievalAnswer:
-    """Write an answer down and return it. One statement; a transaction may be open."""
+    """Write an answer down, if there is time, and return it. One statement; a transaction may be open."""
+    if prepared.row is None:
+        return replace(prepared.answer, recorded=False)
     execute_prepared(_LOG, prepared.row)
     return prepared.answer
 
 
-def prepare_empty_answer(question: Question) -> Prepared:
-    """Return an answer that has nothing because there is no database. Asks the database nothing."""
+def prepare_empty_answer(question: Question, *, is_late: bool) -> Prepared:
+    """Return an answer that has nothing because there is no database. Asks the database nothing.
+
+    Args:
+        is_late: so much time is lost that the database is not asked to store the answer either.
+    """
     prepared = prepare_answer(replace(question, mode=_Mode.NONE))
     answer = replace(prepared.answer, degraded=NO_DATABASE)
+    if is_late or prepared.row is None:
+        return Prepared(answer=answer, row=None)
     row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": question.mode or _Mode.HYBRID}
     return Prepared(answer=answer, row=row)
 

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import llm_ranking
 from memory.retrieval.llm_ranking import Choice
 from memory.retrieval.models import Retrieval
-from tests.factories import make_api_key, make_evidence, make_heuristic, make_retrieval, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    make_api_key,
+    make_evidence,
+    make_heuristic,
+    make_retrieval,
+    make_trajectory,
+)
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/retrieve"
@@ -282,7 +288,7 @@ def test_replay_after_an_edit_still_gives_the_words_that_were_served(api_client,
     by = Actor(label="test")
     assert heuristic.current_revision is not None
     text = replace(heuristic.current_revision.as_text(), guideline="Something else entirely.")
-    approve_heuristic(revise_heuristic(heuristic, text=text, by=by), by=Actor(label="person:reviewer"))
+    approve_as_read(revise_heuristic(heuristic, text=text, by=by), by=Actor(label="person:reviewer"))
     again = api_client.get(f"/api/v1/retrievals/{answer['retrieval_id']}").json()
     assert (again["context"], again["context_is_exact"]) == (answer["context"], True)
 

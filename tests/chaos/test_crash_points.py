@@ -19,7 +19,6 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import approve_heuristic
 from memory.embeddings.registry import forget_embedders
 from memory.errors import AlreadyDecided
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -41,7 +40,15 @@ from reflection.reflectors.requests import enqueue_reflection
 from tests.api.operations import OPERATIONS, Operation, fill_body, make_target
 from tests.chaos.crash import Crash, Point, crash_at
 from tests.chaos.profile import FULL, SOAK, make_random, report
-from tests.factories import bearer, make_api_key, make_evidence, make_heuristic, make_project, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    bearer,
+    make_api_key,
+    make_evidence,
+    make_heuristic,
+    make_project,
+    make_trajectory,
+)
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 
@@ -103,7 +110,7 @@ def prepare_request(operation: Operation, project: Project) -> Request:
 
 def approve(heuristic: Heuristic) -> None:
     try:
-        approve_heuristic(heuristic, by=BY)
+        approve_as_read(heuristic, by=BY)
     except AlreadyDecided:
         assert is_approved(heuristic)
 
@@ -131,7 +138,7 @@ def prepare_quarantine(project: Project) -> ApiKey:
     key = make_api_key(project=project, client="mallory").api_key
     run = make_trajectory(project=project, api_key=key, client="mallory")
     for _ in range(2):
-        approve_heuristic(make_heuristic(trajectory=run), by=BY)
+        approve_as_read(make_heuristic(trajectory=run), by=BY)
     return key
 
 

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
+from gunicorn.config import Config
 
+from erl_site.web.connections import BODY_SECONDS, HEAD_SECONDS
+from reflection.api.views import MAX_WAIT_SECONDS
 from tests.erl_site.env_example import reads
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+PROXY: str = COMPOSE["configs"]["proxy"]["content"]
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 APP = {name: service for name, service in SERVICES.items() if service["image"] == "erl:local"}
 SETTINGS = {read.name for read in reads()}
@@ -71,7 +75,7 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
     assert SERVICES["database"]["volumes"] == ["database:/var/lib/postgresql"]
-    assert set(COMPOSE["volumes"]) == {"database", "broker"}
+    assert set(COMPOSE["volumes"]) == {"database", "broker", "proxy"}
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
@@ -122,11 +126,45 @@ def test_secrets_are_required_and_come_from_the_environment() -> None:
     assert [(name, value) for name, value in secret if ":?" not in value] == []
 
 
-def test_only_the_web_server_is_published_and_only_to_this_host() -> None:
-    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+def test_only_the_proxy_is_published_to_other_hosts() -> None:
+    ports = {
+        name: [interpolate(port) for port in service["ports"]]
+        for name, service in SERVICES.items()
+        if "ports" in service
+    }
 
-    assert list(ports) == ["web"]
-    assert [interpolate(port) for port in ports["web"]] == ["127.0.0.1:8000:8000"]
+    assert ports == {"web": ["127.0.0.1:8000:8000"], "proxy": ["80:80", "443:443"]}
+
+
+def proxy_seconds(name: str) -> int:
+    """Return a duration that the proxy's configuration sets, once."""
+    (value,) = re.findall(rf"^\s*{name} (\d+)s$", PROXY, re.MULTILINE)
+    return int(value)
+
+
+def test_proxy_ends_requests_that_are_slow() -> None:
+    assert proxy_seconds("read_header") <= HEAD_SECONDS
+    assert proxy_seconds("read_body") <= BODY_SECONDS
+    assert proxy_seconds("idle") <= 60
+    assert re.search(r"^\s*max_header_size 32KB$", PROXY, re.MULTILINE)
+
+
+def test_proxy_waits_for_the_longest_answer() -> None:
+    """Its time for an answer counts from the header fields on."""
+    assert proxy_seconds("write") >= proxy_seconds("read_body") + MAX_WAIT_SECONDS + 10
+
+
+def test_proxy_closes_idle_connections_before_the_web_server_does() -> None:
+    assert proxy_seconds("keepalive") < Config().keepalive
+
+
+def test_proxy_serves_the_site_by_its_name_with_a_certificate() -> None:
+    lines = interpolate(PROXY).splitlines()
+
+    assert f"{GIVEN['ERL_ALLOWED_HOSTS']} {{" in lines  # a bare name: Caddy gets a certificate for it
+    assert "\treverse_proxy web:8000 {" in lines
+    assert SERVICES["proxy"]["configs"] == [{"source": "proxy", "target": "/etc/caddy/Caddyfile"}]
+    assert "proxy:/data" in SERVICES["proxy"]["volumes"]
 
 
 def test_image_is_built_once_and_never_pulled() -> None:
