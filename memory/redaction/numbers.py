@@ -3,11 +3,14 @@
 import re
 import string
 
-from memory.redaction.spans import Rule, Span, View
+from memory.redaction.spans import TAKEN, Rule, Span, View
 
 _LOCAL_PART = (string.ascii_letters + string.digits + "._%+-").encode()
 _MAX_EMAIL = 254
-_DOMAIN = re.compile(r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?!-?[A-Za-z0-9])")
+_DOMAIN = re.compile(
+    r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}"
+    rf"(?![A-Za-z0-9]|-[A-Za-z0-9{TAKEN}])"
+)
 _SPELLED_DOMAIN = re.compile(
     r"[(\[]at[)\]] ?[a-z0-9-]{1,63}(?: ?(?:\.|[(\[]dot[)\]]) ?[a-z0-9-]{1,63}){1,4}(?!-?[a-z0-9])",
     re.IGNORECASE | re.ASCII,
