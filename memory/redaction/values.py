@@ -70,14 +70,11 @@ def is_entropic(value: str) -> bool:
     if len(value) < 8 or len(value.split(None, 1)) > 1:
         return False
     digits = sum(map(str.isdigit, value))
-    if not digits or digits == len(value):
-        return len(value) >= 24 and _bits(value) >= 3.5 and not digits and not value.islower()
-    return _bits(value) >= (2.5 if len(value) < 16 else 3.0)
-
-
-def _bits(value: str) -> float:
     sample = value[:64]
-    return -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+    bits = -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+    if not digits or digits == len(value):
+        return len(value) >= 24 and bits >= 3.5 and not digits and not value.islower()
+    return bits >= (2.5 if len(value) < 16 else 3.0)
 
 
 # ── Members of objects ────────────────────────────────────────────────────────────────────────────────────────────
