@@ -199,6 +199,20 @@ def test_body_is_asked_for_where_the_client_waits_to_be_asked(chaos_web: ChaosWe
     assert rest.startswith(b"HTTP/1.1 201 ")
 
 
+def test_process_that_served_its_share_is_replaced_and_no_request_fails(
+    served_environment: dict[str, str], tmp_path: object
+) -> None:
+    options = ("--max-requests=30", "--max-requests-jitter=10")
+    web = ChaosWeb(home=tmp_path, environment=served_environment, options=options)  # type: ignore[arg-type]
+    web.start_web()
+    before = {worker.pid for worker in web.workers()}
+    try:
+        assert [ask(web.port, "/nothing") for _ in range(150)] == [404] * 150
+        assert before.isdisjoint(worker.pid for worker in web.workers())
+    finally:
+        web.kill_all()
+
+
 def test_requests_under_way_are_answered_when_the_server_stops(
     served_environment: dict[str, str], tmp_path: object, token: str
 ) -> None:
