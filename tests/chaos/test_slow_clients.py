@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import psutil
 import psycopg
 import pytest
 from django.db import connection
@@ -172,8 +173,13 @@ def test_more_connections_than_fit_push_out_the_slowest(served_environment: dict
     try:
         with sockets(web.port, b"GET /health HTTP/1.1\r\nX-Slow: ", count=200):
             assert [ask(web.port, "/health") for _ in range(4)] == [200] * 4
+            assert max(map(_count_clients, web.workers())) <= 20
     finally:
         web.kill_all()
+
+
+def _count_clients(worker: psutil.Process) -> int:
+    return sum(each.status == psutil.CONN_ESTABLISHED for each in worker.net_connections("tcp"))
 
 
 def test_answers_come_in_the_order_of_the_requests(chaos_web: ChaosWeb) -> None:
