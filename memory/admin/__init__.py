@@ -4,6 +4,7 @@ from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, 
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
+from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.trajectory import TrajectoryAdmin
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "QuarantineOrderAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
+    "RuleChangeAdmin",
     "SearchIndexAdmin",
     "TrajectoryAdmin",
 ]

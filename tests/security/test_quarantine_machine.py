@@ -21,7 +21,6 @@ from rest_framework.test import APIClient
 
 from memory.api.authentication import verified_keys
 from memory.curation.decisions import (
-    approve_heuristic,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
@@ -37,7 +36,7 @@ from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
-from memory.mistakes.decisions import approve_card, reject_card, reopen_card, retire_card
+from memory.mistakes.decisions import reject_card, reopen_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.mistakes.policy import settle_cards
@@ -47,7 +46,15 @@ from memory.trust.carried import find_carried
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import find_covered_by, lift_order, quarantine_source
 from tests.chaos.profile import SEED, pick, report
-from tests.factories import bearer, make_api_key, make_project, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    bearer,
+    make_api_key,
+    make_project,
+    make_trajectory,
+    read,
+)
 from tests.memory.mistakes import record
 
 pytestmark = pytest.mark.django_db
@@ -102,7 +109,7 @@ class KillSwitch(RuleBasedStateMachine):
             assert mine is not None
             match what:
                 case "served" | "given" | "merged away" | "retired":
-                    approve_heuristic(mine, by=ANA)
+                    approve_as_read(mine, by=ANA)
                 case "taken over":
                     self.merge(which=-1, into=0, take_wording=True)
                 case "card" | "merged card":
@@ -118,7 +125,7 @@ class KillSwitch(RuleBasedStateMachine):
                     retire_heuristic(mine, by=ANA)
                 case "merged card":
                     for which in (0, 1):
-                        self.decide_on_a_card(which=which, decide=approve_card)
+                        self.decide_on_a_card(which=which, decide=approve_card_as_read)
                     self.merge_two_cards()
         if ordered:
             self.order()
@@ -205,7 +212,7 @@ class KillSwitch(RuleBasedStateMachine):
     @rule(which=WHICH)
     def approve(self, which: int) -> None:
         if heuristic := self.pick(which, "proposed"):
-            self.attempt(partial(approve_heuristic, heuristic, by=ANA))
+            self.attempt(partial(approve_as_read, heuristic, by=ANA))
 
     @rule(which=WHICH, decide=st.sampled_from([retire_heuristic, quarantine_heuristic, reject_heuristic]))
     def withdraw(self, which: int, decide: Callable[..., Heuristic]) -> None:
@@ -225,7 +232,9 @@ class KillSwitch(RuleBasedStateMachine):
         if heuristic := self.pick(which, "proposed"):
             self.number += 1
             text = HeuristicText(trigger="a fare is asked", guideline=f"{self.words(heuristic)} Also {self.number}.")
-            self.attempt(partial(edit_and_approve_heuristic, heuristic, text=text, by=ANA))
+            self.attempt(
+                partial(edit_and_approve_heuristic, heuristic, text=text, by=ANA, content_sha256=read(heuristic))
+            )
 
     @rule(which=WHICH, number=st.integers(0, 2))
     def restore(self, which: int, number: int) -> None:
@@ -243,7 +252,10 @@ class KillSwitch(RuleBasedStateMachine):
         if heuristic and stays:
             self.attempt(partial(merge_heuristics, heuristic, into=stays, take_wording=take_wording, by=ANA))
 
-    @rule(which=WHICH, decide=st.sampled_from([approve_card, approve_card, reject_card, retire_card, reopen_card]))
+    @rule(
+        which=WHICH,
+        decide=st.sampled_from([approve_card_as_read, approve_card_as_read, reject_card, retire_card, reopen_card]),
+    )
     def decide_on_a_card(self, which: int, decide: Callable[..., MistakeCard]) -> None:
         if cards := list(MistakeCard.objects.filter(project=self.project).order_by("pk")):
             self.attempt(partial(decide, cards[which % len(cards)], by=ANA))
