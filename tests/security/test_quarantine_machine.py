@@ -7,7 +7,7 @@ product does.
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -66,13 +66,12 @@ WHO = st.sampled_from(["mallory", "mallory", "honest", "other"])
 WHICH = st.integers(0, 7)
 MOSTLY = st.sampled_from([True, True, True, False])
 PREPARED = ("proposed", "served", "given", "merged away", "retired", "taken over", "card", "merged card")
-STEPS = 15
+AFTERWARDS = ("undo", "undo a merge", "every card", "ask again", "approve again", "import")
+STEPS = 8
 
 
 class KillSwitch(RuleBasedStateMachine):
     """A project with one client whose words are poison, of which every copy is known by its mark."""
-
-    kept: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +94,12 @@ class KillSwitch(RuleBasedStateMachine):
         self.block.__exit__(None, None, None)
         verified_keys.clear()
 
-    @initialize(before=st.lists(st.sampled_from(PREPARED), min_size=2, max_size=4), ordered=MOSTLY)
-    def begin(self, before: list[str], ordered: bool) -> None:
+    @initialize(
+        before=st.lists(st.sampled_from(PREPARED), min_size=1, max_size=3),
+        ordered=MOSTLY,
+        afterwards=st.lists(st.sampled_from(AFTERWARDS), max_size=3),
+    )
+    def begin(self, before: list[str], ordered: bool, afterwards: list[str]) -> None:
         """Begin on the way: with words of mallory's that were served, withdrawn, merged or given, and with an order."""
         self.propose(who="honest", said=SAID[0], new=True, rule_tag=False)
         self.approve(which=0)
@@ -126,6 +129,20 @@ class KillSwitch(RuleBasedStateMachine):
                     self.merge_two_cards()
         if ordered:
             self.order()
+        for what in afterwards:
+            match what:
+                case "undo" | "undo a merge":
+                    self.take_back(which=-1, of_cards=what == "undo a merge")
+                case "every card":
+                    self.let_a_policy_decide("every-card")
+                case "ask again":
+                    self.ask(key=0)
+                case "approve again":
+                    self.restore(which=-1, number=0)
+                    self.approve(which=-1)
+                case "import":
+                    self.import_what_was_exported(family="airline")
+                    self.approve(which=-1)
 
     @property
     def is_ordered(self) -> bool:
@@ -321,7 +338,7 @@ def budget(runs: int, **rest: Any) -> Budget:
 
 
 def test_no_sequence_serves_what_an_order_covers() -> None:
-    runs = pick(12, 1_500)
+    runs = pick(20, 2_000)
 
     run_state_machine_as_test(seed(SEED)(KillSwitch), settings=budget(runs, print_blob=True))
 
@@ -422,5 +439,5 @@ def test_machine_finds_each_old_defect(
 
     with pytest.raises(AssertionError, match=says):
         run_state_machine_as_test(
-            seed(7)(broken), settings=budget(200, phases=[Phase.generate], report_multiple_bugs=False)
+            seed(7)(broken), settings=budget(80, phases=[Phase.generate], report_multiple_bugs=False)
         )
