@@ -1,0 +1,251 @@
+"""The command `erl`: what an agent's developer does from a terminal, over HTTP."""
+
+import argparse
+import getpass
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from erl_client.api import ERLError, Refused, Unavailable
+from erl_client.client import ERL
+from erl_client.credentials import write_credentials
+from erl_client.logs import LogFile, read_log
+
+PAGE_ROWS = 200
+MAX_BREAKS = 5
+LONGEST_BREAK_SECONDS = 120.0
+WORDS = ("trigger", "guideline", "avoid", "not_when")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code: 0, or 1 where something could not be done."""
+    options = _parser().parse_args(arguments)
+    try:
+        done: int = options.command(options)
+    except (ERLError, OSError) as error:
+        print(f"erl: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, EOFError):
+        print(file=sys.stderr)
+        return 130
+    return done
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="erl",
+        description="Lessons for AI agents. The address and the key of ERL are read from ERL_URL and ERL_API_KEY, or "
+        "else from what `erl login` stored.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    login = commands.add_parser("login", help="check an address and a key, and store them")
+    login.add_argument("--url", default="", help="the address of ERL")
+    login.add_argument("--api-key", default="", help="the key; better typed where the command asks for it")
+    login.set_defaults(command=_login)
+
+    context = commands.add_parser("context", help="print the lessons for a task")
+    context.add_argument("task")
+    context.add_argument("--family", default="", help="the task family")
+    context.add_argument("--json", action="store_true", help="print the whole answer, with its retrieval_id")
+    context.set_defaults(command=_context)
+
+    record = commands.add_parser("record", help="record one run: JSON or a log, of a file or of the standard input")
+    record.add_argument("file", nargs="?", default="-", help="the file; - is the standard input")
+    _add_run_options(record)
+    record.set_defaults(command=_record)
+
+    imports = commands.add_parser("import", help="record the runs of log files, in any format that ERL reads")
+    imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of them")
+    imports.add_argument("--dry-run", action="store_true", help="say what would be recorded")
+    _add_run_options(imports)
+    imports.set_defaults(command=_import)
+
+    export = commands.add_parser("export", help="print the approved lessons")
+    export.add_argument("--family", default="", help="only those of a task family")
+    export.add_argument("--json", action="store_true", help="one JSON object a line")
+    export.set_defaults(command=_export)
+
+    review = commands.add_parser("review", help="decide on proposed lessons, one after the other")
+    review.add_argument("--list", action="store_true", help="only list them")
+    review.set_defaults(command=_review)
+
+    status = commands.add_parser("status", help="say whether ERL answers, and which runs wait for it")
+    status.set_defaults(command=_status)
+    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", default="", help="what the run was asked to do, where the log does not say")
+    parser.add_argument("--family", default="", help="the task family, where the log does not say")
+    parser.add_argument("--agent", default="", help="the agent that ran, where the log does not say")
+    parser.add_argument(
+        "--outcome", default="", choices=["success", "failure", "unknown"], help="how it ended, likewise"
+    )
+    parser.add_argument("--score", type=float, help="from 0 to 1, likewise")
+
+
+def _client() -> ERL:
+    return ERL(strict=True)
+
+
+def _login(options: argparse.Namespace) -> int:
+    url = options.url or os.environ.get("ERL_URL", "") or input("Address of ERL: ").strip()
+    key = options.api_key or os.environ.get("ERL_API_KEY", "") or getpass.getpass("API key: ").strip()
+    with ERL(url, key, strict=True) as erl:
+        erl.api.get("/heuristics", limit=1)
+        file = write_credentials(url=erl.destination.url, api_key=key)
+    print(f"{url} accepts the key. Both are stored in {file}.")
+    return 0
+
+
+def _context(options: argparse.Namespace) -> int:
+    with _client() as erl:
+        answer = erl.api.post("/retrieve", {"task": options.task, "task_id": options.family})
+    print(json.dumps(answer, ensure_ascii=False, indent=2) if options.json else answer["context"])
+    return 0
+
+
+def _record(options: argparse.Namespace) -> int:
+    content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+    log = _read(content, options, name="" if options.file == "-" else options.file)
+    if len(log.runs) != 1:
+        print(f"erl: There are {len(log.runs)} runs in it. `erl import` records several.", file=sys.stderr)
+        return 1
+    with _client() as erl:
+        print(_post(erl, log.runs[0])["id"])
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    files = [file for path in options.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    problems = done = 0
+    with _client() as erl:
+        for file in files:
+            if file.is_dir():
+                continue
+            log = _read(file.read_bytes(), options, name=str(file))
+            print(f"{file}: {log.summary or 'nothing that can be read'}")
+            problems += len(log.problems)
+            for run in log.runs:
+                refused = None if options.dry_run else _find_refusal(erl, run)
+                if refused is None:
+                    done += 1
+                else:
+                    problems += 1
+                    print(f"{file}: {refused}", file=sys.stderr)
+    print(f"{done} run{'' if done == 1 else 's'} {'found' if options.dry_run else 'recorded'}, {problems} refused.")
+    return 1 if problems else 0
+
+
+def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
+    """Read a log, and say on the standard error what of it cannot be read."""
+    defaults = {
+        "task": options.task,
+        "task_id": options.family,
+        "agent": options.agent,
+        "outcome": options.outcome,
+        "score": options.score,
+    }
+    log = read_log(content, defaults=defaults)
+    for problem in log.problems:
+        print(f"{name}: {problem}" if name else problem, file=sys.stderr)
+    return log
+
+
+def _find_refusal(erl: ERL, run: dict[str, Any]) -> Refused | None:
+    """Record a run, or return why ERL will not have it."""
+    try:
+        _post(erl, run)
+    except Refused as error:
+        if error.is_about_the_key:
+            raise
+        return error
+    return None
+
+
+def _post(erl: ERL, run: dict[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
+    """Record a run, which has an id of its own. Where ERL asks for a break, take it and send the run again."""
+    try:
+        return erl.api.post("/trajectories", run)
+    except Unavailable as error:
+        wait = error.retry_after_seconds
+        if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
+            raise
+    time.sleep(wait)
+    return _post(erl, run, breaks=breaks - 1)
+
+
+def _export(options: argparse.Namespace) -> int:
+    with _client() as erl:
+        query = {"status": "approved", **({"task_id": options.family} if options.family else {})}
+        for lesson in _all(erl, "/heuristics", **query):
+            if served := lesson["served_revision"]:  # not the newest wording, which may be undecided
+                words = {"id": lesson["id"], **served}
+                print(json.dumps(words, ensure_ascii=False) if options.json else _describe(words) + "\n")
+    return 0
+
+
+def _review(options: argparse.Namespace) -> int:
+    with _client() as erl:
+        waiting = list(_all(erl, "/heuristics", status="proposed"))
+        for number, lesson in enumerate(waiting, start=1):
+            evidence = erl.api.get(f"/heuristics/{lesson['id']}")["evidence"]
+            quotes = [f"Seen in run {seen['trajectory_id']}: {seen['quote']}" for seen in evidence]
+            print("\n".join([f"[{number}/{len(waiting)}] {_describe(lesson)}", *quotes, ""]))
+            if not options.list and not _decide(erl, lesson):
+                return 0
+    if not waiting:
+        print("No lesson waits for a decision.")
+    return 0
+
+
+def _decide(erl: ERL, lesson: dict[str, Any]) -> bool:
+    """Ask for a decision, which holds for the words that were shown, and tell whether to go on."""
+    answer = input("[a]pprove, [r]eject, [s]kip, [q]uit? ").strip().lower()[:1]
+    if answer in ("a", "r"):
+        decision = {"content_sha256": lesson["content_sha256"]}
+        if answer == "r":
+            decision["reason"] = input("Why? ").strip()
+        path = f"/heuristics/{lesson['id']}/{'approve' if answer == 'a' else 'reject'}"
+        decided = erl.api.post(path, decision, idempotency_key=str(uuid4()))
+        print(f"It is {decided['status']}.\n")
+    return answer != "q"
+
+
+def _status(options: argparse.Namespace) -> int:
+    with _client() as erl:
+        waiting, refused = len(erl.spool.waiting()), erl.spool.refused()
+        print(f"ERL             {erl.destination.url}")
+        try:
+            counts = {status: _count(erl, status) for status in ("approved", "proposed")}
+            print(f"Lessons         {counts['approved']} approved, {counts['proposed']} waiting for a decision")
+        finally:
+            print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
+            print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+    return 0
+
+
+def _count(erl: ERL, status: str) -> int:
+    return int(erl.api.get("/heuristics", status=status, limit=1)["pagination"]["total"])
+
+
+def _all(erl: ERL, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+    """Yield all rows of a list, page by page."""
+    offset = 0
+    while True:
+        page = erl.api.get(path, **query, limit=PAGE_ROWS, offset=offset)
+        yield from page["results"]
+        offset += len(page["results"])
+        if not page["results"] or offset >= page["pagination"]["total"]:
+            return
+
+
+def _describe(lesson: dict[str, Any]) -> str:
+    said = [f"{name.replace('_', ' ').capitalize()}: {lesson[name]}" for name in WORDS if lesson.get(name)]
+    return "\n".join([f"{lesson['id']} ({lesson.get('task_id') or 'every task'})", *said])

@@ -1,0 +1,326 @@
+"""The client that an agent holds: lessons before a run, and the record of the run when its block ends."""
+
+import asyncio
+import atexit
+import functools
+import inspect
+import logging
+import os
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Token
+from pathlib import Path
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
+
+from erl_client.api import Api, Destination, ERLError, Unavailable
+from erl_client.credentials import read_credentials
+from erl_client.outbox import Outbox
+from erl_client.plain import MAX_NAME_CHARS, MAX_TEXT_CHARS, as_text, cut
+from erl_client.runs import Run, _current
+from erl_client.spool import Spool, spool_folder
+from erl_client.wrap import capture_calls
+
+log = logging.getLogger("erl_client")
+
+BUDGET_SECONDS = 2.0
+SENDING_TIMEOUT_SECONDS = 30.0
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Client:
+    """What the sync and the async client have in common."""
+
+    def __init__(
+        self,
+        url: str = "",
+        api_key: str = "",
+        *,
+        agent: str = "",
+        strict: bool = False,
+        budget_seconds: float = BUDGET_SECONDS,
+        spool: str | Path = "",
+    ) -> None:
+        """Read `ERL_URL` and `ERL_API_KEY` where they are not given, or else what `erl login` stored.
+
+        `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
+        and a process that ends for its last runs. `spool` is the folder of runs that wait for ERL.
+        """
+        stored = read_credentials()
+        given_key = api_key or os.environ.get("ERL_API_KEY", "")
+        self.agent = agent
+        self.strict = strict
+        self.budget_seconds = budget_seconds
+        self.destination = Destination(
+            url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
+            api_key=(given_key or stored.get("api_key", "")).strip(),
+        )
+        if not self.destination.api_key:
+            self._fail(ERLError("Set ERL_API_KEY, or run `erl login`: without a key there are no lessons."))
+        self.api = Api(self.destination, timeout_seconds=SENDING_TIMEOUT_SECONDS)
+        self.spool = Spool(Path(spool) if spool else spool_folder(self.destination))
+        self._outbox = Outbox(self.api, self.spool)
+        self._no_lessons_before = 0.0
+        if not self.spool.is_empty():  # of an earlier process
+            self._outbox.start()
+        self._at_exit = _close_at_exit(self)
+
+    def wrap(self, client: T) -> T:
+        """Return the same OpenAI or Anthropic client, whose calls are from now on captured by the run they are in."""
+        try:
+            capture_calls(client)
+        except Exception as error:
+            self._fail(ERLError(f"Calls of {type(client).__name__} cannot be captured: {error}"))
+        return client
+
+    def context(self) -> str:
+        """Return the lessons of the run whose block this code is in, "" outside of one."""
+        run = _current.get()
+        return run.context if run else ""
+
+    def _close(self) -> None:
+        atexit.unregister(self._at_exit)
+        self._outbox.close(self.budget_seconds)
+        self.api.close()
+
+    def _fail(self, error: Exception) -> None:
+        """Raise where the agent wants to know, else leave a line in the log."""
+        if self.strict:
+            raise error if isinstance(error, ERLError) else ERLError(str(error)) from error
+        log.warning("%s", error)
+
+    def _open(self, task: str, options: Mapping[str, Any]) -> Run:
+        run = Run(
+            str(task),
+            family=options["family"],
+            agent=options["agent"] or self.agent,
+            external_id=options["external_id"],
+        )
+        run.tags = list(options["tags"])
+        return run
+
+    def _ask(self, run: Run) -> "Future[dict[str, Any]] | None":
+        """Ask for lessons in a thread, which an agent need not wait for; None while ERL wants no requests."""
+        if not self.destination.api_key or not run.task.strip() or time.monotonic() < self._no_lessons_before:
+            return None
+        question = {
+            "task": cut(as_text(run.task), MAX_TEXT_CHARS),
+            "task_id": as_text(run.family)[:MAX_NAME_CHARS],
+            "agent": as_text(run.agent)[:MAX_NAME_CHARS],
+        }
+        answer: Future[dict[str, Any]] = Future()
+
+        def ask() -> None:
+            answer.set_running_or_notify_cancel()  # from now on nobody can cancel it
+            try:
+                answer.set_result(self.api.post("/retrieve", question, timeout_seconds=self.budget_seconds))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        Thread(target=ask, name="erl-lessons", daemon=True).start()
+        return answer
+
+    def _take(self, run: Run, answer: Mapping[str, Any]) -> None:
+        context, retrieval_id, items = answer.get("context"), answer.get("retrieval_id"), answer.get("items")
+        if not isinstance(context, str) or not isinstance(items, list):
+            raise Unavailable("What answers in ERL's place gave no lessons.")
+        run.context = context
+        run.retrieval_id = retrieval_id if isinstance(retrieval_id, str) else None
+        run.lessons = [item for item in items if isinstance(item, dict)]
+
+    def _without_lessons(self, error: BaseException) -> None:
+        if isinstance(error, Unavailable) and error.retry_after_seconds is not None:
+            self._no_lessons_before = time.monotonic() + error.retry_after_seconds
+        if isinstance(error, (TimeoutError, asyncio.TimeoutError, FutureTimeout)):
+            error = Unavailable(f"ERL had no lessons within {self.budget_seconds:g} seconds.")
+        self._fail(error if isinstance(error, Exception) else ERLError(str(error)))
+
+    def _keep(self, run: Run) -> None:
+        """Write the run down, and let it be sent."""
+        if not self.destination.api_key:
+            return
+        try:
+            self._outbox.put(run.body())
+        except Exception as error:
+            self._fail(ERLError(f"The run cannot be recorded: {type(error).__name__}: {error}"))
+
+    def _check_recorded(self, seconds: float) -> None:
+        """Raise where a strict agent's run is not recorded yet. It waits on disk."""
+        self._outbox.last_error = None
+        done = self._outbox.flush(seconds, patient=False)
+        if self._outbox.last_error is not None:
+            raise self._outbox.last_error
+        if not done:
+            raise Unavailable(f"ERL did not record the run within {seconds:g} seconds.")
+
+
+class ERL(_Client):
+    """Lessons and the record of runs for an agent that does not use asyncio.
+
+        erl = ERL()
+        with erl.run(task, family="airline") as run:
+            ...
+
+    Nothing here raises or keeps the agent waiting for longer than its budget, unless `strict` is true.
+    """
+
+    @contextmanager
+    def run(
+        self, task: str, *, family: str = "", agent: str = "", tags: tuple[str, ...] = (), external_id: str = ""
+    ) -> Iterator[Run]:
+        """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
+        run = self._open(task, {"family": family, "agent": agent, "tags": tags, "external_id": external_id})
+        try:
+            if answer := self._ask(run):
+                self._take(run, answer.result(self.budget_seconds))
+        except Exception as error:
+            self._without_lessons(error)
+        token = _current.set(run)
+        try:
+            yield run
+        except BaseException as error:
+            _leave(token)
+            run.end_with(error)
+            self._keep(run)
+            raise
+        _leave(token)
+        self._keep(run)
+        if self.strict:
+            self._check_recorded(SENDING_TIMEOUT_SECONDS)
+
+    def learns(self, *, family: str = "", agent: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Make each call of a function a run. The task is its parameter `task`, or else its first argument.
+
+        In the function, `erl.context()` has the lessons and `current_run()` the run.
+        """
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError("Use AsyncERL for a function that is async.")
+
+            @functools.wraps(function)
+            def learning(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self.run(_find_task(function, args, kwargs), family=family, agent=agent) as run:
+                    result = function(*args, **kwargs)
+                    _answer(run, result)
+                    return result
+
+            return learning
+
+        return decorate
+
+    def flush(self, seconds: float = 10.0) -> bool:
+        """Wait until all runs are recorded, and tell whether they are. What is not yet stays on disk."""
+        return self._outbox.flush(seconds)
+
+    def close(self) -> None:
+        """Give the last runs a moment to be recorded. Happens by itself when the process ends."""
+        self._close()
+
+    def __enter__(self) -> "ERL":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class AsyncERL(_Client):
+    """The same for an agent that uses asyncio: `async with erl.run(task) as run`."""
+
+    @asynccontextmanager
+    async def run(
+        self, task: str, *, family: str = "", agent: str = "", tags: tuple[str, ...] = (), external_id: str = ""
+    ) -> AsyncIterator[Run]:
+        """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
+        run = self._open(task, {"family": family, "agent": agent, "tags": tags, "external_id": external_id})
+        try:
+            if answer := self._ask(run):
+                lessons = await asyncio.wait_for(asyncio.wrap_future(answer), self.budget_seconds)
+                self._take(run, lessons)
+        except Exception as error:
+            self._without_lessons(error)
+        token = _current.set(run)
+        try:
+            yield run
+        except BaseException as error:
+            _leave(token)
+            run.end_with(error)
+            self._keep(run)  # a block that is cancelled cannot wait for a thread
+            raise
+        _leave(token)
+        await asyncio.to_thread(self._keep, run)
+        if self.strict:
+            await asyncio.to_thread(self._check_recorded, SENDING_TIMEOUT_SECONDS)
+
+    def learns(
+        self, *, family: str = "", agent: str = ""
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+        """Make each call of an async function a run. The task is its parameter `task`, or else its first argument."""
+
+        def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+            @functools.wraps(function)
+            async def learning(*args: P.args, **kwargs: P.kwargs) -> T:
+                async with self.run(_find_task(function, args, kwargs), family=family, agent=agent) as run:
+                    result = await function(*args, **kwargs)
+                    _answer(run, result)
+                    return result
+
+            return learning
+
+        return decorate
+
+    async def flush(self, seconds: float = 10.0) -> bool:
+        """Wait until all runs are recorded, and tell whether they are. What is not yet stays on disk."""
+        return await asyncio.to_thread(self._outbox.flush, seconds)
+
+    async def close(self) -> None:
+        """Give the last runs a moment to be recorded. Happens by itself when the process ends."""
+        await asyncio.to_thread(self._close)
+
+    async def __aenter__(self) -> "AsyncERL":
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+def _leave(token: "Token[Run | None]") -> None:
+    with suppress(ValueError):  # the block of a generator may end in another context than it began in
+        _current.reset(token)
+
+
+def _find_task(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return what a call of a function is asked to do."""
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError:  # the call itself will say what is wrong
+        return function.__name__
+    if "task" in given:
+        return str(given["task"])
+    texts = [value for value in given.values() if isinstance(value, str)]
+    return texts[0] if texts else function.__name__
+
+
+def _answer(run: Run, result: Any) -> None:
+    """Take what a function returned as the agent's answer, where nothing else is known of the run."""
+    if isinstance(result, str) and result and run.is_empty:
+        run.step("respond", {"content": result})
+
+
+def _close_at_exit(client: _Client) -> Callable[[], None]:
+    weak = weakref.ref(client)
+
+    def close() -> None:
+        if (client := weak()) is not None:
+            with suppress(Exception):
+                client._close()
+
+    atexit.register(close)
+    return close

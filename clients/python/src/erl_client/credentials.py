@@ -1,0 +1,36 @@
+"""The address and key that `erl login` stored, in a file that only its owner can read."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def credentials_file() -> Path:
+    """Return the file, which may not exist."""
+    if sys.platform == "win32":
+        root = Path(os.environ.get("APPDATA") or Path.home())
+    else:
+        root = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return root / "erl" / "credentials.json"
+
+
+def read_credentials() -> dict[str, str]:
+    """Return `url` and `api_key` as far as they are stored."""
+    try:
+        stored = json.loads(credentials_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no home folder
+        return {}
+    return {str(name): str(value) for name, value in stored.items()} if isinstance(stored, dict) else {}
+
+
+def write_credentials(*, url: str, api_key: str) -> Path:
+    """Store them and return the file."""
+    file = credentials_file()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".part")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        json.dump({"url": url, "api_key": api_key}, stream)
+    unfinished.replace(file)
+    return file

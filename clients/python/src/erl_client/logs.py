@@ -1,0 +1,85 @@
+"""Runs in log files, in any format that ERL's converter reads, as `POST /api/v1/trajectories` takes them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from erl_client.plain import as_plain, fit
+from erl_client.transcripts.formats import Reading, parse_lines, read_document, read_otlp
+from erl_client.transcripts.log import UnreadableTranscript
+
+MEMBERS = (
+    *("task", "task_id", "steps", "messages", "step_count", "agent", "model", "tags", "summary", "mistakes"),
+    *("successes", "mistake_cards", "tokens", "cost_usd", "external_id", "tools", "started_at", "ended_at"),
+    *("metadata", "retrieval_id", "outcome", "score", "outcome_source", "reflect"),
+)
+
+
+@dataclass(kw_only=True, slots=True)
+class LogFile:
+    """What a log was taken for, its runs, and what could not be read: each a sentence that begins with the place."""
+
+    summary: str = ""
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_log(content: bytes, *, defaults: Mapping[str, Any]) -> LogFile:
+    """Read JSON, JSON Lines or OTLP in protobuf. `defaults` are members of runs whose log does not say them.
+
+    A run without an id gets one made from its content, so that recording it again changes nothing.
+    """
+    problems: list[tuple[str, str]] = []
+    try:
+        reading = _read(content, problems)
+    except UnreadableTranscript as error:
+        return LogFile(problems=[f"{place}: {reason}" for place, reason in problems] + [str(error)])
+    problems += reading.problems
+    return LogFile(
+        summary=reading.summary(),
+        runs=[_complete(run, defaults) for run in _runs(reading)],
+        problems=[f"{place}: {reason}" for place, reason in problems],
+    )
+
+
+def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return read_otlp(content)
+    try:
+        return read_document(json.loads(text))
+    except UnreadableTranscript:
+        raise
+    except (ValueError, RecursionError) as error:
+        lines, broken = parse_lines(text)
+        if not lines:
+            raise UnreadableTranscript(f"This is neither JSON nor JSON Lines: {error}") from None
+        problems += broken
+        return read_document(lines)
+
+
+def _runs(reading: Reading) -> Iterator[dict[str, Any]]:
+    for transcript in reading.transcripts:
+        yield transcript.fields()
+    for _, own in reading.own:
+        run = {name: value for name, value in own.items() if name in MEMBERS}
+        extra = {name: value for name, value in own.items() if name not in MEMBERS and name != "id"}
+        if "id" in own:
+            run.setdefault("external_id", str(own["id"]))
+        yield {**run, "metadata": {**(run.get("metadata") or {}), **extra}}
+
+
+def _complete(run: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    ends = {"outcome", "score"}
+    known = {name: value for name, value in run.items() if value not in (None, "", [], {})}
+    given = {name: value for name, value in defaults.items() if value not in (None, "")}
+    if ends & set(known):
+        given = {name: value for name, value in given.items() if name not in ends}
+    whole = {**given, **known}
+    if "external_id" not in whole:
+        canonical = json.dumps(as_plain(whole), sort_keys=True, separators=(",", ":"))
+        whole["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
+    return fit(as_plain(whole))

@@ -1,0 +1,39 @@
+"""What the package is made of: the server's own converter, and nothing else of the server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from erl_client import transcripts
+
+from memory import transcripts as of_server
+
+SOURCE = Path(__file__).resolve().parents[2] / "clients" / "python" / "src"
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+import erl_client
+
+for module in pkgutil.walk_packages(erl_client.__path__, "erl_client."):
+    importlib.import_module(module.name)
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def contents(folder: str) -> dict[str, str]:
+    return {path.name: path.read_text(encoding="utf-8") for path in Path(folder).glob("*.py")}
+
+
+def test_converter_is_the_servers() -> None:
+    assert contents(transcripts.__path__[0]) == contents(of_server.__path__[0])
+    assert "formats.py" in contents(transcripts.__path__[0])
+
+
+def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
+    """In a process of its own, whose path has only the client and what is installed."""
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{IMPORT_ALL}"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    imported = set(json.loads(done.stdout))
+    assert {"erl_client", "httpx"} <= imported
+    assert not imported & {"memory", "reflection", "evaluation", "erl_site", "django", "openai", "anthropic"}
