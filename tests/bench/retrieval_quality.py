@@ -39,6 +39,7 @@ from django.test.utils import setup_databases, setup_test_environment, teardown_
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
+from memory.curation.decisions import confirm_evidence  # noqa: E402
 from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
 from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
@@ -48,7 +49,7 @@ from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
-from tests.factories import approve_as_read  # noqa: E402
+from tests.factories import approve_as_read, read  # noqa: E402
 
 CUTOFF = 10
 NAMES = {
@@ -96,7 +97,7 @@ def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[
 
 
 def load_experience(project: Project, path: Path, ids: dict[str, str]) -> None:
-    """Record past requests and cite them as evidence of the lesson of the tool that served them."""
+    """Record past requests and cite them as confirmed evidence of the lesson of the tool that served them."""
     heuristics = {document: Heuristic.objects.get(pk=pk) for pk, document in ids.items()}
     touched = set()
     for past in tqdm(read_lines(path), desc="experience", leave=False):
@@ -104,6 +105,9 @@ def load_experience(project: Project, path: Path, ids: dict[str, str]) -> None:
         heuristic = heuristics[past["tool"]]
         add_evidence(heuristic, trajectory, citations=[Citation()])
         touched.add(heuristic.pk)
+    for heuristic in heuristics.values():
+        if heuristic.pk in touched:
+            confirm_evidence(heuristic, by=POLICY, content_sha256=read(heuristic))
     embed_heuristics(touched)
 
 
