@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_arguments, read_list, read_object, to_number
@@ -276,13 +277,11 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
 
 
 def _seconds(times: Sequence[float | None]) -> dict[str, Any]:
-    from datetime import UTC, datetime
-
     known = [time for time in times if time]
     if not known:
         return {}
     return {
-        name: datetime.fromtimestamp(time, tz=UTC).isoformat()
+        name: datetime.fromtimestamp(time, tz=timezone.utc).isoformat()
         for name, time in (("started_at", min(known)), ("ended_at", max(known)))
     }
 

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from .log import Json, Log, Transcript, as_text, read_arguments, to_number
@@ -362,7 +362,7 @@ def _nanoseconds(value: Json) -> str:
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if not text.isdecimal() or int(text) == 0 or int(text) > 253_402_300_799 * 10**9:
         return ""
-    return datetime.fromtimestamp(int(text) / 1e9, tz=UTC).isoformat()
+    return datetime.fromtimestamp(int(text) / 1e9, tz=timezone.utc).isoformat()
 
 
 def spans_of_console(items: Iterable[Mapping[str, Json]]) -> list[Span]:
