@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Unpack
 from uuid import UUID
 
 from django.db import transaction
 
+from memory.after_commit import after_commit
 from memory.curation.decision_steps import (
     ReviewNote,
     get_current_revision,
@@ -59,7 +59,7 @@ def approve_heuristic(
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
     serve_revision(heuristic, revision, by=by)
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    after_commit(count_terms, heuristic.project_id)
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
     failpoint("review.before_commit")
@@ -209,7 +209,7 @@ def _check_read(heuristic: Heuristic, read: set[tuple[UUID, str]]) -> str:
 
 def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:
     served: HeuristicRevision = withdraw_revision(heuristic)
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    after_commit(count_terms, heuristic.project_id)
     set_status(heuristic, status)
     return served
 
