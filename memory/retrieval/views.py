@@ -30,7 +30,7 @@ from memory.retrieval.answers import (
 )
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Filters, Question
-from memory.retrieval.replay import name_subtask, replay_block
+from memory.retrieval.replay import describe_items, find_wordings, replay_block
 from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
 log = structlog.get_logger(__name__)
@@ -96,13 +96,14 @@ class RetrievalView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
-        block = replay_block(row)
+        wordings = find_wordings(row)
+        block = replay_block(row, wordings)
         runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {
                 "retrieval_id": row.pk,
                 **{name: getattr(row, name) for name in _RECORDED},
-                "items": [item | {"subtask": name_subtask(row, item)} for item in row.items],
+                "items": describe_items(row, wordings),
                 "considered": [
                     {"heuristic": heuristic, "score": score}
                     for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)
