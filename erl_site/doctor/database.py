@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from erl_site.embedded.postgres import DISCREET
 from memory.retrieval.database import ServingRole
 
 
@@ -52,6 +53,7 @@ def show(name: str) -> str:
 
 
 CONNECTIONS_HIGH = 0.8
+AS_DISCREET = {"log_statement": ("none", "ddl")}
 
 
 def check_durability() -> Iterator[CheckResult]:
@@ -136,6 +138,17 @@ def check_tenant_role() -> Iterator[CheckResult]:
         make = failure if settings.ERL_TENANT_ROLE else warning
         todo = "As a superuser, create it and grant it to this user, then run SELECT memory_grant_tenant()."
         yield make("tenant role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
+
+
+def check_server_log() -> Iterator[CheckResult]:
+    """Warn where the server's log keeps statements or rows, which hold the texts of runs (reliability C10)."""
+    wanted = dict(setting.split("=") for setting in DISCREET)
+    others = [name for name, value in wanted.items() if show(name) not in AS_DISCREET.get(name, (value,))]
+    if others:
+        todo = f"Set {', '.join(f'{name} = {wanted[name]}' for name in others)} in postgresql.conf and reload it."
+        yield warning("server log", "PostgreSQL's log may keep texts of runs, which no erasure reaches.", todo)
+    else:
+        yield ok("server log", "PostgreSQL's log keeps no statements, parameters or rows.")
 
 
 def check_archive() -> Iterator[CheckResult]:

@@ -34,6 +34,13 @@ from erl_site.embedded.home import (
 
 PORT = 5432  # part of the socket's name; there is no TCP listener
 START_ATTEMPTS = 3
+# Neither statements nor rows in the server's log: they hold the texts of runs, and an erasure does not reach the log
+# (`check_server_log` of the doctor names the same for other servers).
+DISCREET = (
+    *("log_min_error_statement=panic", "log_error_verbosity=terse", "log_statement=none"),
+    *("log_min_duration_statement=-1", "log_min_duration_sample=-1", "log_transaction_sample_rate=0"),
+    *("log_parameter_max_length=0", "log_parameter_max_length_on_error=0"),
+)
 THROWAWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=5min")
 
 StopMode = Literal["smart", "fast", "immediate"]
@@ -207,6 +214,7 @@ def _start(home: Path, account: Account, options: list[str], *, wait_seconds: fl
         "listen_addresses=",
         f"unix_socket_directories={sockets}",
         "unix_socket_permissions=0700",
+        *DISCREET,
         *options,
     ]
     server_options = shlex.join([f"-p{PORT}", *(f"-c{option}" for option in server_settings)])

@@ -219,7 +219,7 @@ def search_database(
 
 
 def draw_rows(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[tuple[Any, ...]]:
-    """Return the columns, the matched task and NULL of lessons drawn at random: the same for the same seed and state."""
+    """Return the columns and the matched task of lessons drawn at random, and no run: the same for the same state."""
     return read_prepared(_DRAW, _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit})
 
 

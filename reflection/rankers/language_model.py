@@ -11,7 +11,7 @@ from memory.projects.models import Project
 from memory.retrieval.llm_ranking import Choice, HeuristicRanker, OfferedHeuristic, RankingFailed
 from reflection.errors import BudgetExhausted, CircuitOpen
 from reflection.llm import breaker, budget
-from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured, storable
+from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderError, ProviderNotConfigured
 from reflection.llm.calls import MAYBE_CHARGED
 from reflection.llm.models import ModelCall
 from reflection.llm.registry import find_config, get_provider
@@ -110,7 +110,7 @@ def _account(
             prompt_sha256=request.sha256,
             provider=provider.name,
             model=answer.model,
-            response=storable(answer.text),
+            response="",  # no job asks for it again, and it quotes the task, which may be erased
             finish_reason=answer.finish_reason,
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,

@@ -14,12 +14,9 @@ from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
+from memory.trust.text_columns import find_erased_tables
 
 BY = Actor(label="command:erase")
-TABLES = (
-    "memory_trajectory, memory_heuristic, memory_heuristicrevision, memory_heuristicembedding, memory_evidence, "
-    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_job, reflection_modelcall"
-)
 
 
 class Command(BaseCommand):
@@ -71,7 +68,7 @@ class Command(BaseCommand):
         )
         if options["vacuum"]:
             with connection.cursor() as cursor:
-                cursor.execute(f"VACUUM {TABLES}")
+                cursor.execute(f"VACUUM (ANALYZE) {', '.join(find_erased_tables())}")  # statistics quote rows, too
             self.stdout.write("Removed what was left of them from the database's files.")
 
     def _export(self, place: str) -> None:
