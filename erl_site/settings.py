@@ -221,7 +221,11 @@ ERL_API_MAX_WAIT_SECONDS = env.float(
 )  # requests that waited longer for a thread are refused
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
-ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
+ERL_RATE_LIMITS = env.list(
+    "ERL_RATE_LIMITS",
+    default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
+)
+ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # of answers without a run; 0: for ever
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none

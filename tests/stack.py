@@ -22,8 +22,12 @@ from erl_site.embedded import postgres
 from erl_site.embedded.accounts import choose_account
 
 ROOT = Path(__file__).resolve().parent.parent
-# One client records thousands of runs here, whose lessons nobody reviews.
-DEFAULTS = {"ERL_RETRIEVE_MEMORY_MB": "64", "ERL_PENDING_PROPOSALS_PER_CLIENT": "0"}
+# One client asks and records as fast as it can here, and nobody reviews the lessons.
+DEFAULTS = {
+    "ERL_RETRIEVE_MEMORY_MB": "64",
+    "ERL_PENDING_PROPOSALS_PER_CLIENT": "0",
+    "ERL_RATE_LIMITS": "retrieve=100000000/60,trajectories:write=100000000/60,reflect=600/60,failed=1000/60",
+}
 _stacks: list["Stack"] = []
 
 
