@@ -205,11 +205,12 @@ class Sweeper:
             self._drain = self.start_drain(kind.command)
 
     def start_drain(self, command: str) -> subprocess.Popen[bytes]:
-        """Work on some jobs in a process of its own, apart from whatever is wrong in this one."""
+        """Work on some jobs in a process of its own, apart from whatever is wrong in this one.
+
+        It stays in the worker's process group, so that what ends the group ends it too.
+        """
         program = [sys.executable, str(settings.BASE_DIR / "manage.py"), command, "--limit", str(DRAIN_LIMIT)]
-        return subprocess.Popen(
-            program, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        return subprocess.Popen(program, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def _oldest_due_age(kind: JobKind) -> float:
