@@ -140,6 +140,20 @@ def check_tenant_role() -> Iterator[CheckResult]:
         yield make("tenant role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
 
 
+def check_application_role() -> Iterator[CheckResult]:
+    """Warn where the application's role may change tables, so that a flaw in it reaches triggers, audit and files."""
+    ((role, is_super, owned),) = rows(
+        "SELECT rolname, rolsuper, (SELECT count(*) FROM pg_class WHERE relowner = r.oid AND relkind = 'r'"
+        " AND relnamespace = 'public'::regnamespace) FROM pg_roles r WHERE rolname = current_user"
+    )
+    if is_super or owned:
+        what = "is a superuser" if is_super else "owns the tables"
+        todo = "Give the tables to an owner and set DATABASE_OWNER_URL, as docs/deploying.md says under Roles."
+        yield warning("application role", f"The application connects as {role}, which {what}.", todo)
+    else:
+        yield ok("application role", f"The role {role} can do no more than the application needs.")
+
+
 def check_server_log() -> Iterator[CheckResult]:
     """Warn where the server's log keeps statements or rows, which hold the texts of runs (reliability C10)."""
     wanted = dict(setting.split("=") for setting in DISCREET)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from erl_site.doctor.database import (
     CheckResult,
+    check_application_role,
     check_archive,
     check_connections,
     check_durability,
@@ -167,6 +168,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_indexes,
     check_clock,
     check_connections,
+    check_application_role,
     check_archive,
     check_server_log,
     check_disk,

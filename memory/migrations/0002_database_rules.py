@@ -15,4 +15,5 @@ class Migration(migrations.Migration):
         install("memory/sql/audit.sql"),
         install("memory/sql/projects.sql"),
         install("memory/sql/serving.sql"),
+        install("memory/sql/application.sql"),
     ]

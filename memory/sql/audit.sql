@@ -1,5 +1,6 @@
 -- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, erasure and
--- quarantine. The triggers are deferred, so that entries are written at commit.
+-- quarantine. The triggers are deferred, so that entries are written at commit. They run as the owner of the tables: the
+-- application may write no entries itself.
 
 -- Append one link to the chain of a project. Its lock is taken at commit and held for a moment only.
 CREATE OR REPLACE FUNCTION memory_audit_append(of_project uuid, what text, of_subject uuid, said jsonb) RETURNS void
@@ -30,7 +31,8 @@ LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
 $$;
 
 -- A review of a heuristic or a mistake card. Arguments: the kind of the entry, and its name for what was reviewed.
-CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, TG_ARGV[0], NEW.id, jsonb_build_object(
         TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'), 'revision', NEW.revision_id, 'decision', NEW.decision,
@@ -47,7 +49,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistake
 
 -- A revision that goes into or out of service, with a review or without. Arguments: what the kind of the entry begins
 -- with, and its name for what the revision belongs to.
-CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(
         NEW.project_id, TG_ARGV[0] || CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
@@ -73,7 +76,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_cardserving_at_once AFTER INSERT ON memor
     EXECUTE FUNCTION memory_audit_serving('card_', 'card');
 
 -- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
-CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     k memory_apikey := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 BEGIN
@@ -96,7 +100,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_key_change AFTER UPDATE ON memory_apikey
            NEW.created_by_id))
     EXECUTE FUNCTION memory_audit_key();
 
-CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'erasure', NEW.trajectory_id, jsonb_build_object(
         'heuristics', to_jsonb(NEW.heuristic_ids), 'erased_by', NEW.erased_by));
@@ -106,7 +111,8 @@ DROP TRIGGER IF EXISTS memory_audit_erasure ON memory_erasure;
 CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_erasure();
 
-CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'quarantine', NEW.id, jsonb_build_object(
         'source', NEW.source, 'since', NEW.since, 'heuristics', to_jsonb(NEW.heuristic_ids),

@@ -21,10 +21,11 @@ APP = {name: service for name, service in SERVICES.items() if service["image"] =
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
-COMPOSE_ONLY = {"POSTGRES_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
+COMPOSE_ONLY = {"POSTGRES_PASSWORD", "POSTGRES_OWNER_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
 GIVEN = {
     "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
     "POSTGRES_PASSWORD": "0123456789abcdef",
+    "POSTGRES_OWNER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
     "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
 }
@@ -60,7 +61,7 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
-    assert SERVICES["database"]["volumes"] == ["database:/var/lib/postgresql"]
+    assert SERVICES["database"]["volumes"][0] == "database:/var/lib/postgresql"
     assert set(COMPOSE["volumes"]) == {"database", "broker"}
 
 

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.template.defaultfilters import pluralize
 
+from memory.database_owner import as_owner
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
@@ -67,7 +68,7 @@ class Command(BaseCommand):
             f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
-            with connection.cursor() as cursor:
+            with as_owner(), connection.cursor() as cursor:
                 cursor.execute(f"VACUUM (ANALYZE) {', '.join(find_erased_tables())}")  # statistics quote rows, too
             self.stdout.write("Removed what was left of them from the database's files.")
 
