@@ -17,8 +17,7 @@ from evaluation.suites.base import Options
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.errors import NotNow
-from reflection.jobs.execution import Outcome, carry_out
-from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.kinds import JobKind
 from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, enqueue, finish

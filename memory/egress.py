@@ -1,10 +1,12 @@
-"""The rule for URLs of language models, rerankers and embedding services.
+"""Two rules for calls to language models, rerankers and embedding services: which URLs, and when to stop asking.
 
-The operator sets these URLs, so the rule prevents mistakes: sending keys or runs unencrypted, or a typo that reaches a
-cloud's metadata service. Clients do not follow redirects (reliability D8).
+The operator sets the URLs, so the rule prevents mistakes: sending keys or runs unencrypted, or a typo that reaches a
+cloud's metadata service. Clients do not follow redirects (reliability D8). A service that does not answer is not asked
+for a while, so that tasks do not wait for it (A16).
 """
 
 import ipaddress
+import time
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -36,3 +38,28 @@ def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+class Breaker:
+    """Counts failures in a row; after `failures` of them the service rests. Each process has one for each service."""
+
+    def __init__(self, *, failures: int = 3, rest_seconds: float = 30.0) -> None:
+        self._allowed = failures
+        self._rest_seconds = rest_seconds
+        self._failures = 0
+        self._resting_until = 0.0
+
+    @property
+    def is_resting(self) -> bool:
+        return time.monotonic() < self._resting_until
+
+    def note(self, *, answered: bool) -> None:
+        """Count an answer or a failure. After a rest one more failure starts the next."""
+        self._failures = 0 if answered else self._failures + 1
+        if self._failures >= self._allowed:
+            self._failures = self._allowed - 1
+            self._resting_until = time.monotonic() + self._rest_seconds
+
+    def reset(self) -> None:
+        """Forget every failure."""
+        self._failures, self._resting_until = 0, 0.0

@@ -47,7 +47,7 @@ class FailpointError(Exception):
 
 
 @dataclass(kw_only=True)
-class Action:
+class Failpoint:
     """What happens at a point: each time, the n-th time, or at random."""
 
     kind: str
@@ -96,14 +96,14 @@ def armed(name: str, action: Callable[[], None]) -> Iterator[None]:
         del _actions[name]
 
 
-def _read(spelling: str) -> tuple[str, Action]:
+def _read(spelling: str) -> tuple[str, Failpoint]:
     found = _SPELLING.fullmatch(spelling)
     if found is None or found["name"] not in NAMES:
         raise ImproperlyConfigured(
             f"ERL_FAILPOINTS has {spelling!r}. Write name=crash, name=error or name=sleep:seconds, with @3 for the "
             f"third time or ~0.1 for one time in ten; the names are {', '.join(sorted(NAMES))}."
         )
-    return found["name"], Action(
+    return found["name"], Failpoint(
         kind=found["action"],
         seconds=float(found["seconds"] or 0),
         time=int(found["time"]) if found["time"] else None,

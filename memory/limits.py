@@ -13,6 +13,7 @@ MAX_DEPTH_LEVELS = 32
 MAX_TEXT_CHARS = 200_000
 MAX_REQUEST_VALUES = 50_000
 MAX_FILE_VALUES = 5_000_000
+MAX_FILE_TEXT_CHARS = 50_000_000  # images in logs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,17 +26,19 @@ class JsonLimits:
 
     depth_levels: int = MAX_DEPTH_LEVELS
     values: int = MAX_REQUEST_VALUES
-    text_chars: int = MAX_TEXT_CHARS
+    text_chars: int = MAX_REQUEST_BYTES  # each member has a limit of its own
 
 
 REQUEST_JSON = JsonLimits()
-FILE_JSON = JsonLimits(values=MAX_FILE_VALUES)
+FILE_JSON = JsonLimits(values=MAX_FILE_VALUES, text_chars=MAX_FILE_TEXT_CHARS)
 
 # A run
 MAX_TASK_CHARS = 60_000
 MAX_NAME_CHARS = 200  # ids, task families, agents, tools: what is searched by
 MAX_STEPS = 2_000
+MAX_OBSERVATION_CHARS = 60_000  # longer ones are cut in the middle, with a mark
 MAX_ARGUMENTS_CHARS = 200_000  # the arguments of one tool call, written as JSON
+MAX_TOOLS = 500
 MAX_SUMMARY_CHARS = 20_000
 MAX_REMARKS = 200  # mistakes, successes and mistake cards of one run, each
 MAX_STATED_STEPS = 2**31 - 1

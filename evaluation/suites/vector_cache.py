@@ -6,8 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from memory.embeddings.base import Embedder, Vectors
-from memory.embeddings.composite import embed_composites
+from memory.embeddings.base import Embedder, Vectors, embed_composites
 from memory.embeddings.registry import get_embedder
 
 BATCH_SIZE = 512

@@ -17,10 +17,9 @@ from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
 from memory.curation.decisions import MAX_AT_ONCE
 from memory.errors import MemoryAppError
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
+from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeMerge
-from memory.mistakes.wordings import reopen_card
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership

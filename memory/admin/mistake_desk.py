@@ -14,7 +14,7 @@ NEIGHBOURS_FROM = 0.6  # the lowest cosine of a card worth comparing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Neighbour:
+class SimilarCard:
     """Another card that may say the same, with the similarity of the two in percent."""
 
     card: MistakeCard
@@ -56,11 +56,11 @@ def write_card_line(card: MistakeCard, revision: MistakeCardRevision) -> str:
     return write_mistake(Mistake(id=str(card.pk), seen_count=card.seen_count, **words))[0]
 
 
-def _find_neighbours(card: MistakeCard, revision: MistakeCardRevision) -> list[Neighbour]:
+def _find_neighbours(card: MistakeCard, revision: MistakeCardRevision) -> list[SimilarCard]:
     similar = find_similar_cards(card.pk, floor=NEIGHBOURS_FROM, limit=SHOWN_NEIGHBOURS)
     cards = MistakeCard.objects.with_text().in_bulk([card_id for card_id, _ in similar])
     return [
-        Neighbour(
+        SimilarCard(
             card=cards[card_id],
             percent=round(100 * similarity),
             diff=diff_words(_spell_out(revision), _spell_out(cards[card_id].current_revision)),

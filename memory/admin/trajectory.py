@@ -16,7 +16,7 @@ from django.utils.text import Truncator
 from memory.admin.conversation import find_given_heuristics, read_steps
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.api.base import represent
-from memory.heuristics.models import Evidence
+from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectorySerializer
 from memory.redaction.visible_text import show_hidden
 from memory.runs.models import Trajectory
@@ -107,12 +107,15 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             .select_related("heuristic__current_revision")
             .order_by("first_step", "created_at")
         )
+        by_lesson: dict[Heuristic, list[Evidence]] = {}
+        for item in learnt:
+            by_lesson.setdefault(item.heuristic, []).append(item)
         wanted = request.GET.get("lesson", "")
         of_lesson = [item for item in learnt if str(item.heuristic_id) == wanted]
         steps = read_steps(trajectory, cited=of_lesson or learnt, query=query)
         return {
             "trajectory": trajectory,
-            "learnt": learnt,
+            "learnt": by_lesson,
             "given": find_given_heuristics(trajectory),
             "lesson": of_lesson[0].heuristic if of_lesson else None,
             "steps": steps,

@@ -78,13 +78,13 @@ class ApiKeyAuthentication(BaseAuthentication):
             return None
         if scheme.lower() != "bearer":
             _refuse(request, "Send the API key as `Authorization: Bearer <key>`.")
-        credential = parse_token(token.strip())
-        if credential is None:  # a typing error or a guess: not worth a query
-            log.info("api_key_refused", reason="malformed")
-            _refuse(request, "This is not an API key of this server. Check that it was copied whole.")
         digest = hashlib.sha256(token.strip().encode()).digest()
         api_key = verified_keys.find(digest)
         if api_key is None:
+            credential = parse_token(token.strip())
+            if credential is None:  # a typing error or a guess: not worth a query
+                log.info("api_key_refused", reason="malformed")
+                _refuse(request, "This is not an API key of this server. Check that it was copied whole.")
             api_key = _load(credential.prefix)
             # Compared also where there is no row, so that the time does not tell which prefixes exist.
             expected = api_key.secret_sha256 if api_key else _NO_SECRET

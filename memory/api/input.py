@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from drf_spectacular.plumbing import list_hash
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -170,6 +171,7 @@ Dollars: TypeAlias = Annotated[
     Field(ge=0, lt=100_000_000),
     WithJsonSchema({"type": "number", "format": "double", "minimum": 0, "exclusiveMaximum": 100_000_000}),
 ]
+Moment: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]
 Id: TypeAlias = Annotated[UUID, Field(strict=False)]
 ContentHash: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LongText: TypeAlias = Annotated[str, Field(max_length=MAX_LESSON_TEXT_CHARS)]
@@ -196,5 +198,7 @@ def _sentence(kind: str, message: str) -> str:
         return "This member is required."
     if kind == "extra_forbidden":
         return "Leave this member out: it is not known here."
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return "This should be an object."
     message = message.removeprefix("Value error, ").replace("Input should", "This should")
     return message.replace(" after validation", "").removesuffix(".") + "."

@@ -15,7 +15,7 @@ from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
-from memory.heuristics.text import Citation, HeuristicText
+from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -24,33 +24,14 @@ from memory.runs.models import Trajectory
 
 
 @transaction.atomic
-def propose_heuristic(
-    project: Project,
-    *,
-    text: HeuristicText,
-    by: Actor,
-    reflector: str = "",
-    reflector_version: str = "",
-    model: str = "",
-    prompt_version: str = "",
-    confidence: float | None = None,
-    client: str = "",
-) -> Heuristic:
+def propose_heuristic(project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None) -> Heuristic:
     """Propose a lesson for review. It is not served until a reviewer approves it.
 
     Raises:
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
     """
     _take_room(project.pk, by)
-    heuristic = Heuristic.objects.create(
-        project=project,
-        reflector=reflector,
-        reflector_version=reflector_version,
-        model=model,
-        prompt_version=prompt_version,
-        confidence=confidence,
-        client=client,
-    )
+    heuristic = Heuristic.objects.create(project=project, **asdict(origin or Origin()))
     _add_revision(heuristic, number=1, text=text, by=by)
     return heuristic
 

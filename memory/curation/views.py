@@ -26,6 +26,7 @@ from memory.curation.serializers import (
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.heuristics.text import Origin
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.serializers import LessonsForTask, RetrieveQuery
 from memory.retrieval.views import RETRIEVE_PARAMS, answer_body, answer_query
@@ -92,8 +93,7 @@ class HeuristicListView(ApiView):
             self.project,
             text=sent.text(),
             by=self.actor,
-            confidence=sent.confidence,
-            client=self.api_key.client,
+            origin=Origin(confidence=sent.confidence, client=self.api_key.client),
         )
         location = reverse("api:heuristic", args=[heuristic.pk])
         return answer_heuristic(self, heuristic.pk, status=201, headers={"Location": location})

@@ -1,5 +1,7 @@
 """Record what an agent says about a lesson it was given."""
 
+from dataclasses import dataclass
+
 from django.db import transaction
 
 from memory.effects.models import HeuristicFeedback
@@ -11,16 +13,23 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Feedback:
+    """What a run did with a lesson, and whether that helped; None where it is not known."""
+
+    verdict: str
+    helpful: bool | None = None
+    comment: str = ""
+
+
 @transaction.atomic
 def record_feedback(
     heuristic: Heuristic,
+    feedback: Feedback,
     *,
-    verdict: str,
     client: str,
     trajectory: Trajectory | None = None,
     retrieval: Retrieval | None = None,
-    helpful: bool | None = None,
-    comment: str = "",
 ) -> HeuristicFeedback:
     """Keep one verdict for a client and run; a repeated one replaces the first, so that repeating moves nothing.
 
@@ -30,17 +39,17 @@ def record_feedback(
     if trajectory is None and retrieval is None:
         raise NoSuchRun("Name the trajectory_id or the retrieval_id that this feedback is about.")
     place = {"trajectory": trajectory} if trajectory is not None else {"trajectory": None, "retrieval": retrieval}
-    feedback, _ = HeuristicFeedback.objects.update_or_create(
+    row, _ = HeuristicFeedback.objects.update_or_create(
         heuristic=heuristic,
         client=client,
         **place,
         defaults={
             "project_id": heuristic.project_id,
             "retrieval": retrieval,
-            "verdict": verdict,
-            "helpful": helpful,
-            "comment": redact(comment).value,
+            "verdict": feedback.verdict,
+            "helpful": feedback.helpful,
+            "comment": redact(feedback.comment).value,
         },
     )
     refresh_usefulness([heuristic.pk])
-    return feedback
+    return row

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from memory.api.base import ApiView, represent
 from memory.api.schema import describe, query_parameters
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.effects.serializers import FeedbackInput, FeedbackSerializer, OutcomesQuery, RetrievalOutcomes
 from memory.heuristics.models import Heuristic
@@ -35,12 +35,10 @@ class FeedbackView(ApiView):
         sent = FeedbackInput.from_body(self.body)
         feedback = record_feedback(
             get_object_or_404(Heuristic.objects.for_project(self.project), pk=id),
-            verdict=sent.verdict,
+            Feedback(verdict=sent.verdict, helpful=sent.helpful, comment=sent.comment),
             client=self.api_key.client,
             trajectory=self.get_named(Trajectory, sent.trajectory_id, "trajectory_id"),
             retrieval=self.get_named(Retrieval, sent.retrieval_id, "retrieval_id"),
-            helpful=sent.helpful,
-            comment=sent.comment,
         )
         response = Response(represent(FeedbackSerializer, feedback), status=201)
         response.resource_id = sent.trajectory_id or id  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
-"""The interface of embedders."""
+"""What an embedder is, and how the vectors of the parts of a text become one."""
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -7,6 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 Vectors = npt.NDArray[np.float32]
+
+PART_CHARACTERS = 500
+MAX_PARTS = 8
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_NAME_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\w)_(?=\w)")
 
 
 class Embedder(Protocol):
@@ -21,6 +28,8 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+    def __hash__(self) -> int: ...
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions).
@@ -38,3 +47,65 @@ def scale_to_unit(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     scaled: Vectors = vectors / np.maximum(lengths, np.float32(1e-12))
     return scaled
+
+
+def split_text(text: str, *, characters: int = PART_CHARACTERS) -> list[str]:
+    """Split a text at sentence ends into parts of at most `characters`; longer sentences are split at spaces."""
+    parts: list[str] = []
+    part = ""
+    for sentence in _SENTENCE_END.split(text):
+        for piece in _cut(sentence.strip(), characters):
+            if part and len(part) + 1 + len(piece) > characters:
+                parts.append(part)
+                part = ""
+            part = f"{part} {piece}".strip()
+    return [*parts, part] if part else parts
+
+
+def embed_composites(
+    embedder: Embedder,
+    texts: Sequence[Sequence[str]],
+    *,
+    max_parts: int = MAX_PARTS,
+    timeout_seconds: float | None = None,
+) -> Vectors:
+    """Return one unit vector per text, where a text is given as its sections.
+
+    Each section is split into parts whose vectors are added, weighted by the square root of their length: a title
+    counts without outweighing the text below it, and a long text is compared as a whole. Names such as AbleStyle and
+    create_qr_code, which the model cannot read, are split into words first. Of a section with more than `max_parts`
+    parts, that many are used, spread evenly.
+
+    Raises:
+        EmbedderError: from the embedder.
+    """
+    parts: list[str] = []
+    owners: list[int] = []
+    for owner, sections in enumerate(texts):
+        of_text = [
+            part for section in sections for part in _take_evenly(split_text(_NAME_JOINT.sub(" ", section)), max_parts)
+        ]
+        parts += of_text
+        owners += [owner] * len(of_text)
+    summed = np.zeros((len(texts), embedder.dimensions), np.float32)
+    if parts:
+        vectors = embedder.embed(parts, timeout_seconds=timeout_seconds)
+        weights = np.sqrt(np.array([len(part) for part in parts], np.float32))
+        np.add.at(summed, owners, vectors * weights[:, None])
+    return scale_to_unit(summed)
+
+
+def _take_evenly(parts: list[str], count: int) -> list[str]:
+    if len(parts) <= count:
+        return parts
+    return [parts[round(index * (len(parts) - 1) / max(count - 1, 1))] for index in range(count)]
+
+
+def _cut(sentence: str, characters: int) -> Sequence[str]:
+    pieces = []
+    while len(sentence) > characters:
+        end = sentence.rfind(" ", 1, characters)
+        end = end if end > 0 else characters
+        pieces.append(sentence[:end])
+        sentence = sentence[end:].strip()
+    return [*pieces, sentence] if sentence else pieces

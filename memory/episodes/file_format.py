@@ -29,6 +29,11 @@ def check_document(document: Any) -> None:
     """
     if not isinstance(document, dict):
         raise InvalidMemoryFile("The file is not a JSON object. Export it from the agent again.")
+    if document and not MEMBERS.keys() & document.keys():
+        raise InvalidMemoryFile(
+            f"This is not an agent's memory file: it has none of the members {', '.join(MEMBERS)}. Logs of runs are "
+            "imported with manage.py import_trajectories."
+        )
     for name, wanted in MEMBERS.items():
         _check_type(name, document.get(name, wanted()), wanted)
     for task_id, rules in document.get("task_rules", {}).items():

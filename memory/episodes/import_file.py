@@ -20,13 +20,13 @@ from memory.episodes.file_format import (
 )
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import make_rule, split_mark
+from memory.heuristics.text import Origin, make_rule, split_mark
 from memory.limits import FILE_JSON, MAX_LESSON_TEXT_CHARS, MAX_STATED_STEPS
 from memory.mistakes.counts import recount
+from memory.mistakes.decisions import note_words
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.mistakes.reports import identify_mistake, read_mistake
-from memory.mistakes.wordings import note_words
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -123,7 +123,7 @@ class _Importer:
         ).first()
         if heuristic is None:
             text = make_rule(words, polarity=polarity, task_id=task_id)
-            heuristic = propose_heuristic(self.project, text=text, by=self.by, reflector=REFLECTOR)
+            heuristic = propose_heuristic(self.project, text=text, by=self.by, origin=Origin(reflector=REFLECTOR))
             self.made["rules"] += 1
         return {"heuristic": str(heuristic.pk), "text": rule}
 

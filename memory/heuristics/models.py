@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import F, Func, Q, TextField, Value
 from django.db.models.functions import MD5, Concat, Lower, Trim
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
 from memory.heuristics.reviewed import (
@@ -91,6 +92,7 @@ class Heuristic(Reviewed):
     objects = ReviewedQuerySet["Heuristic"].as_manager()
 
     class Meta(Reviewed.Meta):
+        verbose_name = "lesson"
         constraints = [
             one_of("status", HeuristicStatus, "memory_heuristic_status_known"),
             models.CheckConstraint(
@@ -117,7 +119,7 @@ class Heuristic(Reviewed):
         permissions = [("review_heuristic", "Can approve, reject, retire and quarantine heuristics")]
 
     def __str__(self) -> str:
-        return self.current_revision.trigger[:80] if self.current_revision else str(self.id)
+        return Truncator(self.current_revision.trigger).chars(80) if self.current_revision else str(self.id)
 
 
 class HeuristicRevisionPolarity(models.TextChoices):
@@ -187,7 +189,7 @@ class HeuristicRevision(AbstractRevision):
         ]
 
     def __str__(self) -> str:
-        return f"{self.trigger[:60]} (revision {self.number})"
+        return f"{Truncator(self.trigger).chars(60)} (revision {self.number})"
 
     def as_text(self) -> HeuristicText:
         return HeuristicText(

@@ -32,6 +32,21 @@ class Citation:
     quote: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """What wrote a heuristic, in which version and how confidently, and the API client it came from.
+
+    Where a person or an agent wrote it, `reflector` is "".
+    """
+
+    reflector: str = ""
+    reflector_version: str = ""
+    model: str = ""
+    prompt_version: str = ""
+    confidence: float | None = None
+    client: str = ""
+
+
 def get_rule_trigger(task_id: str) -> str:
     """Return the condition of a rule: every task of a family, or every task where the family is ""."""
     return f"a task of the family {task_id} begins" if task_id else "any task begins"

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from pgvector import HalfVector
 
-from memory.embeddings.composite import embed_composites
+from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Evidence, HeuristicRevision

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.embeddings.base import Embedder
-from memory.embeddings.cache import task_vectors
 from memory.errors import EmbedderError
 from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_without_vectors
 from memory.retrieval.candidates import find_in_database
-from memory.retrieval.database import QueryVector
 from memory.retrieval.database_search import Search
 from memory.retrieval.models import EmbeddingModel, Retrieval
 from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.task_vector import make_query_vector
 
 BATCH = 50
 COMPARED_DEPTH = 10
@@ -56,7 +55,7 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
             search = Search(
                 project_id=project_id,
                 task=task,
-                vector=QueryVector(task_vectors.embed(embedder, task)),
+                vector=make_query_vector(embedder, task),
                 model_id=embedder.model_id,
                 meaning_weight=get_meaning_weight(task),
                 limit=COMPARED_DEPTH,

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Subquery
 from pgvector import HalfVector
 
-from memory.embeddings.composite import embed_composites
+from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic

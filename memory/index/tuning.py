@@ -12,14 +12,13 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.database_owner import as_owner
-from memory.embeddings.cache import task_vectors
 from memory.embeddings.registry import find_embedder
 from memory.projects.models import Project
 from memory.retrieval.candidates import find_in_database
-from memory.retrieval.database import QueryVector
 from memory.retrieval.database_search import FIRST_BREADTH, Search, UsableIndex, is_indexable
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, Retrieval, SearchIndex, SearchStatistics
 from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.task_vector import make_query_vector
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +106,7 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
         search = Search(
             project_id=index.project_id,
             task=task,
-            vector=QueryVector(task_vectors.embed(embedder, task)),
+            vector=make_query_vector(embedder, task),
             model_id=embedder.model_id,
             meaning_weight=get_meaning_weight(task),
             limit=NEAREST,

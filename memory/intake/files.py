@@ -1,9 +1,10 @@
-"""Read recorded runs from files: JSON, JSON Lines, chat logs and benchmark logs. A bad entry does not stop the rest."""
+"""Read recorded runs from files in any format that `memory.transcripts` reads. A bad entry does not stop the rest."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,33 @@ from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.step_formats import normalise_steps
+from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, parse_json
+from memory.transcripts.formats import is_part_of_a_whole, look_up, read_document
+from memory.transcripts.log import UnreadableTranscript
 
 FORMATS = ("auto", "jsonl", "json")
 
+WHOLE_FILE = "file"
+_OUTCOME_WORDS = {
+    **dict.fromkeys(("success", "succeeded", "pass", "passed", "true", "yes", "resolved", "correct"), "success"),
+    **dict.fromkeys(("failure", "failed", "fail", "false", "no", "error", "unresolved", "incorrect"), "failure"),
+    "unknown": "unknown",
+}
 _KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect"}
-_LIST_MEMBERS = ("trajectories", "episodes", "runs", "results")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileEntry:
     """One run of a file: `data` for `record_trajectory`, or the reason why it cannot be read.
 
-    `place` names it for a person: "line 3" or "entry 3".
+    `place` names it for a person: "line 3" or "entry 3". `format` is what its log was taken for.
     """
 
     place: str
     data: dict[str, Any] | None = None
     error: str = ""
+    format: str = ""
 
 
 def count_entries(path: Path, *, file_format: str = "auto") -> int:
@@ -41,42 +51,67 @@ def count_entries(path: Path, *, file_format: str = "auto") -> int:
 
 
 def read_entries(
-    path: Path, *, file_format: str = "auto", defaults: Mapping[str, Any] | None = None
+    path: Path, *, file_format: str = "auto", defaults: Mapping[str, Any] | None = None, outcome_from: str = ""
 ) -> Iterator[FileEntry]:
     """Yield the runs of a file in order; an entry that cannot be read says why, and the others follow.
 
     Args:
-        file_format: "jsonl" for one run a line, "json" for one document, "auto" to decide by name and content.
+        file_format: "jsonl" for JSON Lines, "json" for one document, "auto" to decide by name and content. What the
+            lines or the document are is told by their content.
         defaults: fields to set on every run that does not name them.
+        outcome_from: where a log says how its run ended, such as `metadata.reward` or `scores.0.value`.
 
     Raises:
-        UnreadableFile: it is in neither form.
+        UnreadableFile: it is in no known form.
     """
     for place, raw, error in _raw_entries(path, file_format):
         if error:
             yield FileEntry(place=place, error=error)
             continue
+        yield from read_log(raw, place=place, defaults=defaults or {}, outcome_from=outcome_from)
+
+
+def read_log(raw: Any, *, place: str, defaults: Mapping[str, Any], outcome_from: str = "") -> Iterator[FileEntry]:
+    """Yield the runs of a parsed log in any format that `memory.transcripts` reads."""
+    try:
+        reading = read_document(raw)
+    except UnreadableTranscript as error:
+        if place == WHOLE_FILE:
+            raise UnreadableFile(str(error)) from None
+        yield FileEntry(place=place, error=str(error))
+        return
+    found = [(where, own, own) for where, own in reading.own]
+    found += [(f"run {n}", run.fields(), raw) for n, run in enumerate(reading.transcripts, start=1)]
+    several = len(found) + len(reading.problems) > 1
+    for where, fields, source in found:
+        at = (where if place == WHOLE_FILE else f"{place}, {where}") if several or place == WHOLE_FILE else place
         try:
-            yield FileEntry(place=place, data=as_trajectory(raw, defaults=defaults or {}))
+            known = _from_members(fields)
+            if outcome_from:
+                known |= _find_outcome(outcome_from, fields, source)
+            yield FileEntry(place=at, format=reading.summary(), data=_as_data(known, fields, defaults))
         except MemoryAppError as refusal:
-            yield FileEntry(place=place, error=str(refusal))
+            yield FileEntry(place=at, format=reading.summary(), error=str(refusal))
+    for where, reason in reading.problems:
+        yield FileEntry(place=where if place == WHOLE_FILE else f"{place}, {where}", error=reason)
 
 
 def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return one logged run as the fields of a trajectory.
 
-    Reads our own fields, with `id` for `external_id`; a chat log, bare or under `messages`; and tau-bench's records
-    with `traj`, `reward` and `info`. Unknown members are kept in `metadata`. A run without an id gets one made
-    from its content, so that importing it again changes nothing.
+    Unknown members are kept in `metadata`. A run without an id gets one made from its content, so that importing it
+    again changes nothing.
 
-    Raises InvalidSteps, InvalidInput or UnreadableFile, saying which field is wrong.
+    Raises UnreadableFile, saying what is wrong.
     """
-    if isinstance(raw, list):
-        raw = {"messages": raw}
-    if not isinstance(raw, Mapping):
-        raise UnreadableFile("This must be an object describing a run, or a list of chat messages.")
-    fields = _from_benchmark(raw) if "traj" in raw else _from_members(raw)
-    fields = {**defaults, **{name: value for name, value in fields.items() if value is not None}}
+    (entry,) = read_log(raw, place="", defaults=defaults)
+    if entry.data is None:
+        raise UnreadableFile(entry.error)
+    return entry.data
+
+
+def _as_data(known: Mapping[str, Any], raw: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {**defaults, **{name: value for name, value in known.items() if value is not None}}
     if not fields.get("external_id"):
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
@@ -85,12 +120,34 @@ def as_trajectory(raw: Any, *, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _find_outcome(path: str, run: Mapping[str, Any], source: Any) -> dict[str, Any]:
+    """Return the outcome or score that a log holds at a place named by the user."""
+    value = next((v for where in (run, run.get("metadata"), source) if (v := look_up(where, path)) is not None), None)
+    if isinstance(value, bool):
+        return {"outcome": "success" if value else "failure"}
+    if isinstance(value, int | float):
+        return {"score": float(value)}
+    word = _OUTCOME_WORDS.get(str(value).strip().lower())
+    if word is None:
+        raise UnreadableFile(
+            f"{path} is {str(value)[:40]!r}; expected true, false, a score from 0 to 1, or success or failure."
+        )
+    return {"outcome": word}
+
+
 def as_episode(data: Mapping[str, Any]) -> Episode:
     """Return a run from a file in the form that a reflector reads, without the database."""
     return Episode(
         task=data["task"],
         steps=tuple(
-            Step(**{**step, "action": Action(**step["action"]) if step["action"] else None}) for step in data["steps"]
+            Step(
+                index=step["index"],
+                thought=step["thought"],
+                action=Action(**step["action"]) if step["action"] else None,
+                observation=step["observation"],
+                error=step["error"],
+            )
+            for step in data["steps"]
         ),
         outcome=data.get("outcome", "unknown"),
         score=data.get("score"),
@@ -102,6 +159,7 @@ def as_episode(data: Mapping[str, Any]) -> Episode:
         mistakes=tuple(data.get("mistakes", ())),
         successes=tuple(data.get("successes", ())),
         mistake_cards=tuple(data.get("mistake_cards", ())),
+        tools=tuple(tool_names(data.get("tools", ()))),
     )
 
 
@@ -116,50 +174,39 @@ def _from_members(raw: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _from_benchmark(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Read tau-bench's form, without the right actions in it: no reflector may see them."""
-    info = raw.get("info") if isinstance(raw.get("info"), Mapping) else {}
-    task = info.get("task") if isinstance(info, Mapping) else None
-    instruction = task.get("instruction") if isinstance(task, Mapping) else None
-    known = {name: raw[name] for name in ("task_id", "trial") if name in raw}
-    return {
-        "task": instruction,
-        "messages": raw["traj"],
-        "score": raw.get("reward"),
-        "outcome_source": "environment" if raw.get("reward") is not None else None,
-        "metadata": known or None,
-    }
-
-
 def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]:
-    if _is_lines(path, file_format):
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    yield f"line {number}", parse_json(line, limits=FILE_JSON), ""
-                except InvalidJson as error:
-                    yield f"line {number}", None, str(error)
+    if not _is_lines(path, file_format):
+        try:
+            yield WHOLE_FILE, parse_json(path.read_bytes(), limits=FILE_JSON), ""
+        except InvalidJson as error:
+            raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
         return
-    try:
-        document = parse_json(path.read_bytes(), limits=FILE_JSON)
-    except InvalidJson as error:
-        raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
-    for number, entry in enumerate(_runs_in(document), start=1):
-        yield f"entry {number}", entry, ""
+    lines = _parsed_lines(path)
+    first = next(lines, None)
+    if first is None:
+        return
+    if not is_part_of_a_whole(first[1]):
+        yield first
+        yield from lines
+        return
+    values = []
+    for place, value, problem in chain([first], lines):
+        if problem:
+            yield place, None, problem
+        else:
+            values.append(value)
+    yield WHOLE_FILE, values, ""
 
 
-def _runs_in(document: Any) -> list[Any]:
-    if isinstance(document, Mapping):
-        for member in _LIST_MEMBERS:
-            if isinstance(document.get(member), list) and "steps" not in document and "messages" not in document:
-                return list(document[member])
-        return [document]
-    if not isinstance(document, list):
-        raise UnreadableFile("The file must hold a run, or a list of runs.")
-    is_chat = bool(document) and all(isinstance(item, Mapping) and "role" in item for item in document)
-    return [document] if is_chat else document
+def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, str]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield f"line {number}", parse_json(line, limits=FILE_JSON), ""
+            except InvalidJson as error:
+                yield f"line {number}", None, str(error)
 
 
 def _is_lines(path: Path, file_format: str) -> bool:

@@ -17,6 +17,7 @@ from memory.redaction import redact
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
+from memory.runs.tools import read_tools
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
 trajectory_recorded = Signal()
@@ -34,9 +35,10 @@ _TEXTS = (
     "mistake_cards",
     "metadata",
     "external_id",
+    "tools",
 )
 _OUTCOME = ("outcome", "score", "outcome_source")
-_FIGURES = ("tokens", "cost_usd", "stated_step_count")
+_FIGURES = ("tokens", "cost_usd", "stated_step_count", "started_at", "ended_at")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +90,7 @@ def record_trajectory(
         **redacted.value,
         **{name: data[name] for name in (*_OUTCOME, *_FIGURES) if name in data},
         "steps": normalise_steps(redacted.value.get("steps", [])),
+        "tools": read_tools(redacted.value.get("tools")),
     }
     external_id = fields.get("external_id", "")
     if external_id and (known := _find_recorded(project, external_id, fields)):

@@ -8,7 +8,21 @@ from pydantic import BaseModel, Field, RootModel, SkipValidation, WithJsonSchema
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from memory.api.input import WHOLE, Dollars, Id, Input, LongText, Name, OneOf, Remarks, Share, Tags, Text, wrong_member
+from memory.api.input import (
+    WHOLE,
+    Dollars,
+    Id,
+    Input,
+    LongText,
+    Moment,
+    Name,
+    OneOf,
+    Remarks,
+    Share,
+    Tags,
+    Text,
+    wrong_member,
+)
 from memory.errors import InvalidSteps
 from memory.limits import MAX_REMARKS, MAX_STATED_STEPS, MAX_SUMMARY_CHARS, MAX_TASK_CHARS, MAX_TOKENS
 from memory.runs.models import Trajectory
@@ -159,6 +173,14 @@ class TrajectoryInput(RunOutcome):
             description="Your own id of the run, unique in the project. Recording the same run again changes nothing."
         ),
     ] = ""
+    tools: Annotated[
+        SkipValidation[list[str | dict[str, Any]]],
+        Field(description="The tools on offer: names, or definitions with name and JSON schema."),
+    ] = Field(default_factory=list)
+    started_at: Annotated[
+        Moment | None, Field(description="When the run began; the time of recording if left out.")
+    ] = None
+    ended_at: Annotated[Moment | None, Field(description="When the run ended.")] = None
     metadata: Annotated[dict[str, Any], Field(description="Whatever else you want to keep with it.")] = Field(
         default_factory=dict
     )
@@ -176,6 +198,8 @@ class TrajectoryInput(RunOutcome):
             if "steps" in self.model_fields_set:
                 raise wrong_member("messages", "Send either steps or messages, not both.")
             self.steps = {"messages": self.messages}  # type: ignore[assignment]
+        if self.started_at and self.ended_at and self.ended_at < self.started_at:
+            raise wrong_member("ended_at", "A run cannot end before it began.")
         if self.step_count is not None and self.steps:
             raise wrong_member("step_count", "Leave this out where the steps are sent: they are counted.")
         if not self.task:
@@ -220,6 +244,7 @@ class StepSerializer(serializers.Serializer[Any]):
     action = ActionSerializer(allow_null=True)
     observation = serializers.CharField(allow_blank=True, help_text="What the action returned.")
     error = serializers.CharField(allow_blank=True, help_text="What went wrong, if anything did.")
+    metadata = serializers.DictField(required=False, help_text="What the log says about the step besides.")
 
 
 @extend_schema_field(StepSerializer(many=True))
@@ -241,12 +266,18 @@ class MistakeCardsField(serializers.JSONField):
     """The cards of a run as they were sent."""
 
 
+@extend_schema_field({"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "object"}]}})
+class ToolsField(serializers.JSONField):
+    """The tools on offer, as they were sent."""
+
+
 class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
     """A run in a list: all but its steps."""
 
     step_count = serializers.IntegerField(read_only=True)
     cost_usd = serializers.FloatField(min_value=0, allow_null=True, read_only=True)
     mistake_cards = MistakeCardsField(read_only=True)
+    tools = ToolsField(read_only=True)
     metadata = MetadataField(read_only=True)
     redactions = serializers.DictField(
         child=serializers.IntegerField(), read_only=True, help_text="What was taken out, by kind."
@@ -272,6 +303,9 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
             "mistake_cards",
             "tokens",
             "cost_usd",
+            "tools",
+            "started_at",
+            "ended_at",
             "metadata",
             "redactions",
             "retrieval_id",

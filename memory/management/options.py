@@ -75,6 +75,14 @@ def add_output_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
 
 
+def write_file(path: Path, text: str) -> None:
+    """Write a text to a file, or raise CommandError where that cannot be done."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+
+
 def write_lines(command: BaseCommand, lines: Iterable[str], *, output: Path | None, noun: str) -> None:
     """Write lines to the file, and say how many, or to the command's output.
 

@@ -1,7 +1,10 @@
-"""Decisions on mistake cards. Each is one function and leaves a MistakeCardReview.
+"""Decisions on mistake cards, and the words that wait for one.
 
-Every function raises NotAllowed or ProjectArchived where the actor may not decide, see `check_rights`.
+Each decision is one function and leaves a MistakeCardReview; proposing a card again leaves a new revision. Every
+decision raises NotAllowed or ProjectArchived where the actor may not decide, see `check_rights`.
 """
+
+from dataclasses import replace
 
 from django.db import transaction
 
@@ -17,7 +20,9 @@ from memory.curation.decision_steps import (
 from memory.curation.reviewers import check_rights, find_owners
 from memory.errors import AlreadyDecided, NotServable
 from memory.mistakes.models import MistakeCard, MistakeCardReview
+from memory.mistakes.reports import MistakeText
 from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
 
 _Status = MistakeCard.Status
 _Decision = MistakeCardReview.Decision
@@ -105,3 +110,49 @@ def _lock_proposed(card: MistakeCard) -> MistakeCard:
     if card.status != _Status.PROPOSED:
         raise AlreadyDecided(f"This card is {card.status}, not proposed: it was decided before.")
     return card
+
+
+def note_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory | None, by: Actor) -> None:
+    """Keep the newest words of a locked card. Words that were approved stay served while newer ones wait."""
+    current = card.current_revision
+    if current is None:
+        propose_words(card, text, trajectory=trajectory, by=by)
+        return
+    newest = replace(current.as_text(), **{name: words for name, words in text.words().items() if words})
+    if newest.says_the_same_as(current.as_text()):
+        return
+    if not current.approved_sha256 and not current.reviews.exists():
+        card.revisions.filter(pk=current.pk).update(**newest.words(), trajectory=trajectory, created_by=by.label)
+        return
+    if card.status in (_Status.REJECTED, _Status.RETIRED):
+        return  # other words do not bring the card back
+    if not any(newest.says_the_same_as(revision.as_text()) for revision in card.revisions.all()):
+        propose_words(card, newest, trajectory=trajectory, by=by)
+
+
+@transaction.atomic
+def reopen_card(card: MistakeCard, *, by: Actor) -> MistakeCard:
+    """Propose a rejected or retired card again, in a new revision: approvals are never reused.
+
+    Raises:
+        AlreadyDecided: it is neither, or was merged into another card.
+        NotAllowed, ProjectArchived: see `check_rights`.
+    """
+    card = lock_item(card)
+    check_rights(card, by=by)
+    if card.status not in (_Status.REJECTED, _Status.RETIRED) or card.merged_into_id is not None:
+        raise AlreadyDecided(f"This card is {card.status}: only rejected and retired cards are proposed again.")
+    newest = card.revisions.order_by("-number")[0]
+    propose_words(card, newest.as_text(), trajectory=newest.trajectory, by=by)
+    return card
+
+
+def propose_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory | None, by: Actor) -> None:
+    """Put words of a locked card before the reviewers, as its newest revision."""
+    newest = card.revisions.order_by("-number").values_list("number", flat=True).first() or 0
+    revision = card.revisions.create(
+        project_id=card.project_id, number=newest + 1, trajectory=trajectory, created_by=by.label, **text.words()
+    )
+    revision.refresh_from_db(fields=["content_sha256"])  # a trigger computes it
+    card.current_revision = revision
+    set_status(card, _Status.PROPOSED)

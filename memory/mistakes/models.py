@@ -5,6 +5,7 @@ from typing import Self
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.text import Truncator
 from pgvector.django import HalfVectorField
 
 from memory.constraints import not_blank, one_of
@@ -105,7 +106,7 @@ class MistakeCard(Reviewed):
         permissions = [("review_mistakecard", "Can approve, reject, retire and merge mistake cards")]
 
     def __str__(self) -> str:
-        return self.mistake_type[:80]
+        return Truncator(self.mistake_type).chars(80)
 
 
 class MistakeSighting(models.Model):
@@ -194,7 +195,7 @@ class MistakeCardRevision(AbstractRevision):
         ]
 
     def __str__(self) -> str:
-        return f"{self.mistake_type[:60]} (revision {self.number})"
+        return f"{Truncator(self.mistake_type).chars(60)} (revision {self.number})"
 
     def as_text(self) -> MistakeText:
         return MistakeText(**{name: getattr(self, name) for name in WORDS})

@@ -7,10 +7,10 @@ from django.db import transaction
 
 from memory.after_commit import after_commit
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
+from memory.mistakes.decisions import note_words
 from memory.mistakes.models import MistakeCard, MistakeSighting
 from memory.mistakes.policy import settle_cards
 from memory.mistakes.reports import MistakeText, identify_mistake, read_mistake
-from memory.mistakes.wordings import note_words
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from pgvector import HalfVector
 
-from memory.embeddings.composite import embed_composites
+from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.index.heuristic_vectors import get_active_model
 from memory.mistakes.merge import AUTOMATIC, IN_USE, merge_cards

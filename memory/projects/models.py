@@ -38,9 +38,9 @@ def validate_record_sizes(sizes: Any) -> None:
 
 
 class ProjectMistakeCardPolicy(models.TextChoices):
-    PEOPLE = "people", "people decide"
-    CORROBORATED = "corroborated", "approve what several runs of several clients report"
-    EVERY_CARD = "every-card", "approve every card"
+    PEOPLE = "people", "People decide"
+    CORROBORATED = "corroborated", "Approve what several runs of several clients report"
+    EVERY_CARD = "every-card", "Approve every card"
 
 
 class Project(models.Model):

@@ -188,7 +188,8 @@ class FinishedAnswers:
 
     def keep(self, key: Any, state: ProjectState, written: _Written) -> None:
         """Keep an answer unless it is long, and forget the one that was not asked for the longest."""
-        if len(written.context.text) + len(written.columns["items"]) + len(written.items_json) > MOST_KEPT_CHARACTERS:
+        texts = (written.context.text, written.columns["items"], written.items_json, orjson.dumps(state.record))
+        if sum(map(len, texts)) > MOST_KEPT_CHARACTERS:
             return
         with self._lock:
             self._kept[key] = state, written
@@ -205,15 +206,12 @@ def _find_or_write(question: Question, *, mode: str, top_k: int) -> _Written:
     project_id, sizes, budget = question.project.pk, question.project.record_sizes, get_record_budget(question)
     columns, parameters = ask_record(question) if budget else ("", {})
     asked = (question.task, question.task_id, question.filters, question.seed, question.budget_tokens)
-    key = (project_id, *asked, mode, top_k, budget)
+    key = (project_id, *asked, mode, top_k, budget, *sorted(sizes.items()))
     known = finished_answers.find(key)
-    task = question.task if known is None else None  # a question that was asked before needs no words of its task
-    state = read_state(project_id, task=task, columns=columns, parameters=parameters)
+    if known is not None and known[0] == read_state(project_id, columns=columns, parameters=parameters):
+        return known[1]
+    state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
     record = build_record(read_material(state.record), budget_tokens=budget, sizes=sizes)
-    if known is not None:
-        if known[0] == state and known[1].record == record:
-            return known[1]
-        state = read_state(project_id, task=question.task)
     selection = select_heuristics(question, state, mode=mode, top_k=top_k)
     if selection.asked_service and budget:  # what was read before may be withdrawn by now
         (row,) = read_prepared(f"SELECT {columns}", parameters)
@@ -237,6 +235,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
     context = join_blocks(record, build_context(fitting, budget_tokens=lesson_tokens, values=values))
     for item in items:
         item["injected"] = item["id"] in context.ids
+    injected = [item["id"] for item in items if item["injected"]]
     return _Written(
         selection=selection,
         record=record,
@@ -246,7 +245,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
         budget_tokens=lesson_tokens + get_cost(record),
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
-            "injected_ids": _as_array(_order_injected(items, context)),
+            "injected_ids": _as_array([*sorted(context.ids.difference(injected)), *injected]),  # rules first
             "items": orjson.dumps(
                 [_as_record(item, place, selection.subtasks, record.ids) for item, place in places]
             ).decode(),
@@ -254,12 +253,6 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
             "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
         },
     )
-
-
-def _order_injected(items: Sequence[dict[str, Any]], context: Context) -> list[str]:
-    """Return the ids of what is in the block: rules of the record that no search chose, then the lessons."""
-    lessons = [item["id"] for item in items if item["injected"]]
-    return [*sorted(context.ids.difference(lessons)), *lessons]
 
 
 def _describe(place: Ranked) -> dict[str, Any]:

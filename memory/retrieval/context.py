@@ -33,6 +33,12 @@ class Context:
     tokens: int
     ids: frozenset[str]
 
+    @classmethod
+    def of(cls, text: str, ids: Iterable[str]) -> "Context":
+        """Return a text that is a whole block, with its hash and cost."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(text=text, sha256=digest, tokens=count_tokens(text), ids=frozenset(ids))
+
 
 def count_tokens(text: str) -> int:
     """Estimate the tokens of a text: a quarter of its characters, rounded up.
@@ -71,9 +77,7 @@ def build_context(
     chosen = sorted(chosen)
     lines = [f"{number}. {bodies[place]}" for number, place in enumerate(chosen, 1)]
     text = "\n".join([OPEN, header, *lines, CLOSE]) if lines else ""
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    ids = frozenset(str(offered[place]["id"]) for place in chosen)
-    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=ids)
+    return Context.of(text, (str(offered[place]["id"]) for place in chosen))
 
 
 def _fill(order: Iterable[int], costs: Sequence[int], budget_tokens: int) -> list[int]:
@@ -104,18 +108,16 @@ def write_exceptions(avoid: str, not_when: str) -> str:
     return f" ({limits})" if limits else ""
 
 
-def get_label(heuristic_id: object) -> str:
+def get_label(item_id: object, *, letter: str = "H") -> str:
     """Return the short name agents see: the random end of the id, since its beginning is the time."""
-    return f"H-{str(heuristic_id).replace('-', '')[-8:]}"
+    return f"{letter}-{str(item_id).replace('-', '')[-8:]}"
 
 
 def add_boundary(context: Context, *, retrieval_id: UUID) -> Context:
     """Return the block with delimiters that cannot be guessed (D15); they follow from the answer's id and a secret."""
     if not context.text:
         return context
-    text = write_boundary(context.text, retrieval_id=retrieval_id)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=context.ids)
+    return Context.of(write_boundary(context.text, retrieval_id=retrieval_id), context.ids)
 
 
 def write_boundary(text: str, *, retrieval_id: UUID) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from memory.retrieval.breaker import Breaker
+from memory.egress import Breaker
 from memory.retrieval.candidates import Candidate
 
 MAX_DOCUMENTS = 50

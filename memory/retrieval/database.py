@@ -23,17 +23,13 @@ _CHECKED = "health_check_done"  # Django's own mark, until the end of the reques
 
 
 class QueryVector:
-    """A vector on its way into a statement."""
+    """A vector on its way into a statement, rounded to half precision."""
 
     __slots__ = ("bytes",)
 
     def __init__(self, vector: Vectors) -> None:
         half = vector.astype(">f2")
         self.bytes = len(half).to_bytes(2, "big") + b"\0\0" + half.tobytes()
-
-    def as_numbers(self) -> Vectors:
-        """Return the vector as the database sees it, rounded to half precision."""
-        return read_vector(self.bytes)
 
 
 class _QueryVectorDumper(Dumper):

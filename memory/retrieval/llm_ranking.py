@@ -13,10 +13,10 @@ import numpy as np
 import structlog
 from django.conf import settings
 
+from memory.egress import Breaker
 from memory.embeddings.base import Vectors
 from memory.projects.models import Project
 from memory.redaction import redact_text
-from memory.retrieval.breaker import Breaker
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector
 from memory.retrieval.limits import NO_LIMITS, Limits

@@ -9,6 +9,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.text import Truncator
 from pgvector.django import HalfVectorField, SparseVectorField
 
 from memory.constraints import one_of
@@ -100,7 +101,7 @@ class Retrieval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.mode}: {self.task[:60]}"
+        return f"{self.mode}: {Truncator(self.task).chars(60)}"
 
 
 class EmbeddingModel(models.Model):

@@ -14,31 +14,31 @@ from memory.retrieval.database_search import UsableIndex, is_indexable
 
 _STATE = """
 SELECT changed.whole, changed.texts, coalesce(m.id, ''), m.dimensions,
-    (SELECT max(breadth) FROM memory_searchindex WHERE project_id = %(project)s AND embedding_model_id = m.id),
     (SELECT jsonb_object_agg(task_id, jsonb_build_array(max_works_share, max_avoid_share))
      FROM memory_polarityquota WHERE project_id = %(project)s){more}
 FROM (SELECT bit_xor(token) AS whole, bit_xor(token) FILTER (WHERE of_texts) AS texts
       FROM memory_servedchange WHERE project_id = %(project)s) AS changed
 LEFT JOIN memory_embeddingmodel m ON m.active
 """
-_WORDS = ", memory_query_vector(%(project)s, %(text)s)"
+_FOR_SEARCH = """, memory_query_vector(%(project)s, %(text)s),
+    (SELECT max(breadth) FROM memory_searchindex WHERE project_id = %(project)s AND embedding_model_id = m.id)"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectState:
     """The state of a project: tokens of all that an answer says and of the texts that are searched, and the model.
 
-    `quotas` are shares of works and avoid by task family. `words` are those of the task with their weights, `record`
-    the columns that were asked for besides; neither is part of the state.
+    `quotas` are shares of works and avoid by task family, `record` the columns that were asked for besides. `words`,
+    those of the task with their weights, and `index` are for a search and are no part of the state.
     """
 
     whole: int | None
     texts: int | None
     model_id: str
-    index: UsableIndex | None
     quotas: Mapping[str, Sequence[float | None]]
     words: bytes | None = field(default=None, compare=False)
-    record: Sequence[Any] = field(default=(), compare=False)
+    index: UsableIndex | None = field(default=None, compare=False)
+    record: Sequence[Any] = ()
 
     @property
     def searched(self) -> tuple[int | None, str]:
@@ -52,19 +52,19 @@ def read_state(
     """Return the state of a project.
 
     Args:
-        task: whose words are wanted.
+        task: that is searched for; without one the state has no words and no index.
         columns: of the record, in SQL, with their `parameters`.
     """
-    more = (_WORDS if task is not None else "") + (f", {columns}" if columns else "")
+    more = (_FOR_SEARCH if task is not None else "") + (f", {columns}" if columns else "")
     asked = {"project": project_id, "text": task, **(parameters or {})}
-    ((whole, texts, model_id, dimensions, breadth, quotas, *rest),) = read_prepared(_STATE.format(more=more), asked)
-    indexed = breadth is not None and is_indexable(model_id)
+    ((whole, texts, model_id, dimensions, quotas, *rest),) = read_prepared(_STATE.format(more=more), asked)
+    words, breadth = (rest.pop(0), rest.pop(0)) if task is not None else (None, None)
     return ProjectState(
         whole=whole,
         texts=texts,
         model_id=model_id,
-        index=UsableIndex(model_id, dimensions, breadth) if indexed else None,
         quotas=quotas or {},
-        words=rest.pop(0) if task is not None else None,
+        words=words,
+        index=UsableIndex(model_id, dimensions, breadth) if breadth is not None and is_indexable(model_id) else None,
         record=rest,
     )

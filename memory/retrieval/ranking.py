@@ -86,7 +86,8 @@ def rank(
     chosen = _leave_out_repeats(boosted, top_k=wanted)
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
-    subtasks = find_subtasks(parts, map(_get_texts, chosen)) if parts else [""] * len(chosen)
+    texts = ((one.trigger, one.guideline, one.matched_task, " ".join(one.tags)) for one in chosen)
+    subtasks = find_subtasks(parts, texts) if parts else [""] * len(chosen)
     placed = [*zip(chosen, subtasks, strict=True)]
     if covers_parts:
         placed = _cover(placed, top_k=top_k)
@@ -133,10 +134,6 @@ def get_similarity(candidate: Candidate) -> float:
     """Return how like the task a lesson is, by its own text, its most similar task or the names in it."""
     named = NAMES_SIMILARITY * candidate.naming.share if candidate.naming is not None else 0.0
     return max(candidate.own or 0.0, candidate.task or 0.0, named)
-
-
-def _get_texts(candidate: Candidate) -> tuple[str, ...]:
-    return candidate.trigger, candidate.guideline, candidate.matched_task, " ".join(candidate.tags)
 
 
 def _get_boost(candidate: Candidate, task_id: str) -> float:

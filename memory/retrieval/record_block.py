@@ -4,7 +4,6 @@ Everything with words in it was approved by a reviewer and is written whole or n
 only. What agents report changes counts and scores, but never the order of approved items (reliability D4).
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
 from memory.redaction import redact
-from memory.retrieval.context import Context, count_tokens, write_exceptions
+from memory.retrieval.context import Context, get_label, write_exceptions
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean
 
@@ -108,7 +107,7 @@ class _Line:
     id: str = ""
 
 
-NO_RECORD = Context(text="", sha256=hashlib.sha256(b"").hexdigest(), tokens=0, ids=frozenset())
+NO_RECORD = Context.of("", ())
 
 
 def build_record(material: Material, *, budget_tokens: int, sizes: Mapping[str, int] | None = None) -> Context:
@@ -131,9 +130,7 @@ def build_record(material: Material, *, budget_tokens: int, sizes: Mapping[str, 
                 ids += [line.id] if line.id else []
                 spent += title + len(form) + 1
                 break
-    text = _lay_out(chosen)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=frozenset(ids))
+    return Context.of(_lay_out(chosen), ids)
 
 
 def join_blocks(record: Context, lessons: Context) -> Context:
@@ -141,8 +138,7 @@ def join_blocks(record: Context, lessons: Context) -> Context:
     if not record.text:
         return lessons
     text = f"{record.text}\n{lessons.text}" if lessons.text else record.text
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Context(text=text, sha256=digest, tokens=count_tokens(text), ids=record.ids | lessons.ids)
+    return Context.of(text, record.ids | lessons.ids)
 
 
 def get_cost(record: Context) -> int:
@@ -178,7 +174,8 @@ def read_material(columns: Sequence[Any]) -> Material:
 
 def write_mistake(mistake: Mistake) -> tuple[str, ...]:
     """Write one card, with its lesson and without: `- [M-1a2b3c4d] seen 4×: bad → correct (lesson)`."""
-    start = f"- [{get_card_label(mistake.id)}] seen {mistake.seen_count}×: "
+    label = get_label(mistake.id, letter="M")
+    start = f"- [{label}] seen {mistake.seen_count}×: "
     bad, correct, lesson = clean(mistake.bad_decision), clean(mistake.correct_decision), clean(mistake.lesson)
     words = start + (bad or clean(mistake.mistake_type))
     if correct:
@@ -188,11 +185,6 @@ def write_mistake(mistake: Mistake) -> tuple[str, ...]:
     if not bad and not correct:
         return (f"{words}: {lesson}",)
     return (f"{words.rstrip('.')} ({lesson.rstrip('.')})", words)
-
-
-def get_card_label(card_id: object) -> str:
-    """Return the short name agents see: the random end of the id."""
-    return f"M-{str(card_id).replace('-', '')[-8:]}"
 
 
 def _write_sections(material: Material, limits: Mapping[str, int]) -> dict[str, list[_Line]]:

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db import Error, connection, transaction
 
 from memory.embeddings.base import Vectors
-from memory.retrieval.database import execute_prepared, read_prepared
+from memory.retrieval.database import execute_prepared, read_prepared, read_vector
 from memory.retrieval.database_search import Search, read_rows
 from memory.retrieval.project_state import ProjectState, read_state
 from memory.retrieval.scoring import get_task_weight
@@ -130,7 +130,7 @@ class Snapshot:
             return []
         meanings = np.zeros(len(self.is_lesson), np.float32)
         if search.vector is not None and self.vectors.size:
-            meanings = self.vectors @ search.vector.as_numbers()
+            meanings = self.vectors @ read_vector(search.vector.bytes)
         shared = self._compare_words(words)
         weight = search.meaning_weight
         best = np.maximum.reduceat(weight * meanings + (1 - weight) * shared, self.starts[:-1])

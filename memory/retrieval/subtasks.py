@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from memory.embeddings.composite import split_text
+from memory.embeddings.base import split_text
 from memory.embeddings.words import SHARED_WORDS
 
 MAX_PARTS = 8

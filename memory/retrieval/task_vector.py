@@ -1,12 +1,16 @@
 """The vector of a task, by the model whose vectors are searched."""
 
-from memory.embeddings.cache import task_vectors
+from functools import lru_cache
+
+from memory.egress import Breaker
+from memory.embeddings.base import Embedder, embed_composites
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
-from memory.retrieval.breaker import Breaker
 from memory.retrieval.database import QueryVector
 
 DEADLINE_SECONDS = 0.3  # for an embedder on the network (A16)
+CACHED_TASKS = 256  # of each process, for agents that ask again; embedding takes 5 ms or more
+MAX_TASK_PARTS = 4  # of 500 characters; more parts cost 20 ms each and find nothing more (docs/retrieval.md)
 
 breaker = Breaker(rest_seconds=5.0)
 
@@ -23,14 +27,27 @@ def embed_task(task: str, model_id: str) -> tuple[str, QueryVector]:
     embedder = find_embedder(model_id) if model_id else get_embedder()
     if embedder is None:
         raise EmbedderError("There is no embedder for the vectors that are searched.", transient=False)
-    vector = task_vectors.find(embedder.model_id, task)
-    if vector is None:
-        if breaker.is_resting:
-            raise EmbedderError("The embedder failed a moment ago and is not asked again yet.")
-        try:
-            vector = task_vectors.make(embedder, task, timeout_seconds=DEADLINE_SECONDS)
-        except EmbedderError:
-            breaker.note(answered=False)
-            raise
-        breaker.note(answered=True)
-    return embedder.model_id, QueryVector(vector)
+    return embedder.model_id, _ask(embedder, task)
+
+
+@lru_cache(maxsize=CACHED_TASKS)  # failures are not kept
+def _ask(embedder: Embedder, task: str) -> QueryVector:
+    if breaker.is_resting:
+        raise EmbedderError("The embedder failed a moment ago and is not asked again yet.")
+    try:
+        vector = make_query_vector(embedder, task, timeout_seconds=DEADLINE_SECONDS)
+    except EmbedderError:
+        breaker.note(answered=False)
+        raise
+    breaker.note(answered=True)
+    return vector
+
+
+def make_query_vector(embedder: Embedder, task: str, *, timeout_seconds: float | None = None) -> QueryVector:
+    """Embed a task.
+
+    Raises:
+        EmbedderError: from the embedder.
+    """
+    vectors = embed_composites(embedder, [[task]], max_parts=MAX_TASK_PARTS, timeout_seconds=timeout_seconds)
+    return QueryVector(vectors[0])

@@ -1,10 +1,10 @@
 """Lessons for a task, over HTTP. These views are thin: agents call them before every task."""
 
-import json
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import orjson
 import structlog
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpResponse
@@ -235,10 +235,8 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
 
 def write_answer(answer: RetrievalAnswer) -> HttpResponse:
     """Write an answer as the client reads it; its items are JSON already."""
-    body = answer_body(answer)
-    del body["items"]
-    others = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return HttpResponse(f'{others[:-1]},"items":{answer.items_json}}}'.encode(), content_type="application/json")
+    body = answer_body(answer) | {"items": orjson.Fragment(answer.items_json)}
+    return HttpResponse(orjson.dumps(body), content_type="application/json")
 
 
 def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Episode:
     """A finished run, free of the database: what a reflector may read.
 
     `score` is 0–1 or None when not known. `injected` holds the texts of lessons this run was given, which may not
-    come back as lessons of its own.
+    come back as lessons of its own. `tools` names those the run could have called, where it said so.
     """
 
     task: str
@@ -47,3 +47,4 @@ class Episode:
     successes: tuple[str, ...] = ()
     mistake_cards: tuple[dict[str, Any], ...] = ()
     injected: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()

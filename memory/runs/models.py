@@ -7,11 +7,13 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
 from memory.runs.episode import Action, Episode, Step
+from memory.runs.tools import tool_names
 
 
 class TrajectoryQuerySet(models.QuerySet["Trajectory"]):
@@ -60,6 +62,9 @@ class Trajectory(models.Model):
     mistake_cards = models.JSONField(default=list, blank=True)
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
     cost_usd = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
+    tools = models.JSONField(default=list, blank=True, help_text="Names or JSON schemas of the tools on offer.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
     redactions = models.JSONField(default=dict, blank=True, editable=False)
     retrieval = models.ForeignKey(
@@ -108,7 +113,7 @@ class Trajectory(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.task[:80]
+        return Truncator(self.task).chars(80)
 
     @property
     def number_of_steps(self) -> int:
@@ -131,6 +136,7 @@ class Trajectory(models.Model):
             successes=tuple(self.successes),
             mistake_cards=tuple(self.mistake_cards),
             injected=injected,
+            tools=tuple(tool_names(self.tools)),
         )
 
 

@@ -1,18 +1,24 @@
-"""A stored step: its parts, checked, and our own form of it. What PostgreSQL cannot hold or is too large stays out."""
+"""A stored step: its parts, checked, and our own form of it.
+
+What PostgreSQL cannot hold stays out. Of a long observation the beginning and the end are kept.
+"""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from memory.errors import InvalidSteps
-from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS, MAX_TEXT_CHARS
+from memory.limits import MAX_ARGUMENTS_CHARS, MAX_NAME_CHARS, MAX_OBSERVATION_CHARS, MAX_TEXT_CHARS
 from memory.strict_json import InvalidJson, check_json, parse_json
 
 Json = Any
 """A value as `json.loads` returns it."""
 
-STEP_MEMBERS = ("index", "thought", "action", "observation", "error")
+STEP_MEMBERS = ("index", "thought", "action", "observation", "error", "metadata")
+# What agents log with a step besides: kept in its metadata.
+EXTRA_MEMBERS = ("id", "timestamp", "started_at", "ended_at", "duration_ms", "model", "tokens", "usage", "cost_usd")
 ACTION_MEMBERS = ("name", "arguments")
 
 _CALL = re.compile(r"([^\s()\[\]{}]+)\((.*)\)", re.DOTALL)
@@ -26,13 +32,13 @@ def make_step(
     return {"index": index, "thought": thought, "action": action, "observation": observation, "error": error}
 
 
-def read_text(value: Json, *, where: str, max_chars: int = MAX_TEXT_CHARS) -> str:
+def read_text(value: Json, *, where: str, max_chars: int | None = MAX_TEXT_CHARS) -> str:
     """Return the text, "" for null; raise InvalidSteps for anything that is not a text or cannot be stored."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise InvalidSteps(f"{where} must be a string.")
-    if len(value) > max_chars:
+    if max_chars is not None and len(value) > max_chars:
         raise InvalidSteps(f"{where} is {len(value):,} characters long. Send at most {max_chars:,}.")
     if "\x00" in value:
         raise InvalidSteps(f"{where} holds a NUL character, which cannot be stored. Remove it.")
@@ -100,20 +106,44 @@ def parse_action(text: str, *, where: str = "action") -> dict[str, Any] | None:
 
 
 def read_step(item: Json, *, number: int, where: str) -> dict[str, Any]:
-    """Return a step of our own form in normal form; raise InvalidSteps for anything else."""
+    """Return a step of our own form in normal form; raise InvalidSteps for anything else.
+
+    `is_error` says that the observation is an error. Extra members are kept in `metadata`.
+    """
     if not isinstance(item, Mapping):
         raise InvalidSteps(f"{where} must be an object with thought, action and observation, not {kind_of(item)}.")
-    _refuse_unknown(item, STEP_MEMBERS, where)
+    _refuse_unknown(item, (*STEP_MEMBERS, "is_error", *EXTRA_MEMBERS), where)
     index = item.get("index", number)
     if index != number or not isinstance(index, int) or isinstance(index, bool):
         raise InvalidSteps(f"{where}.index must be {number} (steps count from 1 in order) or be left out.")
-    return make_step(
+    observation = read_long_text(item.get("observation"), where=f"{where}.observation")
+    error = read_long_text(item.get("error"), where=f"{where}.error")
+    if item.get("is_error") is True and not error:
+        observation, error = "", observation or "failed"
+    step = make_step(
         index=number,
         thought=read_text(item.get("thought"), where=f"{where}.thought"),
         action=_action(item.get("action"), where=f"{where}.action"),
-        observation=read_text(item.get("observation"), where=f"{where}.observation"),
-        error=read_text(item.get("error"), where=f"{where}.error"),
+        observation=observation,
+        error=error,
     )
+    metadata = read_arguments(item.get("metadata"), where=f"{where}.metadata")
+    metadata |= {name: item[name] for name in EXTRA_MEMBERS if item.get(name) is not None}
+    return {**step, "metadata": metadata} if metadata else step
+
+
+def read_long_text(value: Json, *, where: str) -> str:
+    """Return a text of any length; of a long one the first two thirds and the last third of what we keep.
+
+    The mark between them gives the length and the SHA-256 of the whole.
+    """
+    text = read_text(value, where=where, max_chars=None)
+    if len(text) <= MAX_OBSERVATION_CHARS:
+        return text
+    digest = sha256(text.encode()).hexdigest()[:16]
+    mark = f"\n[… cut: the whole has {len(text):,} characters, sha256 {digest} …]\n"
+    tail = MAX_OBSERVATION_CHARS // 3
+    return text[: MAX_OBSERVATION_CHARS - tail - len(mark)] + mark + text[-tail:]
 
 
 def _action(value: Json, *, where: str) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 -- What the database guarantees about heuristics, their revisions and reviews.
 
 -- The hash covers every text that is served. A reviewer approves this hash and nothing else (reliability C2).
--- A revision never changes after it is written, and an approval never changes after it is given.
+-- A revision never changes after it is written.
 CREATE OR REPLACE FUNCTION memory_revision_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     wanted text := encode(sha256(convert_to(jsonb_build_array(
@@ -15,10 +15,6 @@ BEGIN
             RAISE EXCEPTION 'a heuristic revision is immutable: write a new revision'
                 USING ERRCODE = 'restrict_violation';
         END IF;
-        IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
-           IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_by, OLD.approved_at) THEN
-            RAISE EXCEPTION 'an approval is immutable' USING ERRCODE = 'restrict_violation';
-        END IF;
     ELSE
         NEW.content_sha256 := wanted;
         NEW.search := setweight(to_tsvector('english', NEW.trigger), 'A')
@@ -31,6 +27,18 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER memory_revision_guard BEFORE INSERT OR UPDATE ON memory_heuristicrevision
     FOR EACH ROW EXECUTE FUNCTION memory_revision_guard();
+
+-- An approval never changes after it is given.
+CREATE OR REPLACE FUNCTION memory_approval_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
+       IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_by, OLD.approved_at) THEN
+        RAISE EXCEPTION 'an approval is immutable' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_approval_guard BEFORE UPDATE ON memory_heuristicrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_approval_guard();
 
 -- A review is appended and never changed. Only its link to a deleted account or key may be cleared.
 CREATE OR REPLACE FUNCTION memory_review_guard() RETURNS trigger LANGUAGE plpgsql AS $$

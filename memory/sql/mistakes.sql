@@ -17,16 +17,14 @@ BEGIN
             RAISE EXCEPTION 'a revision with a decision is immutable: write a new revision'
                 USING ERRCODE = 'restrict_violation';
         END IF;
-        IF OLD.approved_sha256 <> '' AND (NEW.approved_sha256, NEW.approved_by, NEW.approved_at)
-           IS DISTINCT FROM (OLD.approved_sha256, OLD.approved_by, OLD.approved_at) THEN
-            RAISE EXCEPTION 'an approval is immutable' USING ERRCODE = 'restrict_violation';
-        END IF;
     END IF;
     NEW.content_sha256 := wanted;
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER memory_cardrevision_guard BEFORE INSERT OR UPDATE ON memory_mistakecardrevision
     FOR EACH ROW EXECUTE FUNCTION memory_cardrevision_guard();
+CREATE OR REPLACE TRIGGER memory_cardapproval_guard BEFORE UPDATE ON memory_mistakecardrevision
+    FOR EACH ROW EXECUTE FUNCTION memory_approval_guard();
 CREATE OR REPLACE TRIGGER memory_cardrevision_keep BEFORE DELETE ON memory_mistakecardrevision
     FOR EACH ROW EXECUTE FUNCTION memory_only_by_erasure();
 

@@ -9,8 +9,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.api.models import IdempotencyRecord
+from memory.retrieval.context import get_label
 from memory.retrieval.models import Retrieval
-from memory.retrieval.record_block import get_card_label
 from memory.runs.models import Trajectory
 
 ASKED_BEFORE = timedelta(days=1)  # an agent asks for lessons before its run is recorded
@@ -49,7 +49,7 @@ def forget_cards(trajectory: Trajectory, *, cards: Iterable[UUID]) -> None:
     """Clear the record of earlier runs in answers that carried mistake cards which are deleted."""
     answers = Retrieval.objects.filter(project_id=trajectory.project_id, created_at__gte=trajectory.created_at)
     for card in cards:
-        carried = answers.exclude(record_text="").filter(record_text__contains=get_card_label(card))
+        carried = answers.exclude(record_text="").filter(record_text__contains=get_label(card, letter="M"))
         _forget_repeats(carried.values_list("pk", flat=True))
         carried.update(record_text="")
 

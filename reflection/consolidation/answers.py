@@ -11,7 +11,7 @@ MAX_DECISIONS = 60
 CHOICES = ("new", "merge", "generalise", "contradiction", "narrow", "retire", "keep")
 
 
-class Decision(BaseModel):
+class ModelDecision(BaseModel):
     """One thing the model proposes to do."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -31,12 +31,12 @@ class Decision(BaseModel):
 class _Decisions(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    decisions: list[Decision] = Field(max_length=MAX_DECISIONS)
+    decisions: list[ModelDecision] = Field(max_length=MAX_DECISIONS)
 
 
 def parse_decisions(
     text: str, *, finish_reason: str, labels: frozenset[str], choices: tuple[str, ...]
-) -> list[Decision]:
+) -> list[ModelDecision]:
     """Return the decisions of an answer; raise `UnusableAnswer` where it is not what was asked for."""
     document = read_object(text, finish_reason=finish_reason)
     try:

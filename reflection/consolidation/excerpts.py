@@ -5,7 +5,7 @@ from typing import Any
 from memory.redaction import redact_text
 from memory.runs.models import Trajectory
 from reflection.consolidation.sources import Lesson, Note
-from reflection.prompts.frame import cut_middle
+from reflection.prompts import cut_middle
 
 RUNS_SHOWN = 3
 TEXT_CHARACTERS = 500

@@ -32,8 +32,7 @@ from reflection.consolidation.results import mark_outdated, write_drafts
 from reflection.consolidation.retirement_suggestions import suggest_retirements, used_lessons
 from reflection.consolidation.sources import Lesson, read_lessons, read_notes
 from reflection.errors import LostClaim, ReflectionError
-from reflection.jobs.execution import carry_out
-from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed, hold
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
 
@@ -66,7 +65,7 @@ class Pass:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class StageResult:
     """What a stage found: drafts to write, and figures for the run's row."""
 
     drafts: Sequence[Draft] = ()
@@ -106,7 +105,7 @@ def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) 
 
 
 @transaction.atomic
-def _do(run: ConsolidationRun, name: str, found: Found) -> None:
+def _do(run: ConsolidationRun, name: str, found: StageResult) -> None:
     """Write what a stage found and that it is done, together or not at all.
 
     Raises:
@@ -129,11 +128,11 @@ def _do(run: ConsolidationRun, name: str, found: Found) -> None:
     log.info("consolidation_stage_done", stage=name, **counts)
 
 
-def _begin(at: Pass) -> Found:
+def _begin(at: Pass) -> StageResult:
     """Count what there is, and close suggestions about lessons that have been decided on."""
     mark_outdated(at.run)
     lessons = read_lessons(at.run.project)
-    return Found(
+    return StageResult(
         figures={
             "episodes": count_new_episodes(at.run),
             "items_before": len(lessons),
@@ -142,7 +141,7 @@ def _begin(at: Pass) -> Found:
     )
 
 
-def _judge(at: Pass) -> Found:
+def _judge(at: Pass) -> StageResult:
     """Read from the linked runs whether the lessons they were given were followed; recompute usefulness."""
     runs = list(find_unjudged(at.run.project))
     given = find_given(runs)
@@ -153,23 +152,25 @@ def _judge(at: Pass) -> Found:
     refresh_usefulness(used_lessons(at.run.project))
     # Counted from rows, because what an earlier attempt judged belongs to the consolidation too.
     judged = UsageVerdict.objects.filter(project=at.run.project, created_at__gte=at.run.created_at)
-    return Found(figures={"verdicts": judged.exclude(verdict=UsageVerdict.Verdict.UNCLEAR).count()})
+    return StageResult(figures={"verdicts": judged.exclude(verdict=UsageVerdict.Verdict.UNCLEAR).count()})
 
 
-def _distil(at: Pass) -> Found:
+def _distil(at: Pass) -> StageResult:
     notes = read_notes(at.run)
     groups = distillation.group_notes(notes)
     cards = distillation.distil_cards(at.run)
     drafts = at.by_model_or_rules(lambda model: model.distil(groups), lambda: distillation.distil_notes(groups))
-    return Found(drafts=[*drafts, *cards], figures={"notes": len(notes) + len(cards)})
+    return StageResult(drafts=[*drafts, *cards], figures={"notes": len(notes) + len(cards)})
 
 
-def _compare(at: Pass) -> Found:
+def _compare(at: Pass) -> StageResult:
     lessons = read_lessons(at.run.project)
-    return Found(drafts=at.by_model_or_rules(lambda model: model.compare(lessons), lambda: compare_lessons(lessons)))
+    return StageResult(
+        drafts=at.by_model_or_rules(lambda model: model.compare(lessons), lambda: compare_lessons(lessons))
+    )
 
 
-def _maintain(at: Pass) -> Found:
+def _maintain(at: Pass) -> StageResult:
     """Look at the lessons that runs followed and failed, then at those of no use."""
     lessons = read_lessons(at.run.project)
     uses = find_failed_uses(lessons)
@@ -179,10 +180,10 @@ def _maintain(at: Pass) -> Found:
     )
     concerned = {draft.heuristic_id for draft in repairs if isinstance(draft, Advice)}
     retirements = suggest_retirements(at.run.project, lessons)
-    return Found(drafts=[*repairs, *(each for each in retirements if each.heuristic_id not in concerned)])
+    return StageResult(drafts=[*repairs, *(each for each in retirements if each.heuristic_id not in concerned)])
 
 
-def _measure(at: Pass) -> Found:
+def _measure(at: Pass) -> StageResult:
     """Count what would be left if every open suggestion were accepted."""
     lessons = read_lessons(at.run.project)
     leaving = set(
@@ -193,14 +194,14 @@ def _measure(at: Pass) -> Found:
         ).values_list("heuristic_id", flat=True)
     )
     kept = [lesson for lesson in lessons if lesson.id not in leaving]
-    return Found(figures={"items_after": len(kept), "tokens_after": _tokens(kept)})
+    return StageResult(figures={"items_after": len(kept), "tokens_after": _tokens(kept)})
 
 
 def _tokens(lessons: Iterable[Lesson]) -> int:
     return sum(lesson.tokens for lesson in lessons)
 
 
-STAGES: tuple[tuple[str, Callable[[Pass], Found]], ...] = (
+STAGES: tuple[tuple[str, Callable[[Pass], StageResult]], ...] = (
     ("begin", _begin),
     ("judge", _judge),
     ("distil", _distil),

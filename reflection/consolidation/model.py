@@ -11,7 +11,7 @@ from django.conf import settings
 
 from memory.heuristics.text import RULE_TAG, Citation, HeuristicText
 from memory.runs.episode import Episode, Step
-from reflection.consolidation.answers import Decision, decisions_schema, parse_decisions
+from reflection.consolidation.answers import ModelDecision, decisions_schema, parse_decisions
 from reflection.consolidation.comparison import suggest_generalisation, suggest_merge
 from reflection.consolidation.distillation import SAME_NOTE_SIMILARITY
 from reflection.consolidation.drafts import Advice, Author, Draft, NewLesson, Support
@@ -23,8 +23,7 @@ from reflection.consolidation.sources import Lesson, Note
 from reflection.errors import ReflectionError
 from reflection.llm.base import CompletionRequest
 from reflection.llm.calls import Ask
-from reflection.prompts import prompt_version, read_prompt
-from reflection.prompts.frame import Frame
+from reflection.prompts import Frame, prompt_version, read_prompt
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import is_rejected, verify
 
@@ -114,7 +113,7 @@ class ModelConsolidator:
 
     def _decide(
         self, step: str, data: dict[str, list[Any]], *, labels: Iterable[str], choices: tuple[str, ...], example: str
-    ) -> list[Decision]:
+    ) -> list[ModelDecision]:
         most = MAX_QUESTIONS
         if self._asked >= most:
             raise TooManyQuestions(f"One consolidation asks at most {most} questions. The rules did the rest.")
@@ -140,7 +139,7 @@ class ModelConsolidator:
             answer.text, finish_reason=answer.finish_reason, labels=frozenset(labels), choices=choices
         )
 
-    def _as_new(self, decision: Decision, group: Sequence[tuple[Note, float]]) -> list[Draft]:
+    def _as_new(self, decision: ModelDecision, group: Sequence[tuple[Note, float]]) -> list[Draft]:
         notes = [note for note, _ in group]
         families = list(dict.fromkeys(note.family for note in notes))
         across = len(families) > 1 or not families[0]
@@ -174,7 +173,7 @@ class ModelConsolidator:
             )
         ]
 
-    def _as_merges(self, decision: Decision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> list[Draft]:
+    def _as_merges(self, decision: ModelDecision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> list[Draft]:
         """Return one merge for each lesson that goes; the first brings the better wording, if there is one."""
         lessons = [shown[label] for label in dict.fromkeys(decision.labels)]
         into = shown[decision.keep] if decision.keep else min(lessons, key=lambda lesson: lesson.rank)
@@ -195,7 +194,9 @@ class ModelConsolidator:
             text, findings = None, ()
         return drafts
 
-    def _as_advice(self, decision: Decision, shown: dict[str, Lesson], data: dict[str, list[Any]]) -> Advice | None:
+    def _as_advice(
+        self, decision: ModelDecision, shown: dict[str, Lesson], data: dict[str, list[Any]]
+    ) -> Advice | None:
         labels = list(dict.fromkeys(decision.labels))
         lesson = shown[labels[0]]
         reason = decision.reason.strip()
@@ -228,7 +229,7 @@ class ModelConsolidator:
         )
 
     def _new_words(
-        self, decision: Decision, lesson: Lesson, data: dict[str, list[Any]]
+        self, decision: ModelDecision, lesson: Lesson, data: dict[str, list[Any]]
     ) -> tuple[HeuristicText | None, tuple[dict[str, str], ...]]:
         """Return the wording a decision proposes for a lesson, if it proposes one that passes the checks."""
         if not (decision.trigger.strip() and decision.action.strip()):

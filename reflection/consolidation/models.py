@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
 from memory.heuristics.models import Heuristic
@@ -19,10 +20,10 @@ class ConsolidationRunQuerySet(JobQuerySet["ConsolidationRun"]):
 
 
 class ConsolidationRunCause(models.TextChoices):
-    EPISODES = "episodes", "enough new runs"
+    EPISODES = "episodes", "Enough new runs"
     NIGHTLY = "nightly"
     COMMAND = "command"
-    PERSON = "person", "asked for in the admin"
+    PERSON = "person", "Requested in the admin"
 
 
 class ConsolidationRun(Job):
@@ -70,7 +71,7 @@ class ConsolidationRun(Job):
 
 
 class SuggestionKind(models.TextChoices):
-    NEW = "new", "new lesson"
+    NEW = "new", "New lesson"
     MERGE = "merge"
     NARROW = "narrow"
     GENERALISE = "generalise"
@@ -82,7 +83,7 @@ class SuggestionStatus(models.TextChoices):
     OPEN = "open"
     ACCEPTED = "accepted"
     DISMISSED = "dismissed"
-    OUTDATED = "outdated", "outdated by another decision"
+    OUTDATED = "outdated", "Overtaken by another decision"
 
 
 class Suggestion(models.Model):
@@ -147,7 +148,7 @@ class Suggestion(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_kind_display()}: {self.reason[:80]}"
+        return f"{self.get_kind_display()}: {Truncator(self.reason).chars(80)}"
 
 
 class SuggestionEvidence(models.Model):

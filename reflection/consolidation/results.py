@@ -13,6 +13,7 @@ from memory.after_commit import after_commit
 from memory.curation.decision_steps import lock_item
 from memory.curation.proposals import count_support, propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.text import Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.redaction import redact
@@ -74,12 +75,14 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
         run.project,
         text=draft.text,
         by=Actor(label=f"consolidation:{draft.author.method}"),
-        reflector=draft.author.method,
-        reflector_version=draft.author.version,
-        model=draft.author.model,
-        prompt_version=draft.author.prompt_version,
-        confidence=draft.confidence,
-        client=clients.pop() if len(clients) == 1 else "",
+        origin=Origin(
+            reflector=draft.author.method,
+            reflector_version=draft.author.version,
+            model=draft.author.model,
+            prompt_version=draft.author.prompt_version,
+            confidence=draft.confidence,
+            client=clients.pop() if len(clients) == 1 else "",
+        ),
     )
     _add_runs(heuristic, draft.support)
     revision = heuristic.current_revision

@@ -18,7 +18,7 @@ class JobStatus(models.TextChoices):
     QUEUED = "queued"
     RUNNING = "running"
     RETRY = "retry"
-    DEFERRED_BUDGET = "deferred_budget", "waiting for budget"
+    DEFERRED_BUDGET = "deferred_budget", "Waiting for budget"
     DONE = "done"
     DEAD = "dead"
 

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from memory.tracing import span
 from reflection.errors import LostClaim
-from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.execution import Heartbeat
 from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, ProviderError, storable

@@ -47,6 +47,7 @@ CODES = {
     503: "overloaded",
     529: "overloaded",
 }
+MIN_KEY_CHARACTERS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,7 +212,7 @@ class ProviderClient:
         return self._tidy(kind), self._tidy(message if isinstance(message, str) else json.dumps(message))
 
     def _tidy(self, text: str) -> str:
-        if self._api_key:
+        if len(self._api_key) >= MIN_KEY_CHARACTERS:  # a shorter one is a placeholder, and would hide single letters
             text = text.replace(self._api_key, "[key]")
         # Providers quote part of a wrong key, with asterisks in the middle
         text = re.sub(r"\b(?:sk|gsk|key)[-_][\w*\-]{4,}", "[key]", storable(text))

@@ -65,7 +65,7 @@ class DailySpend(models.Model):
 class ProviderStateName(models.TextChoices):
     CLOSED = "closed"
     OPEN = "open"
-    HALF_OPEN = "half_open", "half open"
+    HALF_OPEN = "half_open", "Half open"
 
 
 class ProviderState(models.Model):

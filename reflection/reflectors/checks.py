@@ -97,7 +97,8 @@ class _Run:
     """What occurs in a run: names of tools and parameters, and all its text in lower case."""
 
     def __init__(self, episode: Episode) -> None:
-        self.names: set[str] = set()
+        self.knows_tools = bool(episode.tools)
+        self.names: set[str] = {name.lower() for name in episode.tools}
         self.people: set[str] = set()
         parts = [episode.task, episode.summary, *episode.mistakes, *episode.successes]
         parts += [json.dumps(card, ensure_ascii=False) for card in episode.mistake_cards]
@@ -165,6 +166,10 @@ def _check_evidence(lesson: ProposedLesson, episode: Episode) -> Iterator[Findin
 
 
 def _check_tools(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
+    """Compare the tools a lesson names with those the run had or used.
+
+    A run that does not say which tools it had may have failed for want of calling one: the reviewer decides.
+    """
     named = {match[match.lastgroup or 0] for match in _TOOL_LIKE.finditer(lesson.text.guideline)}
     names = sorted({name.strip().lower() for name in (*named, *lesson.tools) if name.strip()})
     unknown = [name for name in names if not run.has_name(name)]
@@ -173,7 +178,7 @@ def _check_tools(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     shown = ", ".join(name[:40] for name in unknown[:5])
     known = len(names) - len(unknown)
     message = f"The run knows {known} of the {len(names)} tools and parameters that the action names; not {shown}."
-    if known / len(names) < MIN_KNOWN_TOOLS:
+    if run.knows_tools and known / len(names) < MIN_KNOWN_TOOLS:
         yield _reject("unknown_tools", message)
     else:
         yield _flag("unknown_tools", message)

@@ -13,8 +13,7 @@ from django.conf import settings
 from memory.redaction import redact, redact_text
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Action, Episode, Step
 from reflection.llm.base import CompletionRequest, estimate_tokens
-from reflection.prompts import prompt_version, read_prompt
-from reflection.prompts.frame import Frame, cut_middle
+from reflection.prompts import Frame, cut_middle, prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
 
 TEXT_CHARACTERS = (4000, 2000, 1000, 500, 250, 120)

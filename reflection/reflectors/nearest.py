@@ -10,8 +10,7 @@ from django.db.models import F, Max, Q, QuerySet
 from pgvector import HalfVector
 from pgvector.django import MaxInnerProduct
 
-from memory.embeddings.base import Vectors
-from memory.embeddings.composite import embed_composites
+from memory.embeddings.base import Vectors, embed_composites
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic, HeuristicRevision

@@ -9,7 +9,7 @@ from django.db.models import F, Q, QuerySet, TextField, Value
 from memory.curation.proposals import add_evidence, has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
-from memory.heuristics.text import Citation, HeuristicText
+from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -80,12 +80,14 @@ def _store_lesson(
             reflection.project,
             text=lesson.text,
             by=Actor(label=f"reflector:{reflection.reflector}"),
-            reflector=reflection.reflector,
-            reflector_version=reflection.reflector_version,
-            model=reflection.model,
-            prompt_version=reflection.prompt_version,
-            confidence=lesson.confidence,
-            client=trajectory.client,
+            origin=Origin(
+                reflector=reflection.reflector,
+                reflector_version=reflection.reflector_version,
+                model=reflection.model,
+                prompt_version=reflection.prompt_version,
+                confidence=lesson.confidence,
+                client=trajectory.client,
+            ),
         )
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(

@@ -15,8 +15,7 @@ from memory.retrieval.replay import find_injected_wordings
 from memory.runs.episode import Episode
 from memory.runs.models import Trajectory
 from reflection.errors import LostClaim, OutcomeChanged
-from reflection.jobs.execution import Outcome, carry_out
-from reflection.jobs.heartbeat import Heartbeat
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
 from reflection.llm.registry import find_config

@@ -226,6 +226,17 @@ def test_project_has_a_budget_and_sections_of_its_own(api_client: Any, project: 
     assert b"seen" not in ask(api_client).content
 
 
+def test_new_sections_of_a_project_change_an_answer_given_before(api_client: Any, project: Project) -> None:
+    record(api_client)
+    approve_all(project)
+    before = ask(api_client).content
+    Project.objects.filter(pk=project.pk).update(record_sizes={"mistake_cards": 0})
+    verified_keys.clear()
+
+    after = ask(api_client).content
+    assert (b"seen" in before, b"seen" in after) == (True, False)
+
+
 def test_inflating_agent_moves_nothing_that_is_approved(api_client: Any, project: Project, settings: Any) -> None:
     settings.ERL_MISTAKE_MERGE_SIMILARITY = 2.0
     Project.objects.filter(pk=project.pk).update(record_budget_tokens=2000)

@@ -60,7 +60,7 @@ def split_mistake(text: str) -> tuple[str, ...]:
 
 def compare() -> list[Pair]:
     """Return the likeness of every labelled pair."""
-    from memory.embeddings.composite import embed_composites
+    from memory.embeddings.base import embed_composites
     from memory.embeddings.registry import get_embedder
 
     texts, pairs = read_pairs()

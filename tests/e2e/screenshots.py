@@ -1,17 +1,22 @@
-"""Take the pictures of docs/reviewing.md from a running stack.
+"""Take the pictures of the docs from a running stack.
 
 Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every
-page in light, dark and on a narrow screen. The stack's address and password come from $ERL_HOME/quickstart.json.
+page of docs/reviewing.md in light, dark and on a narrow screen, the others in light. The stack's address and password
+come from $ERL_HOME/quickstart.json. Use a fresh ERL_HOME: more runs are recorded and the project is consolidated.
 """
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page
 
 from tests.e2e.browser import find_chromium, open_browser
+from tests.e2e.screenshot_runs import record_runs
 
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
@@ -23,6 +28,14 @@ LOOKS = {
 def first_link(page: Page, selector: str) -> str:
     """Return where the first link in a list leads."""
     return str(page.locator(selector).first.get_attribute("href"))
+
+
+def sign_in(page: Page, root: str, stack: dict[str, Any]) -> None:
+    page.goto(f"{root}/admin/login/")
+    page.fill("#id_username", stack["admin_user"])
+    page.fill("#id_password", stack["admin_password"])
+    page.click("input[type=submit]")
+    page.wait_for_url(f"{root}/admin/")
 
 
 def main() -> int:
@@ -40,11 +53,7 @@ def main() -> int:
     for look, settings in LOOKS.items():
         with open_browser(executable, **settings) as context:
             page = context.new_page()
-            page.goto(f"{root}/admin/login/")
-            page.fill("#id_username", stack["admin_user"])
-            page.fill("#id_password", stack["admin_password"])
-            page.click("input[type=submit]")
-            page.wait_for_url(f"{root}/admin/")
+            sign_in(page, root, stack)
             page.goto(f"{root}/admin/memory/heuristic/?status__exact=proposed")
             desk = first_link(page, "th.field-trigger_line a")
             page.goto(f"{root}/admin/memory/trajectory/")
@@ -60,9 +69,9 @@ def main() -> int:
                 "trajectory": trajectory,
                 "statistics": "/admin/memory/review/statistics/",
                 "reflections": "/admin/reflection/reflection/",
-                "answer": answer,
-                "outcomes": "/admin/memory/retrieval/outcomes/",
             }
+            if look == "light":
+                pages["answer"] = answer
             for name, path in pages.items():
                 page.goto(root + path)
                 page.screenshot(path=options.out / f"{name}-{look}.png")
@@ -82,6 +91,20 @@ def main() -> int:
             page.goto(root + desk)
             page.keyboard.press("?")
             page.screenshot(path=options.out / f"keyboard-{look}.png")
+    record_runs(stack["base_url"], stack["api_key"])
+    consolidate = [sys.executable, "manage.py", "consolidate", "--project", stack["project"]]
+    subprocess.run(consolidate, env=os.environ | {"ERL_HOME": str(options.home)}, check=True)
+    with open_browser(executable, **LOOKS["light"]) as context:
+        page = context.new_page()
+        sign_in(page, root, stack)
+        page.goto(f"{root}/admin/memory/mistakecard/scores/")
+        page.screenshot(path=options.out / "scores-light.png")
+        for name, path in {"mistake-card": "memory/mistakecard", "suggestion": "reflection/suggestion"}.items():
+            page.goto(f"{root}/admin/{path}/")
+            page.goto(root + first_link(page, "#result_list tbody th a"))
+            page.screenshot(path=options.out / f"{name}-light.png")
+        page.goto(root + first_link(page, "a[href*='/consolidationrun/0']"))
+        page.screenshot(path=options.out / "consolidation-light.png")
     return 0
 
 

@@ -22,3 +22,4 @@ def test_docs_page_shows_every_operation_and_opens_one(page: Page, live_server: 
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.locator("#operations-retrieval-retrieveLessons .opblock-summary-control").click()
     expect(page.locator("#operations-retrieval-retrieveLessons")).to_contain_text("409")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,10 +1,11 @@
 """The metrics for Prometheus."""
 
+import socket
 from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.urls import Resolver404, resolve
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -44,3 +45,17 @@ def test_metrics_match_the_rows(django_assert_max_num_queries: Any) -> None:
 def test_public_listener_has_no_metrics() -> None:
     with pytest.raises(Resolver404):
         resolve("/metrics")
+
+
+def test_port_that_is_taken_is_said() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(CommandError, match="cannot be used: Address already in use"),
+    ):
+        call_command("serve_metrics", "--port", str(taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999999999999999999"])
+def test_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(CommandError, match="is not a whole number from 0 to 65,535"):
+        call_command("serve_metrics", "--port", port)

@@ -116,15 +116,21 @@ def test_normalise_chat_custom_tool_input_is_an_argument() -> None:
     assert steps[0]["action"] == {"name": "sh", "arguments": {"input": "ls"}}
 
 
-def test_normalise_chat_content_parts_are_joined_and_others_marked() -> None:
+def test_normalise_chat_content_parts_are_joined_and_files_named() -> None:
     steps = normalise_steps(
         [
-            {"role": "user", "content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "See"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                ],
+            },
             {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
         ]
     )
 
-    assert steps[0]["observation"] == "See\n[image_url left out]"
+    assert steps[0]["observation"] == "See\n[image image/png, 3 bytes, sha256 709e80c88487a241]"
     assert steps[1]["action"]["arguments"] == {"content": "I will not."}
 
 

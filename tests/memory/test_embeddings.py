@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memory.egress import Breaker
 from memory.embeddings import minilm
-from memory.embeddings.cache import TaskVectorCache
-from memory.embeddings.composite import embed_composites, split_text
+from memory.embeddings.base import embed_composites, split_text
 from memory.embeddings.minilm import MiniLM
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
-from memory.retrieval.breaker import Breaker
+from memory.retrieval.database import read_vector
+from memory.retrieval.task_vector import embed_task
 from tests.memory.embedding_service import EmbeddingService
 
 pytestmark = pytest.mark.usefixtures("fresh_embedders")
@@ -177,23 +178,32 @@ def test_composite_of_nothing_is_a_zero_vector() -> None:
     assert not embed_composites(BUNDLED, [[""]]).any()
 
 
-def test_cache_asks_the_embedder_once_for_a_task(service: EmbeddingService) -> None:
-    cache, embedder = TaskVectorCache(), service.embedder()
-    assert np.array_equal(cache.embed(embedder, "a"), cache.embed(embedder, "a"))
+@pytest.fixture
+def _uses_service(service: EmbeddingService, settings: Any) -> None:
+    settings.ERL_EMBEDDER, settings.ERL_EMBEDDER_BASE_URL = "http", service.base_url
+    settings.ERL_EMBEDDER_MODEL, settings.ERL_EMBEDDER_DIMENSIONS = "some-model", 2
+
+
+@pytest.mark.usefixtures("_uses_service")
+def test_task_is_embedded_once(service: EmbeddingService) -> None:
+    first, second = embed_task("a", "some-model@2"), embed_task("a", "some-model@2")
+    assert first == second
     assert len(service.requests) == 1
 
 
-def test_cache_forgets_the_least_recently_used_task(service: EmbeddingService) -> None:
-    cache, embedder = TaskVectorCache(capacity=2), service.embedder()
-    for task in ("a", "b", "a", "c", "a", "b"):
-        cache.embed(embedder, task)
-    assert [request["input"] for request in service.requests] == [["a"], ["b"], ["c"], ["b"]]
+@pytest.mark.usefixtures("_uses_service")
+def test_task_that_could_not_be_embedded_is_tried_again(service: EmbeddingService) -> None:
+    service.status = 500
+    with pytest.raises(EmbedderError):
+        embed_task("a", "some-model@2")
+    service.status = 200
+    assert read_vector(embed_task("a", "some-model@2")[1].bytes).shape == (2,)
 
 
-def test_cache_keeps_models_apart(service: EmbeddingService) -> None:
-    cache = TaskVectorCache()
-    cache.embed(service.embedder(), "a")
-    assert cache.embed(BUNDLED, "a").shape == (384,)
+@pytest.mark.usefixtures("_uses_service")
+def test_task_has_a_vector_of_each_model() -> None:
+    found = [read_vector(embed_task("a", model_id)[1].bytes) for model_id in ("some-model@2", BUNDLED.model_id)]
+    assert [len(vector) for vector in found] == [2, 384]
 
 
 def test_registry_gives_none_if_embeddings_are_off(settings: Any) -> None:

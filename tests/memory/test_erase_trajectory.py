@@ -6,7 +6,7 @@ from django.db import IntegrityError, connection, transaction
 from memory.api.models import IdempotencyRecord
 from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
 from memory.projects.actors import Actor
@@ -49,7 +49,7 @@ def test_erase_keeps_a_heuristic_with_other_evidence_and_recounts_its_support() 
 def test_erase_takes_back_what_the_run_said_of_lessons() -> None:
     heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
     run = make_trajectory(project=heuristic.project, outcome="success", score=1.0)
-    record_feedback(heuristic, verdict="followed", client=run.client, trajectory=run)
+    record_feedback(heuristic, Feedback(verdict="followed"), client=run.client, trajectory=run)
     heuristic.refresh_from_db()
     assert heuristic.usefulness > 0.5
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from memory import failpoints
-from memory.failpoints import NAMES, Action, FailpointError, arm_failpoints, armed, failpoint
+from memory.failpoints import NAMES, Failpoint, FailpointError, arm_failpoints, armed, failpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 _CALL = re.compile(r"failpoint\(\"([a-z_.]+)\"\)")
@@ -46,7 +46,7 @@ def test_error_is_raised_at_the_named_point_alone() -> None:
 
 
 def test_chance_is_kept_to_roughly() -> None:
-    action = Action(kind="error", chance=0.25)
+    action = Failpoint(kind="error", chance=0.25)
     hit = 0
     for _ in range(1000):
         try:

@@ -75,7 +75,7 @@ def test_import_bad_lines_are_reported_and_good_ones_kept(tmp_path: Path) -> Non
     assert code == 1
     assert out.startswith("2 imported, 0 unchanged, 2 failed (a.jsonl).")
     assert [line.split(":")[0] for line in err.splitlines()] == ["line 2", "line 3"]
-    assert "Say what the run was asked to do." in err
+    assert "This is in no format that is known here: an object with the members id." in err
     assert set(Trajectory.objects.values_list("external_id", flat=True)) == {"r1", "r3"}
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.outcomes import count_by_heuristic
 from memory.retrieval.models import Retrieval
 from memory.trust.quarantine import find_carried
@@ -121,11 +121,11 @@ def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
 
 
 def test_feedback_of_a_run_that_was_not_given_it_counts_for_nothing(world: World) -> None:
-    about: dict[str, Any] = {"verdict": "followed", "client": "agent"}
+    followed = Feedback(verdict="followed")
 
-    record_feedback(world.heuristic, trajectory=world.listed[0].trajectories.get(), **about)
-    record_feedback(world.heuristic, retrieval=world.listed[1], **about)
-    record_feedback(world.heuristic, trajectory=world.given[0].trajectories.get(), **about)
+    record_feedback(world.heuristic, followed, client="agent", trajectory=world.listed[0].trajectories.get())
+    record_feedback(world.heuristic, followed, client="agent", retrieval=world.listed[1])
+    record_feedback(world.heuristic, followed, client="agent", trajectory=world.given[0].trajectories.get())
 
     world.heuristic.refresh_from_db()
     assert (world.heuristic.usefulness_basis["runs"], world.heuristic.usefulness_basis["followed_success"]) == (1, 1)

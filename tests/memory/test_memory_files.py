@@ -138,6 +138,7 @@ def test_secrets_in_a_file_are_taken_out(project: Project) -> None:
     ("document", "place"),
     [
         ([], "not a JSON object"),
+        ({"version": 3, "rules": ["x"]}, "none of the members"),
         ({"global_rules": {}}, "global_rules"),
         ({"task_rules": {"a": "b"}}, "task_rules.a"),
         ({"episode_log": ["x"]}, r"episode_log\[0\]"),
@@ -161,6 +162,11 @@ def test_commands_import_and_export(project: Project, tmp_path: Path, document: 
 def test_command_names_the_file_it_cannot_read(project: Project, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"missing\.json cannot be read"):
         call_command("import_memory", str(tmp_path / "missing.json"), project=project.slug)
+
+
+def test_export_to_a_bad_path_says_so(project: Project, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be written: No such file"):
+        call_command("export_memory", str(tmp_path / "no" / "memory.json"), project=project.slug)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from memory.errors import ChangedMeanwhile, NotAllowed, ProjectArchived
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, retire_card
+from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
 from memory.mistakes.merge import merge_cards
 from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision
 from memory.mistakes.policy import retire_unseen_cards, settle_cards
-from memory.mistakes.wordings import reopen_card
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.factories import make_api_key, make_member, make_project
@@ -168,6 +167,7 @@ def test_retention_retires_unseen_cards_and_a_person_reopens_them(project: Proje
         "UPDATE memory_mistakecardreview SET reason = 'other'",
         "DELETE FROM memory_mistakecardreview",
         "UPDATE memory_mistakecardrevision SET approved_by = 'user:eve'",
+        "UPDATE memory_mistakecardrevision SET served = false, approved_sha256 = '', approved_by = ''",
     ],
 )
 def test_database_keeps_what_was_decided(project: Project, statement: str) -> None:

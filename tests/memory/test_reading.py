@@ -55,6 +55,18 @@ def test_steps_are_a_conversation_with_long_answers_folded(reader: Client) -> No
     assert 'Errors in <a href="#step-3">step 3</a>' in page
 
 
+def test_lesson_from_several_steps_is_listed_once(reader: Client) -> None:
+    trajectory = make_trajectory(steps=STEPS)
+    heuristic = make_heuristic(project=trajectory.project, trigger="A fare is asked for")
+    for step in (1, 3):
+        make_evidence(heuristic=heuristic, trajectory=trajectory, first_step=step, last_step=step)
+
+    page = read(reader, trajectory)
+
+    assert page.count("A fare is asked for</a>") == 1
+    assert [f'#step-{step}">step {step}</a>' in page for step in (1, 3)] == [True, True]
+
+
 def test_search_marks_opens_and_counts(reader: Client) -> None:
     page = read(reader, make_trajectory(steps=STEPS), q="FARE")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.models import HeuristicFeedback
 from memory.errors import NoSuchRun
 from memory.projects.actors import Actor
@@ -16,9 +16,9 @@ AGENT = Actor(label="key:agent")
 def test_feedback_repeated_for_one_run_counts_once() -> None:
     trajectory = make_trajectory()
     heuristic = make_heuristic(trajectory=trajectory)
-    record_feedback(heuristic, verdict="followed", trajectory=trajectory, client="agent")
+    record_feedback(heuristic, Feedback(verdict="followed"), trajectory=trajectory, client="agent")
 
-    record_feedback(heuristic, verdict="contradicted", trajectory=trajectory, client="agent")
+    record_feedback(heuristic, Feedback(verdict="contradicted"), trajectory=trajectory, client="agent")
 
     assert list(HeuristicFeedback.objects.values_list("verdict", flat=True)) == ["contradicted"]
 
@@ -26,13 +26,13 @@ def test_feedback_repeated_for_one_run_counts_once() -> None:
 def test_feedback_of_two_clients_counts_twice() -> None:
     heuristic = make_heuristic()
     retrieval = make_retrieval(project=heuristic.project)
-    record_feedback(heuristic, verdict="followed", retrieval=retrieval, client="one")
+    record_feedback(heuristic, Feedback(verdict="followed"), retrieval=retrieval, client="one")
 
-    record_feedback(heuristic, verdict="followed", retrieval=retrieval, client="two")
+    record_feedback(heuristic, Feedback(verdict="followed"), retrieval=retrieval, client="two")
 
     assert HeuristicFeedback.objects.count() == 2
 
 
 def test_feedback_about_no_run_is_refused() -> None:
     with pytest.raises(NoSuchRun, match="trajectory_id"):
-        record_feedback(make_heuristic(), verdict="followed", client="agent")
+        record_feedback(make_heuristic(), Feedback(verdict="followed"), client="agent")

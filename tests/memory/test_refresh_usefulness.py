@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from memory.curation.proposals import revise_heuristic
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.models import UsageVerdict
 from memory.effects.usefulness import RUNS_OF_A_CLIENT, Use, count_usefulness, refresh_usefulness
 from memory.heuristics.models import Heuristic
@@ -83,10 +83,10 @@ def test_feedback_moves_it_and_repeating_does_not() -> None:
     heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
     run = make_trajectory(project=heuristic.project, outcome="success", score=1.0, client="agent")
 
-    record_feedback(heuristic, verdict="followed", client="agent", trajectory=run)
+    record_feedback(heuristic, Feedback(verdict="followed"), client="agent", trajectory=run)
     once = Heuristic.objects.get().usefulness
     for _ in range(3):
-        record_feedback(heuristic, verdict="followed", client="agent", trajectory=run)
+        record_feedback(heuristic, Feedback(verdict="followed"), client="agent", trajectory=run)
 
     assert once > 0.5
     assert Heuristic.objects.get().usefulness == once
@@ -96,7 +96,7 @@ def test_feedback_moves_it_and_repeating_does_not() -> None:
 def test_late_outcome_counts() -> None:
     heuristic = make_heuristic(status=Heuristic.Status.APPROVED)
     run = make_trajectory(project=heuristic.project, outcome="unknown", score=None)
-    record_feedback(heuristic, verdict="followed", client="agent", trajectory=run)
+    record_feedback(heuristic, Feedback(verdict="followed"), client="agent", trajectory=run)
 
     report_outcome(run, outcome="failure", outcome_source="environment", by=BY, reflect=False)
 
@@ -110,7 +110,7 @@ def test_feedback_on_an_answer_counts_for_the_run_that_was_given_it() -> None:
     answer: Retrieval = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
     make_trajectory(project=project, retrieval=answer, outcome="success", score=1.0)
 
-    record_feedback(heuristic, verdict="followed", client="agent", retrieval=answer)
+    record_feedback(heuristic, Feedback(verdict="followed"), client="agent", retrieval=answer)
 
     assert Heuristic.objects.get().usefulness_basis["followed_success"] == 1
 
@@ -148,7 +148,7 @@ def test_counting_takes_the_same_queries_for_many(django_assert_num_queries: Any
     ids = []
     for _ in range(5):
         heuristic = make_heuristic(project=project, status=Heuristic.Status.APPROVED)
-        record_feedback(heuristic, verdict="followed", client="agent", trajectory=run)
+        record_feedback(heuristic, Feedback(verdict="followed"), client="agent", trajectory=run)
         ids.append(heuristic.pk)
     Heuristic.objects.update(usefulness_version="")
 
@@ -160,7 +160,7 @@ def report_help(heuristic: Heuristic, task: str, *, client: str = "agent", given
     """Record a run that was given a lesson, followed it and succeeded."""
     asked = make_retrieval(project=heuristic.project, task=task, heuristic_ids=[heuristic.pk] if given else [])
     run = make_trajectory(project=heuristic.project, task=task, outcome="success", client=client, retrieval=asked)
-    record_feedback(heuristic, verdict="followed", client=client, trajectory=run)
+    record_feedback(heuristic, Feedback(verdict="followed"), client=client, trajectory=run)
     return run
 
 

@@ -189,6 +189,7 @@ def test_quarantine_of_served_text_stops_serving() -> None:
         "SET tags = '{changed}'",
         "SET content_sha256 = repeat('0', 64)",
         "SET approved_by = 'user:mallory'",
+        "SET served = false, approved_sha256 = '', approved_by = '', approved_at = NULL",
         "SET number = 7",
     ],
 )

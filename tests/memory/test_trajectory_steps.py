@@ -1,11 +1,12 @@
 """What the API and the importer accept as the steps of a run."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from memory.errors import InvalidSteps
-from memory.limits import MAX_STEPS, MAX_TEXT_CHARS
+from memory.limits import MAX_OBSERVATION_CHARS, MAX_STEPS, MAX_TEXT_CHARS
 from memory.runs.step_formats import normalise_steps
 from memory.runs.steps import parse_action
 from tests.memory.chat import call
@@ -85,9 +86,9 @@ def test_parse_action_blank_is_no_action() -> None:
         ),
         ([{"role": "user", "content": "x"}, {"thought": "x"}], "steps[1].role must be one of"),
         ([{"role": "robot"}], "steps[0].role must be one of"),
-        ([{"role": "user", "text": "x"}], "steps[0] has an unknown member 'text'"),
+        ([{"role": "user", "text": "x"}], "steps[0].content is missing"),
         ([{"role": "user", "content": 5}], "steps[0].content must be a string."),
-        ([{"role": "user", "content": [{"text": "x"}]}], "steps[0].content[0] must be a content part"),
+        ([{"role": "user", "content": [{"texts": "x"}]}], "steps[0].content[0] must be a content part"),
         ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], "steps[0].tool_calls[0].function must be an object"),
         ([{"role": "assistant", "tool_calls": [call("")]}], "steps[0].tool_calls[0].function.name must be"),
         ([{"role": "assistant", "tool_calls": "x"}], "steps[0].tool_calls must be a list."),
@@ -98,6 +99,37 @@ def test_normalise_refuses_other_forms_naming_the_place(raw: Any, message: str) 
         normalise_steps(raw)
 
     assert str(refused.value).startswith(message)
+
+
+def test_step_keeps_what_agents_log_besides_and_takes_error_flags() -> None:
+    steps = normalise_steps(
+        [
+            {
+                "action": "look",
+                "observation": "no light",
+                "is_error": True,
+                "timestamp": "2026-01-01",
+                "metadata": {"a": 1},
+            }
+        ]
+    )
+
+    assert (steps[0]["observation"], steps[0]["error"]) == ("", "no light")
+    assert steps[0]["metadata"] == {"a": 1, "timestamp": "2026-01-01"}
+    assert normalise_steps(steps) == steps
+
+
+def test_long_observation_is_cut_in_the_middle_with_its_length_and_hash() -> None:
+    text = "start " + "x" * 150_000 + " end"
+
+    steps = normalise_steps([{"action": "cat", "observation": text}])
+
+    kept = steps[0]["observation"]
+    assert len(kept) == MAX_OBSERVATION_CHARS
+    assert kept.startswith("start x")
+    assert kept.endswith("x end")
+    assert f"the whole has {len(text):,} characters, sha256 {sha256(text.encode()).hexdigest()[:16]}" in kept
+    assert normalise_steps(steps) == steps
 
 
 def test_normalise_refuses_arguments_nested_too_deep() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from memory.runs.episode import Action, Episode, Step
 from reflection.llm.base import estimate_tokens
-from reflection.prompts import FOLDER, prompt_version, read_prompt
-from reflection.prompts.frame import cut_middle
+from reflection.prompts import FOLDER, cut_middle, prompt_version, read_prompt
 from reflection.reflectors.base import NearHeuristic
 from reflection.reflectors.llm_answer import answer_schema
 from reflection.reflectors.llm_prompt import Prompt, build_prompt, build_repair, choose_variant, version_for

@@ -3,7 +3,7 @@
 import pytest
 
 from memory.runs.episode import Step
-from reflection.reflectors.rules.tool_errors import numbers_in, read_error, shape_of
+from reflection.reflectors.rules.tools import numbers_in, read_error, shape_of
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,16 @@
 
 import pytest
 
-from reflection.reflectors.rules.tool_names import is_change, is_handover, is_read, words_of
-from reflection.reflectors.rules.wording import cut, is_general, listed, names_in, parameter_name, word_overlap
+from reflection.reflectors.rules.tools import is_change, is_handover, is_read, words_of
+from reflection.reflectors.rules.wording import (
+    cut,
+    is_general,
+    listed,
+    names_in,
+    parameter_name,
+    with_article,
+    word_overlap,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,13 @@ def test_texts_about_one_run_are_refused(text: str) -> None:
 def test_parameter_name_says_where_a_value_stands() -> None:
     assert parameter_name("payment_id") == "`payment_id`"
     assert parameter_name("payments[].amount") == "`amount` in `payments`"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("`payment_id`", "a `payment_id`"), ("`input`", "an `input`"), ("`user_id`", "a `user_id`")]
+)
+def test_article_fits_the_name(name: str, written: str) -> None:
+    assert with_article(name) == written
 
 
 def test_listed_joins_like_a_sentence() -> None:

@@ -9,8 +9,9 @@ from reflection.reflectors.checks import Severity, is_rejected, overlap, verify
 from tests.reflection.episodes import make_episode, make_lesson
 
 
-def codes(lesson: ProposedLesson, episode: Episode | None = None) -> dict[str, str]:
-    return {finding.code: str(finding.severity) for finding in verify(lesson, episode or make_episode())}
+def codes(lesson: ProposedLesson, episode: Episode | None = None, *, tools: tuple[str, ...] = ()) -> dict[str, str]:
+    run = episode or make_episode(tools=tools)
+    return {finding.code: str(finding.severity) for finding in verify(lesson, run)}
 
 
 def test_good_lesson_has_no_findings() -> None:
@@ -93,8 +94,18 @@ def test_tools_and_parameters_of_the_run_are_known(guideline: str) -> None:
         "Use search[x], click[y] and get_reservation_details.",
     ],
 )
-def test_mostly_unknown_tools_are_rejected(guideline: str) -> None:
-    assert codes(make_lesson(guideline=guideline, tools=()))["unknown_tools"] == "reject"
+def test_mostly_unknown_tools_are_rejected_where_the_run_says_what_it_had(guideline: str) -> None:
+    lesson = make_lesson(guideline=guideline, tools=())
+
+    assert codes(lesson, tools=("get_reservation_details",))["unknown_tools"] == "reject"
+    assert codes(lesson)["unknown_tools"] == "flag"
+
+
+def test_tool_that_was_on_offer_and_never_called_is_known() -> None:
+    lesson = make_lesson(guideline="Call verify_identity and `check_policy` first.", tools=())
+
+    assert codes(lesson)["unknown_tools"] == "flag"
+    assert codes(lesson, tools=("verify_identity", "check_policy")) == {}
 
 
 def test_one_unknown_tool_in_two_is_flagged() -> None:
@@ -104,7 +115,9 @@ def test_one_unknown_tool_in_two_is_flagged() -> None:
 
 
 def test_claimed_tools_count_too() -> None:
-    assert codes(make_lesson(guideline="Look first.", tools=("crystal_ball",))) == {"unknown_tools": "reject"}
+    lesson = make_lesson(guideline="Look first.", tools=("crystal_ball",))
+
+    assert codes(lesson, tools=("look",)) == {"unknown_tools": "reject"}
 
 
 def test_tool_named_in_an_error_is_known() -> None:

@@ -307,6 +307,11 @@ def test_id_of_no_run_is_refused_before_anything_is_erased() -> None:
     assert Trajectory.objects.filter(pk=run.pk).exists()
 
 
+def test_ledger_for_a_bad_path_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be written"):
+        call_command("erase", "--export", str(tmp_path / "no" / "ledger.txt"))
+
+
 def test_exported_ledger_erases_what_a_backup_restored(tmp_path: Path) -> None:
     run = make_trajectory()
     kept = {field.attname: getattr(run, field.attname) for field in Trajectory._meta.concrete_fields}

@@ -21,7 +21,7 @@ from memory.curation.decisions import approve_heuristic, quarantine_heuristic, r
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
-from memory.effects.feedback import record_feedback
+from memory.effects.feedback import Feedback, record_feedback
 from memory.heuristics.models import Heuristic, Review
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
@@ -118,7 +118,7 @@ class World(Watched):
     @rule(which=WHICH, about=WHICH, verdict=st.sampled_from(["followed", "contradicted", "not_applicable"]))
     def tell(self, which: int, about: int, verdict: str) -> None:
         heuristic, run = self._pick_lesson(which), self._pick_run(about)
-        record_feedback(heuristic, verdict=verdict, client="agent", trajectory=run)
+        record_feedback(heuristic, Feedback(verdict=verdict), client="agent", trajectory=run)
         self.count("tell", True)
 
     # ── A worker ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from evaluation.reports.report import write_html, write_json, write_junit, write
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
 from evaluation.suites.registry import DEFAULT, SUITES
+from memory.management.options import write_file
 
 COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls")
 BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
@@ -129,7 +130,7 @@ class Command(BaseCommand):
         for name, write in written.items():
             path = options[name]
             if path is not None and not (name == "json" and to_terminal):
-                path.write_text(write(results), encoding="utf-8")
+                write_file(path, write(results))
                 self.stderr.write(f"Written: {path}")
         for verdict in verdicts:
             self.stderr.write(f"{'Passed' if verdict.passed else 'BELOW'}: {verdict.says}")

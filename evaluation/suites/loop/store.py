@@ -20,6 +20,7 @@ from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.intake.recording import record_trajectory
 from memory.projects.models import Project
+from memory.runs.models import Trajectory
 from reflection.jobs.execution import Outcome
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.reflections import Attempt, ReflectorFactory, run_reflection
@@ -104,6 +105,11 @@ def record_and_reflect(
 ) -> tuple[Reflection, Attempt]:
     """Record a run and reflect on it at once, with the configured reflector unless another is given."""
     trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
+    return reflect_on(trajectory, make_reflector=make_reflector)
+
+
+def reflect_on(trajectory: Trajectory, *, make_reflector: ReflectorFactory | None = None) -> tuple[Reflection, Attempt]:
+    """Run the reflection that waits for a recorded run."""
     reflection = Reflection.objects.get(trajectory=trajectory)
     chosen: dict[str, Any] = {"make_reflector": make_reflector} if make_reflector else {}
     return reflection, run_reflection(reflection.pk, owner="evaluation", **chosen)

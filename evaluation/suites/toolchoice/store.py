@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.arms import EVALUATION
-from evaluation.suites.loop.store import WRONG_JUDGEMENTS
+from evaluation.suites.loop.store import WRONG_JUDGEMENTS, reflect_on
 from evaluation.suites.loop.store import approve_all as approve_proposed
 from evaluation.suites.timing import milliseconds_since
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, REJECTED, USE, ToolAgent
@@ -23,11 +23,8 @@ from memory.projects.models import Project
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 from reflection.jobs.execution import Outcome
-from reflection.reflectors.models import Reflection
-from reflection.reflectors.reflections import run_reflection
 
 TRIES = 3
-_OWNER = "evaluation"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -191,8 +188,7 @@ def _learn_from(project: Project, data: dict[str, Any], record: LearningRecord) 
     trajectory = record_trajectory(project, data=data, by=EVALUATION, reflect=True).trajectory
     record.record_ms.append(milliseconds_since(started))
     started = time.perf_counter()
-    reflection = Reflection.objects.get(trajectory=trajectory)
-    attempt = run_reflection(reflection.pk, owner=_OWNER, make_reflector=lambda *, ask: ToolChoiceReflector())
+    reflection, attempt = reflect_on(trajectory, make_reflector=lambda *, ask: ToolChoiceReflector())
     record.reflect_ms.append(milliseconds_since(started))
     if attempt.outcome != Outcome.DONE:
         reflection.refresh_from_db()

@@ -52,7 +52,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         expires_days: int | None = options["expires_days"]
         if expires_days is not None and not 0 < expires_days <= 36_500:
-            raise CommandError("Give --expires-days a whole number of days, 1 or more.")
+            raise CommandError("Give --expires-days a whole number from 1 to 36,500.")
         if not options["client"].strip():
             raise CommandError("Give --client the name of the agent or tool, for example airline-agent.")
         asked = options["scopes"] or list(AGENT_SCOPES)

@@ -11,6 +11,7 @@ from django.db import connection
 from django.template.defaultfilters import pluralize
 
 from memory.database_owner import as_owner
+from memory.management.options import write_file
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
@@ -78,7 +79,7 @@ class Command(BaseCommand):
         if place == "-":
             self.stdout.write(text, ending="")
             return
-        Path(place).write_text(text)
+        write_file(Path(place), text)
         self.stdout.write(f"Wrote {len(rows):,} erasure{pluralize(len(rows))} to {place}.")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from memory.episodes.export_file import export_memory
-from memory.management.options import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project, write_file
 
 
 class Command(BaseCommand):
@@ -22,5 +22,5 @@ class Command(BaseCommand):
         if options["file"] is None:
             self.stdout.write(text)
         else:
-            options["file"].write_text(text + "\n", encoding="utf-8")
+            write_file(options["file"], text + "\n")
             self.stdout.write(f"Written to {options['file']}.")

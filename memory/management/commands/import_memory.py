@@ -25,7 +25,9 @@ class Command(BaseCommand):
         path: Path = options["file"]
         try:
             document = parse_json(path.read_bytes(), limits=FILE_JSON)
-        except (OSError, InvalidJson) as error:
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+        except InvalidJson as error:
             raise CommandError(f"{path} cannot be read as JSON: {error}") from None
         project = get_project(options["project"])
         try:

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             choices=FORMATS,
             default="auto",
             dest="file_format",
-            help="jsonl: one run a line; json: one document; auto: tell by name and content (default)",
+            help="jsonl: one run a line; json: one document; auto: detect it by name and content (default)",
         )
         parser.add_argument("--agent", metavar="NAME", help="which agent ran, for runs that do not say so")
         parser.add_argument("--task-id", metavar="FAMILY", help="task family, for runs that do not name one")

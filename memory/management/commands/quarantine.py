@@ -35,7 +35,7 @@ class Command(BaseCommand):
         add_project_argument(parser)
         parser.add_argument("--since", metavar="TIME", help="ISO time (2026-05-01T12:00Z) or an age: 90m, 24h, 7d")
         parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in every review")
-        parser.add_argument("--revoke", action="store_true", help="with --key: also end the key")
+        parser.add_argument("--revoke", action="store_true", help="with --key: also revoke the key")
         parser.add_argument("--dry-run", action="store_true", help="only say what would be quarantined")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 

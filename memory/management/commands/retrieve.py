@@ -30,10 +30,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the block in tokens."
         )
-        parser.add_argument("--seed", help="Fixes the draw of the mode random.")
+        parser.add_argument("--seed", help="The seed of the mode random.")
         parser.add_argument("--tag", action="append", default=[], help="Only lessons with this tag; repeatable.")
         parser.add_argument("--family", action="append", default=[], help="Only of this task family; repeatable.")
-        parser.add_argument("--source-agent", action="append", default=[], help="Only drawn from runs of this agent.")
+        parser.add_argument(
+            "--source-agent", action="append", default=[], help="Only lessons learnt from runs of this agent."
+        )
         parser.add_argument(
             "--polarity",
             action="append",

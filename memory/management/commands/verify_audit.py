@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--head", action="append", default=[], metavar="PROJECT:NUMBER:SHA256", help="an end noted earlier"
+            "--head", action="append", default=[], metavar="PROJECT:NUMBER:SHA256", help="a head printed earlier"
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
-from reflection.reflectors.rules.tool_errors import ToolError, read_error
-from reflection.reflectors.rules.tool_names import is_handover, is_talk, is_thought
+from reflection.reflectors.rules.tools import ToolError, is_handover, is_talk, is_thought, read_error
 from reflection.reflectors.rules.wording import cut
 
 MAX_QUOTE_CHARS = 220
@@ -133,12 +132,10 @@ class RunView:
 
     def cite(self, step: Step, quote: str = "", *, last: Step | None = None) -> Citation:
         """Return a citation of a step, or of all steps up to `last`, with a quote if it is a fair one."""
-        return Citation(first_step=step.index, last_step=(last or step).index, quote=self._fair_quote(quote))
-
-    def _fair_quote(self, quote: str) -> str:
-        """Shorten a quote; drop it if it only repeats a lesson the run was given."""
         quote = cut(quote, MAX_QUOTE_CHARS)
-        return "" if any(quote in given for given in self.injected) else quote
+        if any(quote in given for given in self.injected):
+            quote = ""  # it only repeats a lesson that the run was given
+        return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
 
 
 def occurs(value: Any, text: str) -> bool:

@@ -34,6 +34,11 @@ def code(name: str) -> str:
     return f"`{name}`"
 
 
+def with_article(name: str) -> str:
+    """Put `a` or `an` before a formatted name, by its first letter. A `u` mostly sounds as in `user_id`."""
+    return f"an {name}" if name.lstrip("`")[:1].lower() in {*"aeio"} else f"a {name}"
+
+
 def parameter_name(path: str) -> str:
     """Format the path of a parameter for a lesson: `amount` in `payments` for `payments[].amount`."""
     outer, _, name = path.removesuffix("[]").rpartition(".")

@@ -22,7 +22,7 @@ def server() -> Iterator[ScriptedProvider]:
 def make(server: ScriptedProvider) -> Iterator[Make]:
     made: list[Provider] = []
 
-    def build(name: str, *, timeout_seconds: float = 5.0, base_url: str = "") -> Provider:
+    def build(name: str, *, timeout_seconds: float = 5.0, base_url: str = "", api_key: str = KEY) -> Provider:
         url = server.anthropic_url if name == "anthropic" else server.openai_url
         provider = build_provider(
             ProviderConfig(
@@ -30,7 +30,7 @@ def make(server: ScriptedProvider) -> Iterator[Make]:
                 model="test-model",
                 base_url=base_url or url,
                 timeout_seconds=timeout_seconds,
-                api_key=KEY,
+                api_key=api_key,
             ),
             transport=BoundedTransport(ssl_context=TRUSTS_SYSTEM),
         )

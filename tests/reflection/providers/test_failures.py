@@ -202,6 +202,12 @@ def test_key_shows_in_no_message(status: int, server: ScriptedProvider, provider
     assert "mnop" not in shown
 
 
+def test_short_placeholder_key_hides_no_letters(server: ScriptedProvider, make: Make) -> None:
+    server.script(fails(404, message="The model was not found."))
+
+    assert "The model was not found." in str(failure_of(make("openai", api_key="e")).detail)
+
+
 def test_key_shows_in_no_repr_of_the_configuration() -> None:
     config = ProviderConfig(name="openai", model="m", base_url="https://x", timeout_seconds=1, api_key=KEY)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.tool_names import words_of
+from reflection.reflectors.rules.tools import words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, times
 
 ROUNDING = 0.005

@@ -5,7 +5,7 @@ from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
-from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
+from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name, with_article
 
 MAX_CHANGED = 3
 MAX_FAILURES = 50
@@ -56,7 +56,7 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
     fresh = source.index > failed.index
     avoid = ""
     if not known:
-        trigger = f"When about to call {tool} with a {parameter} that no tool has returned yet"
+        trigger = f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet"
         guideline = (
             f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
             f'"{failed.error.shape}".'
@@ -78,8 +78,8 @@ def _from_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any
         avoid=avoid,
         rationale=(
             f'At step {failed.index} {tool} answered "{failed.error.shape}": its {parameter} {what}. At step '
-            f"{fixed.index} "
-            f"the call worked with a {parameter} that {lookup} had returned at step {source.index}. {run.ending}"
+            f"{fixed.index} the call worked with {with_article(parameter)} that {lookup} had returned at step "
+            f"{source.index}. {run.ending}"
         ),
         polarity="works" if run.succeeded else "mixed",
         confidence=0.85 if not known else 0.7,

@@ -4,7 +4,7 @@ import json
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.tool_names import is_read
+from reflection.reflectors.rules.tools import is_read
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 _EMPTY_TEXTS = ("[]", "{}", "null", "none", "no results", "no results found", "no matches", "no matches found")

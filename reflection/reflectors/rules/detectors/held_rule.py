@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import RunView, Turn
-from reflection.reflectors.rules.tool_names import is_handover
+from reflection.reflectors.rules.tools import is_handover
 from reflection.reflectors.rules.wording import code, is_general
 
 MIN_RULE_CHARS = 35

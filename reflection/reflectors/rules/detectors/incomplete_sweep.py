@@ -8,7 +8,7 @@ from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
-from reflection.reflectors.rules.tool_names import is_change, is_read
+from reflection.reflectors.rules.tools import is_change, is_read
 from reflection.reflectors.rules.wording import code, is_general
 
 MIN_ENTRIES = 3

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
-from reflection.reflectors.rules.tool_names import is_change, is_read, words_of
+from reflection.reflectors.rules.tools import is_change, is_read, words_of
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 MIN_REPEATED_ASKS = 2

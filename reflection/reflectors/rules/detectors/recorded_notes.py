@@ -9,7 +9,7 @@ from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Step
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.note_advice import NoteAdvice, drop_numbers, read_advice
 from reflection.reflectors.rules.run_view import RunView
-from reflection.reflectors.rules.tool_names import words_of
+from reflection.reflectors.rules.tools import words_of
 from reflection.reflectors.rules.wording import as_sentence, cut, is_general, listed
 
 MIN_NOTE_CHARS = 15

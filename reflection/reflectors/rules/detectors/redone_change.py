@@ -4,8 +4,8 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference
-from reflection.reflectors.rules.tool_names import is_change, words_of
-from reflection.reflectors.rules.wording import code, is_general, parameter_name
+from reflection.reflectors.rules.tools import is_change, words_of
+from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_CHANGES = 200
 
@@ -48,8 +48,8 @@ def _make_match(run: RunView, first: Call, second: Call, *, path: str, turn: Tur
         guideline=f"Name the choices for {parameter}, wait for the user's answer, and call {tool} once with it.",
         avoid=f"Choosing {parameter} for the user, and calling {tool} again when they object.",
         rationale=(
-            f"{tool} ran at step {first.index} with a {parameter} the user had not been asked about; at step "
-            f"{turn.index} the user wanted another one and {tool} ran again at step {second.index}. {run.ending}"
+            f"{tool} ran at step {first.index} with {with_article(parameter)} the user had not been asked about; at "
+            f"step {turn.index} the user wanted another one and {tool} ran again at step {second.index}. {run.ending}"
         ),
         polarity="avoid",
         confidence=0.85,

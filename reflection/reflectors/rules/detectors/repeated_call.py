@@ -2,7 +2,7 @@
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.tool_names import is_read
+from reflection.reflectors.rules.tools import is_read
 from reflection.reflectors.rules.wording import code
 
 FAILING_REPEATS = 2

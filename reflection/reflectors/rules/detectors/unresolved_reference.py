@@ -4,7 +4,7 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference, occurs
-from reflection.reflectors.rules.tool_names import is_change
+from reflection.reflectors.rules.tools import is_change
 from reflection.reflectors.rules.wording import code, is_general, parameter_name
 
 _ENDING = re.compile(r"\b(\w+)\s+(?:ending|ends|that ends)\s+(?:in|with)\s+(\d{2,6})\b", re.I)

@@ -1,13 +1,36 @@
-"""Recognise the errors of tools, and generalise their messages."""
+"""What a tool does, guessed from its name: talk, think, read, change something, or hand over; and whether it failed."""
 
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from memory.runs.episode import Step
 
 MAX_MESSAGE_CHARS = 160
 
+_TALK_WORDS = """
+respond reply say speak answer tell ask talk message_user ask_user send_message_to_user
+"""
+_READ_WORDS = """
+get list search find look lookup fetch read query check show view describe retrieve calculate compute count
+inspect load scan browse select explain
+"""
+_CHANGE_WORDS = """
+update book cancel create delete remove add send set modify change buy pay purchase post put write submit
+order move edit refund issue approve assign close insert upload deploy restart reserve return exchange rename
+replace reset
+"""
+TALK = frozenset(_TALK_WORDS.split())
+THINK = frozenset({"think", "thought", "reason", "plan", "note_to_self"})
+
+_READ = frozenset(_READ_WORDS.split())
+_CHANGE = frozenset(_CHANGE_WORDS.split())
+_HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
+_PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+# Errors in answers
 _STARTS = re.compile(
     r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
     | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
@@ -24,6 +47,44 @@ _LABEL = re.compile(r"^\s*\[?(?:error|exception|failure|fatal)\]?\s*[:\-]\s*", r
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|[\w.-]*/[\w./-]+|[A-Z]{3,}(?![a-z]))(?![\w…])")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])")
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a tool's or parameter's name: `getUser_details` → get, user, details."""
+    return tuple(word.lower() for word in _WORDS.findall(name))
+
+
+def is_talk(name: str) -> bool:
+    return name.lower() in TALK
+
+
+def is_thought(name: str) -> bool:
+    return name.lower() in THINK
+
+
+def is_handover(name: str) -> bool:
+    words = words_of(name)
+    return bool(_HANDOVER_VERBS & set(words)) and bool(_PEOPLE & set(words))
+
+
+def is_read(name: str) -> bool:
+    """Return whether the tool only reads or calculates, judging by the first verb in its name."""
+    return _first_verb(name) == "read"
+
+
+def is_change(name: str) -> bool:
+    """Return whether the tool changes something outside the agent."""
+    return _first_verb(name) == "change" and not is_handover(name)
+
+
+def _first_verb(name: str) -> str:
+    for word in words_of(name):
+        if word in _READ:
+            return "read"
+        if word in _CHANGE:
+            return "change"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,245 @@
+"""The neutral form of a run, and the log that readers of all formats write it with."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+Json = Any
+"""A value as `json.loads` returns it."""
+
+RESPOND = "respond"
+
+
+class UnreadableTranscript(ValueError):
+    """A log is not in the form it seems to be in. The text begins with the place, such as `messages[3].content`."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Transcript:
+    """One run, whatever wrote it.
+
+    Each step has `thought`, `action` (`{"name", "arguments"}` or None), `observation`, `error`, and `metadata` where
+    the log says more about it. `outcome` is "success", "failure" or "" where the log does not say. Times are ISO 8601.
+    `left_out` names what was not kept, such as the bytes of an image, with its place.
+    """
+
+    format: str = ""
+    task: str = ""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    tools: list[Json] = field(default_factory=list)
+    outcome: str = ""
+    score: float | None = None
+    outcome_source: str = ""
+    task_id: str = ""
+    agent: str = ""
+    model: str = ""
+    external_id: str = ""
+    parent_id: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+    tokens: int | None = None
+    cost_usd: float | None = None
+    metadata: dict[str, Json] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what the log says, as the members of `POST /api/v1/trajectories`."""
+        names = [name for name in self.__dataclass_fields__ if name not in ("format", "left_out")]
+        said = {name: value for name in names if (value := getattr(self, name)) not in ("", None, [], {})}
+        metadata: dict[str, Json] = {"format": self.format} if self.format else {}
+        if self.left_out:
+            metadata["left_out"] = self.left_out
+        if metadata:
+            said["metadata"] = {**metadata, **self.metadata}
+        return said
+
+
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    id: str
+    name: str
+    step: dict[str, Any]
+
+
+class Log:
+    """Turns what was said and done, in order, into steps.
+
+    Text of the agent next to a call is the thought of that call's step. Text without a call becomes the action
+    `respond`, and the next thing the user says is its observation. A result belongs to the call with its id, or to the
+    first open call of its name. What answers nothing becomes a step without an action. Instructions before the first
+    step are not part of what the agent did.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.left_out: list[str] = []
+        self.task = ""
+        self._open: list[_Call] = []
+        self._thoughts: list[str] = []
+        self._texts: list[str] = []
+        self._metadata: dict[str, Json] = {}
+
+    def think(self, text: str) -> None:
+        if text:
+            self._thoughts.append(text)
+
+    def say(self, text: str) -> None:
+        if text:
+            self._texts.append(text)
+
+    def note(self, metadata: Mapping[str, Json]) -> None:
+        """Keep what a log says about a message with the step that the message makes."""
+        self._metadata |= metadata
+
+    def call(self, name: str, arguments: Json, *, id: str = "") -> None:
+        step = self._add(
+            thought="\n".join([*self._thoughts, *self._texts]), action={"name": name, "arguments": arguments}
+        )
+        self._thoughts, self._texts = [], []
+        self._open.append(_Call(id=id, name=name, step=step))
+
+    def result(
+        self, text: str, *, id: str = "", name: str = "", failed: bool = False, metadata: Mapping[str, Json] = {}
+    ) -> None:
+        self.end_turn()
+        said = {"error" if failed else "observation": text or ("failed" if failed else "")}
+        for call in self._open:
+            if call.id == id if id else not name or call.name == name:
+                self._open.remove(call)
+                call.step |= said
+                if metadata:
+                    call.step.setdefault("metadata", {})["result"] = dict(metadata)
+                return
+        self.note(metadata)
+        self._add()
+        self.steps[-1] |= said
+
+    def hear(self, text: str) -> None:
+        """Take what the user, or anyone but the agent and its tools, said."""
+        self.end_turn()
+        if not self.task and not self.steps:
+            self.task = text
+        last = self.steps[-1] if self.steps else None
+        if last is None or (last["action"] is not None and last["action"]["name"] != RESPOND):
+            self._add(observation=text)
+            return
+        last["observation"] = f"{last['observation']}\n\n{text}" if last["observation"] else text
+        if self._metadata:
+            last.setdefault("metadata", {})["reply"] = self._metadata
+            self._metadata = {}
+
+    def instruct(self, text: str) -> None:
+        """Take a system message. One that comes during the run is something the agent was told."""
+        if self.steps:
+            self.hear(text)
+        self._metadata = {}
+
+    def end_turn(self, *, always: bool = False) -> None:
+        """Let what was said without a call be an answer; `always` also where nothing was said."""
+        if self._texts or always:
+            action = {"name": RESPOND, "arguments": {"content": "\n".join(self._texts)}}
+            self._add(thought="\n".join(self._thoughts), action=action)
+        elif self._thoughts:
+            self._add(thought="\n".join(self._thoughts))
+        self._thoughts, self._texts = [], []
+
+    def leave_out(self, where: str, what: str) -> None:
+        self.left_out.append(f"{where}: {what}")
+
+    def transcript(self, **known: Any) -> Transcript:
+        """End the log."""
+        self.end_turn()
+        known.setdefault("task", self.task)
+        return Transcript(steps=self.steps, left_out=self.left_out, **known)
+
+    def _add(
+        self, *, thought: str = "", action: dict[str, Any] | None = None, observation: str = "", error: str = ""
+    ) -> dict[str, Any]:
+        step: dict[str, Any] = {
+            "index": len(self.steps) + 1,
+            "thought": thought,
+            "action": action,
+            "observation": observation,
+            "error": error,
+        }
+        if self._metadata:
+            step["metadata"] = self._metadata
+            self._metadata = {}
+        self.steps.append(step)
+        return step
+
+
+def as_text(value: Json) -> str:
+    """Return a text as it is and anything else as compact JSON; "" for null."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_text(value: Json, where: str) -> str:
+    """Return a text, "" for null."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise UnreadableTranscript(f"{where} must be a string.")
+    return value
+
+
+def read_list(value: Json, where: str) -> list[Json]:
+    """Return a list, [] for null."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise UnreadableTranscript(f"{where} must be a list.")
+    return list(value)
+
+
+def read_object(value: Json, where: str) -> Mapping[str, Json]:
+    if not isinstance(value, Mapping):
+        raise UnreadableTranscript(f"{where} must be an object.")
+    return value
+
+
+def read_name(value: Json, where: str) -> str:
+    """Return a tool's name."""
+    if not isinstance(value, str) or not value.strip():
+        raise UnreadableTranscript(f"{where} must be the tool's name, a string that is not empty.")
+    return value.strip()
+
+
+def read_arguments(value: Json, where: str) -> dict[str, Any]:
+    """Return the arguments of a call. Models also write texts that hold no object: such a text is kept as `input`."""
+    if isinstance(value, str):
+        if not value.strip():
+            return {}
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            parsed = None
+        return parsed if isinstance(parsed, dict) else {"input": value}
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, list):
+        return {"input": value}
+    raise UnreadableTranscript(f"{where} must be an object, or a string holding one.")
+
+
+def describe_bytes(kind: str, media_type: Json, data: Json) -> str:
+    """Say what a file in a log was, where its bytes are not kept: its type, size and SHA-256."""
+    try:
+        content = base64.b64decode(data, validate=True) if isinstance(data, str) else b""
+    except (binascii.Error, ValueError):
+        content = data.encode(errors="replace")
+    about = f"{len(content):,} bytes, sha256 {sha256(content).hexdigest()[:16]}"
+    return f"[{kind}{f' {media_type}' if isinstance(media_type, str) and media_type else ''}, {about}]"
+
+
+def to_number(value: Json) -> float | None:
+    """Return a number, None for anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,134 @@
+"""Decode the protobuf encoding of an OTLP trace request into its JSON encoding.
+
+Only the fields that say what an agent did are read; field numbers are those of opentelemetry-proto 1.x (trace.proto,
+common.proto).
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from .log import UnreadableTranscript
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_DEPTH = 32
+
+
+def decode_trace_request(body: bytes) -> dict[str, Any]:
+    """Return an `ExportTraceServiceRequest`.
+
+    Raises UnreadableTranscript when the bytes are not one.
+    """
+    try:
+        return {"resourceSpans": [_resource_spans(value) for number, value in _fields(body) if number == 1]}
+    except (IndexError, struct.error, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise UnreadableTranscript("The body is not an OTLP trace request in protobuf.") from error
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, position = _varint(data, position)
+            yield number, value
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+            chunk = data[position : position + size]
+            if len(chunk) != size:
+                raise IndexError
+            yield number, chunk
+            position += size
+        elif kind == _BYTES:
+            size, position = _varint(data, position)
+            if position + size > len(data):
+                raise IndexError
+            yield number, data[position : position + size]
+            position += size
+        else:
+            raise ValueError(kind)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise ValueError(shift)
+
+
+def _resource_spans(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = {"resource": {"attributes": []}, "scopeSpans": []}
+    for number, value in _fields(data):
+        if number == 1:
+            found["resource"] = {"attributes": [_pair(v) for n, v in _fields(value) if n == 1]}
+        elif number == 2:
+            found["scopeSpans"].append({"spans": [_span(v) for n, v in _fields(value) if n == 2]})
+    return found
+
+
+def _span(data: bytes) -> dict[str, Any]:
+    span: dict[str, Any] = {"attributes": [], "events": [], "status": {}}
+    for number, value in _fields(data):
+        if number in (1, 2, 4):
+            span[{1: "traceId", 2: "spanId", 4: "parentSpanId"}[number]] = value.hex()
+        elif number == 5:
+            span["name"] = value.decode()
+        elif number in (7, 8):
+            span["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = struct.unpack("<Q", value)[0]
+        elif number == 9:
+            span["attributes"].append(_pair(value))
+        elif number == 11:
+            span["events"].append(_event(value))
+        elif number == 15:
+            span["status"] = {
+                "message" if n == 2 else "code": v.decode() if n == 2 else v for n, v in _fields(value) if n in (2, 3)
+            }
+    return span
+
+
+def _event(data: bytes) -> dict[str, Any]:
+    event: dict[str, Any] = {"name": "", "attributes": []}
+    for number, value in _fields(data):
+        if number == 2:
+            event["name"] = value.decode()
+        elif number == 3:
+            event["attributes"].append(_pair(value))
+    return event
+
+
+def _pair(data: bytes, depth: int = 0) -> dict[str, Any]:
+    pair: dict[str, Any] = {"key": "", "value": {}}
+    for number, value in _fields(data):
+        if number == 1:
+            pair["key"] = value.decode()
+        elif number == 2:
+            pair["value"] = _any_value(value, depth)
+    return pair
+
+
+def _any_value(data: bytes, depth: int) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        raise ValueError(depth)
+    for number, value in _fields(data):
+        if number == 1:
+            return {"stringValue": value.decode()}
+        if number == 2:
+            return {"boolValue": bool(value)}
+        if number == 3:
+            return {"intValue": value - (1 << 64) if value >= 1 << 63 else value}
+        if number == 4:
+            return {"doubleValue": struct.unpack("<d", value)[0]}
+        if number == 5:
+            return {"arrayValue": {"values": [_any_value(v, depth + 1) for n, v in _fields(value) if n == 1]}}
+        if number == 6:
+            return {"kvlistValue": {"values": [_pair(v, depth + 1) for n, v in _fields(value) if n == 1]}}
+        if number == 7:
+            return {"bytesValue": value.hex()}
+    return {}
