@@ -36,7 +36,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     # ── Runs ──────────────────────────────────────────────────────────────────────────────────────────────────────
     "memory_trajectory": (
         Columns(
-            "task task_id steps agent model tags summary mistakes successes mistake_cards "
+            "task task_id steps tools agent model tags summary mistakes successes mistake_cards "
             "metadata redactions external_id client request_id",
             Fate.DELETED,
             "the run itself",
