@@ -76,7 +76,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("SELECT memory_grant_application(%s)", [roles.APPLICATION])
     with django_db_blocker.unblock():
-        create_sandbox()
+        give_to_application(create_sandbox())
         copy_tests_database("erl")
     yield
     with django_db_blocker.unblock():
@@ -86,6 +86,15 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+
+def give_to_application(url: str) -> None:
+    """Let a sandbox belong to the application, as one that the application asked for does."""
+    owner, application = sql.Identifier(roles.OWNER), sql.Identifier(roles.APPLICATION)
+    tests = sql.Identifier(str(connection.settings_dict["NAME"]))
+    with psycopg.connect(url, autocommit=True) as sandbox:
+        sandbox.execute(sql.SQL("REASSIGN OWNED BY {} TO {}").format(owner, application))
+        sandbox.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(tests, owner))  # went along
 
 
 def copy_tests_database(name: str) -> None:
