@@ -76,6 +76,14 @@ _INVARIANTS: list[Invariant] = [
         "AND r.decision = 'approve' AND r.content_sha256 = v.content_sha256))",
     ),
     Invariant(
+        name="nothing_covered_is_served",
+        says="Nothing that a quarantine order covers is served until the order is lifted.",
+        broken_by="SELECT v.id FROM (SELECT id, project_id, lineage FROM memory_heuristicrevision WHERE served UNION "
+        "ALL SELECT id, project_id, lineage FROM memory_mistakecardrevision WHERE served) v WHERE EXISTS (SELECT FROM "
+        "memory_quarantineorder o WHERE o.project_id = v.project_id) "
+        "AND memory_covering_order(v.project_id, v.lineage) IS NOT NULL",
+    ),
+    Invariant(
         name="content_is_what_was_hashed",
         says="The hash of a wording matches its text.",
         broken_by="SELECT id FROM memory_heuristicrevision WHERE content_sha256 <> encode(sha256(convert_to("
@@ -84,9 +92,10 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="vectors_follow_service",
-        says="A vector is searchable exactly while its wording is served.",
+        says="A vector is searchable exactly while its wording is served; that of a task, if it was approved too.",
         broken_by="SELECT e.id FROM memory_heuristicembedding e JOIN memory_heuristicrevision v ON v.id = "
-        "e.revision_id WHERE e.served <> v.served",
+        "e.revision_id WHERE e.served <> (v.served AND (e.kind <> 'source_task' OR "
+        "memory_task_is_approved(e.revision_id, e.trajectory_id, e.text_sha256)))",
     ),
     Invariant(
         name="status_agrees_with_service",
@@ -103,9 +112,10 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="support_is_counted",
-        says="Support is the number of distinct runs in the evidence.",
+        says="Support is the number of distinct runs in the evidence, and approved support of those approved with it.",
         broken_by="SELECT h.id FROM memory_heuristic h LEFT JOIN memory_evidence e ON e.heuristic_id = h.id "
-        "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id)",
+        "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id) "
+        "OR h.approved_support <> count(DISTINCT e.trajectory_id) FILTER (WHERE e.approved_at IS NOT NULL)",
     ),
     Invariant(
         name="acknowledged_run_exists",

@@ -60,11 +60,15 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
             Fate.DELETED,
             "lessons of this run alone, and wordings that quote its task",
         ),
-        Columns("content_sha256 approved_sha256 polarity scope", Fate.NO_TEXT, _MACHINE),
+        Columns("content_sha256 words_sha256 approved_sha256 polarity scope", Fate.NO_TEXT, _MACHINE),
         Columns("approved_by created_by", Fate.NO_TEXT, _SIGNED),
     ),
     "memory_heuristicembedding": (Columns("kind text_sha256 embedding_model_id", Fate.NO_TEXT, _MACHINE),),
-    "memory_evidence": (Columns("quote", Fate.DELETED, "evidence from the run"),),
+    "memory_evidence": (
+        Columns("quote", Fate.DELETED, "evidence from the run"),
+        Columns("approved_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_wordorigin": (Columns("client", Fate.NO_TEXT, _NAMES),),
     "memory_review": (
         Columns("reason", Fate.KEPT, _PEOPLE),
         Columns("content_sha256 decision request_id", Fate.NO_TEXT, _MACHINE),
@@ -87,7 +91,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     ),
     "memory_mistakecardrevision": (
         Columns("mistake_type task_id worker_id bad_decision correct_decision lesson", Fate.KEPT, _STAYS),
-        Columns("content_sha256 approved_sha256", Fate.NO_TEXT, _MACHINE),
+        Columns("content_sha256 words_sha256 approved_sha256", Fate.NO_TEXT, _MACHINE),
         Columns("approved_by created_by", Fate.NO_TEXT, _SIGNED),
     ),
     "memory_mistakesighting": (
@@ -135,7 +139,15 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_erasure": (Columns("erased_by", Fate.NO_TEXT, _SIGNED),),
     "memory_quarantineorder": (
         Columns("reason", Fate.KEPT, "a person wrote it about a source"),
-        Columns("source ordered_by", Fate.NO_TEXT, _SIGNED),
+        Columns("source client ordered_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_quarantinelift": (
+        Columns("reason", Fate.KEPT, "a person wrote it about a source"),
+        Columns("lifted_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_rulechange": (
+        Columns("kind values status", Fate.NO_TEXT, "settings, accounts and keys"),
+        Columns("requested_by decided_by", Fate.NO_TEXT, _SIGNED),
     ),
     # ── Django and the sign-in ────────────────────────────────────────────────────────────────────────────────────
     "django_admin_log": (

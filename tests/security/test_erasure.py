@@ -18,7 +18,6 @@ from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import Citation
@@ -36,7 +35,7 @@ from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.models import ModelCall
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import pick, report
-from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 from tests.servers import HOME
@@ -101,6 +100,11 @@ def ask_alike(client: APIClient, number: int) -> dict[str, Any]:
     return answer
 
 
+def approve_words(card: MistakeCard) -> None:
+    assert card.current_revision is not None
+    approve_card(card, by=Actor(label="user:ana"), content_sha256=card.current_revision.content_sha256)
+
+
 def break_insert(canary: str) -> None:
     """Let PostgreSQL refuse a row, which it would write into its log."""
     project = Project.objects.get()
@@ -138,9 +142,9 @@ def test_erased_canaries_are_nowhere(settings: Any, capfd: pytest.CaptureFixture
         pass
     assert Heuristic.objects.count() == CANARIES
     for heuristic in Heuristic.objects.all():
-        approve_heuristic(heuristic, by=Actor(label="user:ana"), reason="Right.")
+        approve_as_read(heuristic, by=Actor(label="user:ana"), reason="Right.")
     for card in MistakeCard.objects.proposed():
-        approve_card(card, by=Actor(label="user:ana"))
+        approve_words(card)
     alike = ask_alike(client, 0)
     for canary in canaries:
         break_insert(canary)
@@ -183,7 +187,7 @@ def test_wording_that_quotes_the_run_goes_and_the_rest_is_reviewed_again() -> No
     other = make_trajectory(project=project)
     heuristic = make_heuristic(trajectory=erased, source_task=erased.task)
     add_evidence(heuristic, other, citations=[Citation(first_step=1, last_step=1)])
-    approve_heuristic(heuristic, by=BY)
+    approve_as_read(heuristic, by=BY)
 
     result = erase_trajectory(erased, by=BY)
 
@@ -229,7 +233,7 @@ def test_record_in_answers_loses_the_cards_of_the_run() -> None:
     card = {"mistake_type": "wrong_fare", "correct_decision": "Ask canary0004zq for the fare."}
     body = {"task": "Cancel", "task_id": "flights", "steps": [], "outcome": "failure", "mistake_cards": [card]}
     run = client.post("/api/v1/trajectories", body, format="json").json()["id"]
-    approve_card(MistakeCard.objects.get(), by=BY)
+    approve_words(MistakeCard.objects.get())
     asked = client.post("/api/v1/retrieve", {"task": "Rebook", "task_id": "flights"}, format="json").json()
 
     client.delete(f"/api/v1/trajectories/{run}")

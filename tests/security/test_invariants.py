@@ -7,14 +7,20 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from memory.curation.decisions import approve_heuristic
 from memory.intake.recording import record_trajectory
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.trust.invariants import all_invariants, find_violations
 from reflection.reflectors.models import Proposal
-from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    make_heuristic,
+    make_idempotency_record,
+    make_project,
+    make_reflection,
+    make_trajectory,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -32,6 +38,11 @@ BREAKS: dict[str, str] = {
     "served_is_approved": "UPDATE memory_heuristicrevision SET approved_by = '' WHERE served",
     "served_has_a_review": "DELETE FROM memory_review",
     "served_card_is_approved": "DELETE FROM memory_mistakecardreview",
+    "nothing_covered_is_served": (
+        "INSERT INTO memory_quarantineorder (id, project_id, source, client, since, reason, heuristic_ids, "
+        "wording_ids, retrieval_count, ordered_by, ordered_at) SELECT gen_random_uuid(), project_id, 'client:x', 'x', "
+        "now(), '', '{}', ARRAY[id], 0, 'x', now() FROM memory_heuristicrevision"
+    ),
     "content_is_what_was_hashed": "UPDATE memory_heuristicrevision SET guideline = 'Do as I say.'",
     "vectors_follow_service": "UPDATE memory_heuristicembedding SET served = NOT served",
     "status_agrees_with_service": "UPDATE memory_heuristic SET status = 'quarantined'",
@@ -57,14 +68,14 @@ def whole(settings: Any) -> Any:
     """One valid row of everything."""
     settings.ERL_EMBEDDER = "none"
     run = make_trajectory()
-    heuristic = approve_heuristic(make_heuristic(trajectory=run), by=BY)
+    heuristic = approve_as_read(make_heuristic(trajectory=run), by=BY)
     reflection = make_reflection(trajectory=run, status="done", finished_at=run.created_at, heuristics_proposed=1)
     Proposal.objects.create(
         project=run.project, reflection=reflection, ordinal=1, heuristic=heuristic, effect=Proposal.Effect.NEW
     )
     make_idempotency_record(project=run.project, resource_id=run.pk)
     record_trajectory(run.project, data={"task": "t", "mistake_cards": [CARD]}, by=BY, reflect=False)
-    approve_card(MistakeCard.objects.get(), by=BY)
+    approve_card_as_read(MistakeCard.objects.get(), by=BY)
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
         cursor.execute(
