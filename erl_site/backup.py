@@ -25,6 +25,8 @@ from erl_site.embedded.accounts import find_binaries
 from erl_site.embedded.home import EmbeddedServerError
 
 CHECKS = (("check_invariants",), ("verify_audit",))
+# The extensions are there, and belong to an administrator
+_RESTORE = ("--no-owner", "--no-comments", "--exit-on-error")
 _TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public' ORDER BY 1
 """
@@ -67,7 +69,10 @@ def run_drill(*, keep: Path | None = None) -> Drill:
         with _database(scratch) as url:
             started = time.perf_counter()
             run_program(
-                find_program("pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={write_url(scratch)}", str(dump)
+                find_program("pg_restore"),
+                *_RESTORE,
+                f"--dbname={write_url(scratch)}",
+                str(dump),
             )
             drill.restore_seconds = time.perf_counter() - started
             drill.faults += _compare(before, _digest_of(scratch))
@@ -144,7 +149,7 @@ def _compare(before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str
 def _database(name: str) -> Iterator[str]:
     """Create an empty database on the same server, yield its URL, and drop it."""
     with psycopg.connect(write_url("postgres"), autocommit=True) as server:
-        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     try:
         yield write_url(name)
     finally:

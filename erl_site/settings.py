@@ -7,7 +7,7 @@ import django_stubs_ext
 import environ
 from csp.constants import NONE, SELF
 
-from erl_site.embedded import valkey
+from erl_site.embedded import roles, valkey
 from erl_site.embedded.home import EmbeddedServerError, check_secret_key, erl_home, secret_key
 from erl_site.monitoring.logs import logging_config
 from memory.limits import MAX_REQUEST_BYTES
@@ -155,11 +155,15 @@ ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only (memor
 # ── Database: DATABASE_URL, or the embedded PostgreSQL under ERL_HOME ─────────────────────────────────────────────
 DATABASE_URL = env.str("DATABASE_URL", "")
 ERL_EMBEDDED_DURABLE = env.bool("ERL_EMBEDDED_DURABLE", True)  # off only for disposable test servers
+DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", "")  # who owns the tables; needed only where they are changed
 if DATABASE_URL:
     DATABASES = {"default": env.db_url_config(DATABASE_URL)}
     DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
+    _owner = env.db_url_config(DATABASE_OWNER_URL) if DATABASE_OWNER_URL else {}
+    ERL_DATABASE_OWNER = {name: _owner[name] for name in ("USER", "PASSWORD", "HOST", "PORT") if _owner}
 else:
-    DATABASES = {"default": {"ENGINE": "erl_site.embedded.database", "NAME": "erl", "USER": "erl"}}
+    DATABASES = {"default": {"ENGINE": "erl_site.embedded.database", "NAME": "erl", "USER": roles.APPLICATION}}
+    ERL_DATABASE_OWNER = {"USER": roles.OWNER}
 DATABASES["default"] |= {
     "CONN_MAX_AGE": env.int("ERL_DATABASE_CONN_MAX_AGE", 600),
     "CONN_HEALTH_CHECKS": True,
@@ -232,7 +236,11 @@ ERL_API_MAX_WAIT_SECONDS = env.float(
 ERL_API_MAX_IN_FLIGHT = env.int("ERL_API_MAX_IN_FLIGHT", 32)  # of one key, in each web process; 0: no limit
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
-ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
+ERL_RATE_LIMITS = env.list(
+    "ERL_RATE_LIMITS",
+    default=["retrieve=6000/60", "trajectories:write=3000/60", "reflect=600/60", "evaluate=60/60", "failed=1000/60"],
+)
+ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # of answers without a run; 0: for ever
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
 ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none

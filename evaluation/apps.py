@@ -6,6 +6,9 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         from evaluation.requests import EVALUATION
+        from evaluation.text_columns import TEXT_COLUMNS
+        from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
 
         register_kind(EVALUATION)
+        add_text_columns(TEXT_COLUMNS)

@@ -15,6 +15,7 @@ from memory.curation.priority import prioritise_queue
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.mistakes.policy import keep_cards
 from memory.retrieval.models import ServedChange, TermChange
+from memory.trust.retention import delete_old_answers
 
 AT_ONCE = 2000  # wordings; each takes 0.2 ms and is written again
 FOLD_FROM = 50  # rows of one project; reading them takes 0.1 ms
@@ -82,4 +83,5 @@ PERIODIC = (
     PeriodicWork("changed terms", _SOON, count_new_terms),
     PeriodicWork("served changes", _SOON, fold_changes),
     PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
+    PeriodicWork("old answers", _HOUR, delete_old_answers),
 )

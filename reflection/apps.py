@@ -12,6 +12,7 @@ class ReflectionConfig(AppConfig):
         from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
         from memory.trust.invariants import add_invariants
+        from memory.trust.text_columns import add_text_columns
         from reflection.consolidation.results import forget_run
         from reflection.invariants import INVARIANTS
         from reflection.jobs.kinds import register_kind
@@ -21,10 +22,12 @@ class ReflectionConfig(AppConfig):
         from reflection.rankers.language_model import find_provider_ranker
         from reflection.reflectors.requests import queue_reflection
         from reflection.tasks import KINDS, PERIODIC
+        from reflection.text_columns import TEXT_COLUMNS
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
+        add_text_columns(TEXT_COLUMNS)
         register_ranker(find_provider_ranker)
         register_reranker(find_http_reranker)
         for kind in KINDS:

@@ -11,12 +11,17 @@ from django.db import connection, transaction
 from django.dispatch import receiver
 from django.test import TransactionTestCase
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from pytest_django.plugin import DjangoDbBlocker
 
-from erl_site.embedded import valkey
+from erl_site.embedded import postgres, roles, valkey
 from evaluation.isolation.sandbox import create_sandbox
 from tests.servers import HOME
 from tests.stack import Stack, database_url, kill_workers
+
+# Tests make databases, change tables and switch triggers off. Processes they start connect as the application does.
+settings.DATABASES["default"]["USER"] = roles.OWNER
+settings.ERL_DATABASE_OWNER = {}
 
 
 @receiver(setting_changed)
@@ -53,6 +58,14 @@ def broker() -> str:
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Let the owner of the tables do here what in production only an administrator may."""
+    url = make_conninfo(postgres.ensure(HOME / "postgres", durable=settings.ERL_EMBEDDED_DURABLE), dbname="postgres")
+    with psycopg.connect(url, user=roles.ADMINISTRATOR, autocommit=True) as server:
+        server.execute(sql.SQL("ALTER ROLE {} SUPERUSER").format(sql.Identifier(roles.OWNER)))
+
+
+@pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """The tests' database, which nobody is connected to any more when it is dropped.
 
@@ -60,8 +73,10 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     from here, while there are no rows: evaluations in their sandbox, and homes in which the database is not what is
     tested (`migrated_home`).
     """
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SELECT memory_grant_application(%s)", [roles.APPLICATION])
     with django_db_blocker.unblock():
-        create_sandbox()
+        give_to_application(create_sandbox())
         copy_tests_database("erl")
     yield
     with django_db_blocker.unblock():
@@ -71,6 +86,15 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+
+def give_to_application(url: str) -> None:
+    """Let a sandbox belong to the application, as one that the application asked for does."""
+    owner, application = sql.Identifier(roles.OWNER), sql.Identifier(roles.APPLICATION)
+    tests = sql.Identifier(str(connection.settings_dict["NAME"]))
+    with psycopg.connect(url, autocommit=True) as sandbox:
+        sandbox.execute(sql.SQL("REASSIGN OWNED BY {} TO {}").format(owner, application))
+        sandbox.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(tests, owner))  # went along
 
 
 def copy_tests_database(name: str) -> None:
@@ -88,7 +112,7 @@ def stack_processes(broker: str, django_db_setup: None, django_db_blocker: Djang
     """Web server and worker on the tests' database, started once. Tests take `stack`."""
     with django_db_blocker.unblock():
         connection.ensure_connection()
-        url = database_url(connection.settings_dict)
+        url = database_url(connection.settings_dict | {"USER": roles.APPLICATION})
     stack = Stack(home=HOME, environment={"DATABASE_URL": url, "CELERY_BROKER_URL": settings.CELERY_BROKER_URL})
     try:
         stack.start_web()

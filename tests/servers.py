@@ -28,6 +28,7 @@ os.environ["ERL_ENV_FILE"] = os.devnull  # a developer's keys are not for tests
 os.environ["ERL_HOME"] = str(HOME)
 os.environ["ERL_EMBEDDED_DURABLE"] = os.environ.get("CHAOS_DURABLE", "0")  # the fault runner waits for the disk
 os.environ["ERL_RETRIEVE_MEMORY_MB"] = "0"  # a thread that reads would be in the way of emptying the tables
+os.environ["ERL_RATE_LIMITS"] = "reflect=600/60,evaluate=60/60,failed=1000/60"  # no broker for what records and asks
 os.environ["ERL_API_MAX_WAIT_SECONDS"] = "0"  # on a loaded machine nobody is turned away
 os.environ["ERL_DATABASE_CONN_MAX_AGE"] = "0"  # a live server's threads must not hold the test database open
 if prepared := os.environ.get("CHAOS_PREPARED", ""):  # the fault runner makes the tables once for all its processes

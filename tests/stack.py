@@ -20,10 +20,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from erl_site.backup import find_program, run_program
 from erl_site.embedded import postgres
 from erl_site.embedded.accounts import choose_account
+from erl_site.embedded.roles import ADMINISTRATOR
 
 ROOT = Path(__file__).resolve().parent.parent
-# One client records thousands of runs here, whose lessons nobody reviews.
-DEFAULTS = {"ERL_RETRIEVE_MEMORY_MB": "64", "ERL_PENDING_PROPOSALS_PER_CLIENT": "0"}
+# One client asks and records as fast as it can here, and nobody reviews the lessons.
+DEFAULTS = {
+    "ERL_RETRIEVE_MEMORY_MB": "64",
+    "ERL_PENDING_PROPOSALS_PER_CLIENT": "0",
+    "ERL_RATE_LIMITS": "retrieve=100000000/60,trajectories:write=100000000/60,reflect=600/60,failed=1000/60",
+}
 _stacks: list["Stack"] = []
 
 
@@ -59,7 +64,8 @@ def migrated_home(home: Path) -> Path:
 
     with tempfile.TemporaryDirectory() as folder:
         backup = Path(folder) / "backup"
-        where = ["--host", str(postgres.socket_dir(HOME / "postgres")), "--port", str(postgres.PORT), "--username=erl"]
+        where = ["--host", str(postgres.socket_dir(HOME / "postgres")), "--port", str(postgres.PORT)]
+        where += ["--username", ADMINISTRATOR]
         run_program(find_program("pg_basebackup"), *where, "--checkpoint=fast", "--no-sync", f"--pgdata={backup}")
         adopt((home / "postgres").resolve(), backup)
     return home

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from erl_site.embedded.postgres import DISCREET
 from memory.retrieval.database import ServingRole
 
 
@@ -52,6 +53,7 @@ def show(name: str) -> str:
 
 
 CONNECTIONS_HIGH = 0.8
+AS_DISCREET = {"log_statement": ("none", "ddl")}
 
 
 def check_durability() -> Iterator[CheckResult]:
@@ -136,6 +138,31 @@ def check_tenant_role() -> Iterator[CheckResult]:
         make = failure if settings.ERL_TENANT_ROLE else warning
         todo = "As a superuser, create it and grant it to this user, then run SELECT memory_grant_tenant()."
         yield make("tenant role", f"The role {role} does not exist, or this user cannot switch to it.", todo)
+
+
+def check_application_role() -> Iterator[CheckResult]:
+    """Warn where the application's role may change tables, so that a flaw in it reaches triggers, audit and files."""
+    ((role, is_super, owned),) = rows(
+        "SELECT rolname, rolsuper, (SELECT count(*) FROM pg_class WHERE relowner = r.oid AND relkind = 'r'"
+        " AND relnamespace = 'public'::regnamespace) FROM pg_roles r WHERE rolname = current_user"
+    )
+    if is_super or owned:
+        what = "is a superuser" if is_super else "owns the tables"
+        todo = "Give the tables to an owner and set DATABASE_OWNER_URL, as docs/deploying.md says under Roles."
+        yield warning("application role", f"The application connects as {role}, which {what}.", todo)
+    else:
+        yield ok("application role", f"The role {role} can do no more than the application needs.")
+
+
+def check_server_log() -> Iterator[CheckResult]:
+    """Warn where the server's log keeps statements or rows, which hold the texts of runs (reliability C10)."""
+    wanted = dict(setting.split("=") for setting in DISCREET)
+    others = [name for name, value in wanted.items() if show(name) not in AS_DISCREET.get(name, (value,))]
+    if others:
+        todo = f"Set {', '.join(f'{name} = {wanted[name]}' for name in others)} in postgresql.conf and reload it."
+        yield warning("server log", "PostgreSQL's log may keep texts of runs, which no erasure reaches.", todo)
+    else:
+        yield ok("server log", "PostgreSQL's log keeps no statements, parameters or rows.")
 
 
 def check_archive() -> Iterator[CheckResult]:

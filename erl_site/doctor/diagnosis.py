@@ -14,10 +14,12 @@ from django.utils import timezone
 
 from erl_site.doctor.database import (
     CheckResult,
+    check_application_role,
     check_archive,
     check_connections,
     check_durability,
     check_indexes,
+    check_server_log,
     check_serving_role,
     check_tenant_role,
     failure,
@@ -167,7 +169,9 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_indexes,
     check_clock,
     check_connections,
+    check_application_role,
     check_archive,
+    check_server_log,
     check_disk,
     check_keys,
     check_unused_keys,

@@ -31,14 +31,23 @@ from erl_site.embedded.home import (
     rotate_log,
     socket_folder,
 )
+from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER, STATEMENTS
 
 PORT = 5432  # part of the socket's name; there is no TCP listener
 START_ATTEMPTS = 3
+# Neither statements nor rows in the server's log: they hold the texts of runs, and an erasure does not reach the log
+# (`check_server_log` of the doctor names the same for other servers).
+DISCREET = (
+    *("log_min_error_statement=panic", "log_error_verbosity=terse", "log_statement=none"),
+    *("log_min_duration_statement=-1", "log_min_duration_sample=-1", "log_transaction_sample_rate=0"),
+    *("log_parameter_max_length=0", "log_parameter_max_length_on_error=0"),
+)
 THROWAWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=5min")
 
 StopMode = Literal["smart", "fast", "immediate"]
 _STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 # Answers of a server that is starting, stopping or recovering; worth waiting for
+_NO_ROLE = '" does not exist'  # of a new server
 _TRANSIENT = (
     "starting up",
     "shutting down",
@@ -58,7 +67,7 @@ def ensure(
     home: Path,
     *,
     durable: bool = True,
-    user: str = "erl",
+    user: str = APPLICATION,
     dbname: str = "erl",
     settings: Iterable[str] = (),
     wait_seconds: float = 120.0,
@@ -82,7 +91,8 @@ def ensure(
     except psycopg.OperationalError:
         with locked(home):
             options = [*settings, *(() if durable else THROWAWAY)]
-            _start_and_wait(home, dsn, user=user, durable=durable, options=options, wait_seconds=wait_seconds)
+            _start_and_wait(home, dsn, durable=durable, options=options, wait_seconds=wait_seconds)
+            _make_roles(dsn)
             _make_database(dsn, dbname)
     return url
 
@@ -125,7 +135,7 @@ def is_running(home: Path) -> bool:
     return True
 
 
-def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: list[str], wait_seconds: float) -> None:
+def _start_and_wait(home: Path, dsn: str, *, durable: bool, options: list[str], wait_seconds: float) -> None:
     """Start the server and wait until it answers. The caller holds the lock."""
     end = time.monotonic() + wait_seconds
     starts, failure = 0, ""  # includes starts that ended before answering
@@ -139,7 +149,7 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
             if starts == START_ATTEMPTS:
                 told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home))}\n"
                 raise EmbeddedServerError(told.replace("\n\n", "\n") + f"The full log is {_log(home)}.")
-            account = account or _prepare(home, user=user, durable=durable)
+            account = account or _prepare(home, durable=durable)
             failure = _start(home, account, options, wait_seconds=wait_seconds)
             starts += 1
         try:
@@ -147,6 +157,8 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
             return
         except psycopg.OperationalError as error:
             is_transient = "FATAL" not in str(error) or any(text in str(error) for text in _TRANSIENT)
+            if _NO_ROLE in str(error):
+                return
             if not is_transient:
                 raise
             if time.monotonic() > end:
@@ -158,7 +170,7 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
         time.sleep(0.1)
 
 
-def _prepare(home: Path, *, user: str, durable: bool) -> Account:
+def _prepare(home: Path, *, durable: bool) -> Account:
     """Choose the account for the server, create missing data, and refuse data of another version."""
     if set(str(home)) & set("\"'`$\\\n"):
         raise EmbeddedServerError(
@@ -169,7 +181,7 @@ def _prepare(home: Path, *, user: str, durable: bool) -> Account:
     data = (home / "data").resolve()
     version_file = data / "PG_VERSION"
     if not version_file.exists():
-        _initialise(data, account, user=user, durable=durable)
+        _initialise(data, account, durable=durable)
     shipped = _output(account.binaries / "postgres", "--version").split()[-1].split(".")[0]
     found = version_file.read_text().strip()
     if found != shipped:
@@ -182,7 +194,7 @@ def _prepare(home: Path, *, user: str, durable: bool) -> Account:
     return account
 
 
-def _initialise(data: Path, account: Account, *, user: str, durable: bool) -> None:
+def _initialise(data: Path, account: Account, *, durable: bool) -> None:
     """Create the data folder under another name, then rename it, so that an incomplete one is never used."""
     draft = data.with_name("data.new")
     shutil.rmtree(draft, ignore_errors=True)
@@ -191,7 +203,8 @@ def _initialise(data: Path, account: Account, *, user: str, durable: bool) -> No
         os.chown(draft, account.uid, -1)
     # The builtin locale provider needs neither ICU nor system locales
     options = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
-    failure = _run(account, "initdb", "-D", str(draft), "-U", user, *options, *([] if durable else ["--no-sync"]))
+    options += [f"--username={ADMINISTRATOR}", *([] if durable else ["--no-sync"])]
+    failure = _run(account, "initdb", "-D", str(draft), *options)
     if failure:
         raise EmbeddedServerError(f"The embedded PostgreSQL cannot create its data in {data}.\n{failure}")
     draft.rename(data)
@@ -208,6 +221,7 @@ def _start(home: Path, account: Account, options: list[str], *, wait_seconds: fl
         "listen_addresses=",
         f"unix_socket_directories={sockets}",
         "unix_socket_permissions=0700",
+        *DISCREET,
         *options,
     ]
     server_options = shlex.join([f"-p{PORT}", *(f"-c{option}" for option in server_settings)])
@@ -238,11 +252,32 @@ def _output(*command: Path | str) -> str:
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def _make_roles(dsn: str) -> None:
+    """Make the roles of roles.sql, and its extensions where databases are copied from.
+
+    Data of earlier releases has the application as its superuser, which no role can stop being. There the roles are
+    made beside it, and `manage.py doctor` says what to do.
+    """
+    try:
+        server = psycopg.connect(dsn, user=ADMINISTRATOR, dbname="template1", autocommit=True)
+    except psycopg.OperationalError as error:
+        if _NO_ROLE not in str(error):
+            raise
+        with psycopg.connect(dsn, dbname="postgres", autocommit=True) as earlier:
+            earlier.execute(sql.SQL("CREATE ROLE {} SUPERUSER LOGIN").format(sql.Identifier(ADMINISTRATOR)))
+        server = psycopg.connect(dsn, user=ADMINISTRATOR, dbname="template1", autocommit=True)
+    with server:
+        known = server.execute("SELECT count(*) FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone()
+        if known != (1,):
+            server.execute(STATEMENTS.read_text(encoding="utf-8").encode())
+
+
 def _make_database(dsn: str, dbname: str) -> None:
-    with psycopg.connect(dsn, dbname="postgres", autocommit=True) as connection:
+    with psycopg.connect(dsn, user=ADMINISTRATOR, dbname="postgres", autocommit=True) as connection:
         known = connection.execute("select 1 from pg_database where datname = %s", [dbname]).fetchone()
         if not known:
-            connection.execute(sql.SQL("create database {}").format(sql.Identifier(dbname)))
+            named = sql.SQL("create database {} owner {}").format(sql.Identifier(dbname), sql.Identifier(OWNER))
+            connection.execute(named)
 
 
 def _pid_lines(home: Path) -> list[str]:

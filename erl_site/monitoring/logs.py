@@ -26,6 +26,7 @@ _GENERATED = {
     "request_id": re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     "time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"),
 }
+_QUOTED_ROW = re.compile(r"\n(?:DETAIL|CONTEXT|QUERY|LINE \d+): ")
 _JSON_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 
 
@@ -45,6 +46,14 @@ def _is_known_clean(key: str, value: Any) -> bool:
             _clean.clear()
         _clean.add(member)
     return True
+
+
+def drop_rows(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Keep of a database error what it is, without the row or statement that PostgreSQL quotes below it."""
+    for error in event.get("exception") or ():
+        if isinstance(error, dict):
+            error["exc_value"] = _QUOTED_ROW.split(error.get("exc_value") or "", maxsplit=1)[0]
+    return event
 
 
 def cut(value: Any) -> Any:
@@ -84,6 +93,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                     _TRACEBACKS,
+                    drop_rows,
                     redact_event,
                     structlog.processors.JSONRenderer(),
                 ],

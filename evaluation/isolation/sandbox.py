@@ -43,9 +43,10 @@ def create_sandbox(number: int = 1) -> str:
     with psycopg.connect(**parameters, autocommit=True) as raw:
         known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
     if known is None and not _copy_new_database(parameters, name):
-        with psycopg.connect(**parameters, autocommit=True) as raw:
+        with psycopg.connect(**_find_creator(parameters), autocommit=True) as raw:
             try:
-                raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+                owner = sql.Identifier(str(parameters.get("user")))
+                raw.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), owner))
             except psycopg.errors.DuplicateDatabase:
                 pass  # another process was faster
             except psycopg.Error as error:
@@ -59,8 +60,13 @@ def create_sandbox(number: int = 1) -> str:
 
 
 def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
-    """Copy the live database if it is still empty, which is faster than migrating; return whether that worked."""
-    if connection.in_atomic_block or Project.objects.exists() or get_user_model().objects.exists():
+    """Copy the live database if it is still empty, which is faster than migrating; return whether that worked.
+
+    Not where its tables belong to another role: those of a sandbox belong to the application, which empties them.
+    """
+    if settings.ERL_DATABASE_OWNER or connection.in_atomic_block:
+        return False
+    if Project.objects.exists() or get_user_model().objects.exists():
         return False
     connection.close()  # a database in use cannot be copied
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
@@ -72,6 +78,11 @@ def _copy_new_database(parameters: dict[str, Any], name: str) -> bool:
         log.debug("sandbox_not_copied", error=type(error).__name__)
         return False
     return True
+
+
+def _find_creator(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return how to connect in order to make a database: as the owner of the tables, if one is set."""
+    return parameters | {name.lower(): value for name, value in settings.ERL_DATABASE_OWNER.items() if value}
 
 
 def _disable_durability(raw: psycopg.Connection[Any], name: str) -> None:

@@ -24,10 +24,9 @@ from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import narrow_to_projects, visible_projects
 from memory.redaction.visible_text import show_hidden
-from memory.retrieval.answers import MATCHED_TASK_CHARACTERS
 from memory.retrieval.context import get_label
 from memory.retrieval.models import Retrieval, SearchIndex
-from memory.retrieval.replay import find_wordings, name_subtask, replay_block
+from memory.retrieval.replay import describe_items, find_wordings, replay_block
 from memory.runs.models import Trajectory
 
 _RECALL_LABEL = "search recall"
@@ -191,13 +190,13 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
             label=get_label(item["heuristic"]),
             injected=item["injected"],
             reason=item["reason"],
-            subtask=name_subtask(retrieval, item),
-            matched_task=_show_cut(item.get("matched_task", "")),
+            subtask=item["subtask"],
+            matched_task=item["matched_task"],
             scores=[(_SCORE_NAMES.get(name, name), value) for name, value in item["scores"].items()],
             revision=by_heuristic.get(item["heuristic"]),
             feedback=said.get(item["heuristic"], []),
         )
-        for place, item in enumerate(retrieval.items, 1)
+        for place, item in enumerate(describe_items(retrieval, wordings), 1)
     ]
     names = _name_heuristics(retrieval.considered_ids)
     return {
@@ -217,11 +216,6 @@ def _say_option(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "left out" if value is False else str(value)
-
-
-def _show_cut(task: str) -> str:
-    """Show that a task was cut, where it was written down before that was."""
-    return f"{task}…" if len(task) == MATCHED_TASK_CHARACTERS and not task.endswith("…") else task
 
 
 def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:

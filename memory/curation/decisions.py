@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Unpack
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
+from memory.after_commit import after_commit
 from memory.curation.decision_steps import (
     ReviewNote,
     get_current_revision,
@@ -78,7 +78,7 @@ def approve_heuristic(
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
     serve_revision(heuristic, revision, by=by)
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    after_commit(count_terms, heuristic.project_id)
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
     _approve_evidence(heuristic, by=by, read_at=read_at)
@@ -264,7 +264,7 @@ def _check_read(heuristic: Heuristic, read: Mapping[tuple[UUID, str], datetime])
 
 def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:
     served: HeuristicRevision = withdraw_revision(heuristic)
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    after_commit(count_terms, heuristic.project_id)
     set_status(heuristic, status)
     return served
 

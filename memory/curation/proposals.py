@@ -10,13 +10,14 @@ from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
 from memory.heuristics.text import Citation, HeuristicText, Origin
-from memory.index.heuristic_vectors import embed_when_committed
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -118,7 +119,7 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
         ],
         ignore_conflicts=True,
     )
-    embed_when_committed(heuristic.pk)  # the run's task is searched too
+    after_commit(embed_heuristics, [heuristic.pk])  # the run's task is searched too
     return count_support(heuristic)
 
 
@@ -186,4 +187,4 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by:
     heuristic.prioritised_at = None  # its priority is worked out again
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
-    embed_when_committed(heuristic.pk)
+    after_commit(embed_heuristics, [heuristic.pk])

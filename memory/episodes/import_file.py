@@ -3,12 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from memory.after_commit import after_commit
 from memory.curation.proposals import propose_heuristic
 from memory.episodes.file_format import (
     check_document,
@@ -204,7 +204,7 @@ class _Importer:
         note_words(card, text, trajectory=None, by=self.by)
         if created:
             self.made["cards"] += 1
-            transaction.on_commit(partial(settle_cards, [card.pk], new_ids=[card.pk]), robust=True)
+            after_commit(settle_cards, [card.pk], new_ids=[card.pk])
         card.imported_count = max(card.imported_count, count)
         card.imported = raw
         card.save(update_fields=["imported_count", "imported"])

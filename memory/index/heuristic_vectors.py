@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 import structlog
@@ -76,13 +75,6 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
     for project_id in {text.revision.project_id for text in missing}:
         count_terms(project_id)
     return len(missing)
-
-
-def embed_when_committed(heuristic_id: UUID) -> None:
-    """Embed a heuristic after the transaction, once, however often the transaction asks for it."""
-    asked = [func for _, func, *_ in connection.run_on_commit if isinstance(func, partial)]
-    if not any(func.func is embed_heuristics and func.args == ([heuristic_id],) for func in asked):
-        transaction.on_commit(partial(embed_heuristics, [heuristic_id]), robust=True)
 
 
 def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:

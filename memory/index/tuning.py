@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
+from memory.database_owner import as_owner
 from memory.embeddings.registry import find_embedder
 from memory.projects.models import Project
 from memory.retrieval.candidates import find_in_database
@@ -61,7 +62,7 @@ def tune_search(project: Project, *, threshold: int | None = None) -> SearchInde
     """
     threshold = INDEX_FROM_TEXTS if threshold is None else threshold
     model = EmbeddingModel.objects.filter(active=True).first()
-    with _alone(project) as allowed:
+    with as_owner(), _alone(project) as allowed:
         if not allowed:
             return None
         present = _find_indexes(project)

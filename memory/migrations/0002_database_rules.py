@@ -16,4 +16,5 @@ class Migration(migrations.Migration):
         install("memory/sql/quarantine.sql"),
         install("memory/sql/projects.sql"),
         install("memory/sql/serving.sql"),
+        install("memory/sql/application.sql"),
     ]

@@ -1,5 +1,7 @@
 """Remove an erased run from the mistake cards it was counted on."""
 
+from uuid import UUID
+
 from memory.mistakes.counts import lock_root, recount
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.runs.models import Trajectory
@@ -7,8 +9,8 @@ from memory.runs.models import Trajectory
 _WORDS = ("bad_decision", "correct_decision", "lesson")
 
 
-def forget_mistakes(trajectory: Trajectory) -> None:
-    """Delete the cards seen only in this run, and recount the others.
+def forget_mistakes(trajectory: Trajectory) -> list[UUID]:
+    """Delete the cards seen only in this run, and recount the others; return the ids of those deleted.
 
     Words of the run that wait for a decision are replaced by those of the newest other run. Call it in the transaction
     that erases the run, where deleting is allowed.
@@ -18,12 +20,14 @@ def forget_mistakes(trajectory: Trajectory) -> None:
     trajectory.mistake_sightings.all().delete()
     orphans = [card for card in cards if not card.imported_count and not card.sightings.exists()]
     others = [card for card in cards if card not in orphans]
+    deleted = [card.pk for card in orphans]
     for card in orphans:
         _delete(card)
     for card in others:
         _replace_words(card, trajectory)
         card.refresh_from_db(fields=["merged_into"])
         recount(lock_root(card))
+    return deleted
 
 
 def _delete(card: MistakeCard) -> None:

@@ -1,11 +1,11 @@
 """Record which runs a mistake was seen in: one card for a mistake, one sighting for a run."""
 
-from functools import partial
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 
+from memory.after_commit import after_commit
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT, lock_root, recount
 from memory.mistakes.decisions import note_words
 from memory.mistakes.models import MistakeCard, MistakeSighting
@@ -54,7 +54,7 @@ def sight_mistakes(trajectory: Trajectory, *, by: Actor) -> None:
         text = reports[card.identity_sha256]
         if _count_run(card, text, trajectory):
             note_words(card, text, trajectory=trajectory, by=by)
-    transaction.on_commit(partial(settle_cards, [card.pk for card in cards], new_ids=new), robust=True)
+    after_commit(settle_cards, [card.pk for card in cards], new_ids=new)
 
 
 def _read_reports(trajectory: Trajectory) -> dict[str, MistakeText]:

@@ -37,7 +37,6 @@ from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode
 
 _Mode = Retrieval.Mode
 NO_DATABASE = "database"
-MATCHED_TASK_CHARACTERS = 120  # of it are kept with the answer
 _WORDS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 FINISHED_ANSWERS = 128  # kept by each process: a task that is asked again costs a third of a new one
 MOST_KEPT_CHARACTERS = 100_000  # of one of them
@@ -258,7 +257,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
             "injected_ids": _as_array([*sorted(context.ids.difference(injected)), *injected]),  # rules first
-            "items": orjson.dumps([_as_record(item, subtasks, record.ids) for item in items]).decode(),
+            "items": orjson.dumps([_as_record(item, place, subtasks, record.ids) for item, place in places]).decode(),
             "considered_ids": _as_array(candidate.heuristic_id.hex for candidate in selection.considered),
             "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
         },
@@ -283,16 +282,14 @@ def _describe(place: Ranked) -> dict[str, Any]:
     }
 
 
-def _as_record(item: dict[str, Any], subtasks: Sequence[str], in_record: Set[str]) -> dict[str, Any]:
+def _as_record(item: dict[str, Any], place: Ranked, subtasks: Sequence[str], in_record: Set[str]) -> dict[str, Any]:
+    """Return what is kept of an item. The matched task is named by its run: a copy would outlive an erasure."""
     recorded = ("revision", "content_sha256", "scores", "reason", "injected")
     part = subtasks.index(item["subtask"]) + 1 if item["subtask"] in subtasks else 0
-    task = item["matched_task"]
-    if len(task) > MATCHED_TASK_CHARACTERS:  # so that one sees where it was cut
-        task = f"{task[: MATCHED_TASK_CHARACTERS - 1].rstrip()}…"
     return (
         {"heuristic": item["id"]}
         | {name: item[name] for name in recorded}
-        | {"subtask": part, "matched_task": task}
+        | {"subtask": part, "matched_run": place.candidate.matched_run}
         | ({"in_record": True} if item["id"] in in_record else {})
     )
 

@@ -21,9 +21,9 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     """A served lesson with its figures; a similarity is None if there is nothing to compare.
 
     `own` is the similarity of the lesson's own text, made of `meaning` and `words`; `task` that of the most similar
-    task it was learnt from, which is `matched_task`. `lead` decides the first place, `score` all others. `vector` is
-    the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank` is
-    the score of a cross-encoder, 0–1.
+    task it was learnt from, which is `matched_task`, of `matched_run` if a run is known. `lead` decides the first
+    place, `score` all others. `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that
+    the task names too, `rerank` is the score of a cross-encoder, 0–1.
     """
 
     heuristic_id: UUID
@@ -42,6 +42,7 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     usefulness: float
     client: str
     matched_task: str
+    matched_run: UUID | None
     own: float | None
     meaning: float | None
     words: float | None

@@ -110,7 +110,8 @@ WITH query AS MATERIALIZED (
             FILTER (WHERE kind <> 'lesson'))[1] AS trajectory_id
     FROM similarities GROUP BY revision_id
 )
-SELECT {columns}, coalesce(t.task, left(r.source_task, 300)), s.revision_id, s.meaning, s.words, s.tasks, v.vector
+SELECT {columns}, coalesce(t.task, left(r.source_task, 300)), s.trajectory_id, s.revision_id, s.meaning, s.words,
+       s.tasks, v.vector
 FROM found s
 JOIN servable_heuristic r ON r.id = s.revision_id
 LEFT JOIN servable_source t ON t.trajectory_id = s.trajectory_id
@@ -169,7 +170,7 @@ _POOL = """, counted AS MATERIALIZED (
 )"""
 
 _DRAW = f"""
-SELECT {_COLUMNS}, r.source_task
+SELECT {_COLUMNS}, r.source_task, NULL::uuid
 FROM servable_heuristic r
 WHERE r.id IN (
     SELECT v.revision_id
@@ -180,7 +181,7 @@ ORDER BY md5(%(seed)s || r.heuristic_id::text)
 
 # What an answer says of lessons that were found in memory, each with the most similar task it was learnt from.
 _ROWS = f"""
-SELECT p.revision_id, p.trajectory_id, {_COLUMNS}, coalesce(t.task, left(r.source_task, 300))
+SELECT p.revision_id, p.trajectory_id, {_COLUMNS}, coalesce(t.task, left(r.source_task, 300)), p.trajectory_id
 FROM unnest(%(revisions)s::uuid[], %(trajectories)s::uuid[]) AS p (revision_id, trajectory_id)
 JOIN servable_heuristic r ON r.id = p.revision_id
 LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
@@ -190,7 +191,7 @@ LEFT JOIN servable_source t ON t.trajectory_id = p.trajectory_id
 def search_database(
     search: Search, *, index: UsableIndex | None = None, named: list[UUID] | None = None, model_id: str | None = None
 ) -> list[tuple[Any, ...]]:
-    """Return a row for each lesson found: its columns, matched task, revision, meaning, words, tasks, vector.
+    """Return a row for each lesson found: its columns, matched task and run, revision, meaning, words, tasks, vector.
 
     Args:
         index: to take texts from; None compares everything.
@@ -218,7 +219,7 @@ def search_database(
 
 
 def draw_rows(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[tuple[Any, ...]]:
-    """Return the columns and the matched task of lessons drawn at random: the same for the same seed and state."""
+    """Return the columns and the matched task of lessons drawn at random, and no run: the same for the same state."""
     return read_prepared(_DRAW, _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit})
 
 

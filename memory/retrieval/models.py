@@ -38,7 +38,7 @@ class Retrieval(models.Model):
     """One served (or withheld) answer, written with it: what was asked, considered, chosen and injected.
 
     One row with arrays costs a fifth of a row for each item and is the same evidence. `items` holds, in rank order,
-    `{"heuristic", "revision", "content_sha256", "scores", "reason", "subtask", "matched_task", "injected"}` of what was
+    `{"heuristic", "revision", "content_sha256", "scores", "reason", "subtask", "matched_run", "injected"}` of what was
     returned, and `"in_record"` where its words stand in the record before the lessons; `considered_ids` and
     `considered_scores` are the best of what was not. `subtasks` are the parts of the
     task that `subtask` counts from 1; 0 is the whole.

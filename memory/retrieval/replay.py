@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models.functions import Left
+
 from memory.heuristics.models import HeuristicRevision
 from memory.retrieval.context import FORMER_HEADERS, HEADER, build_context, write_boundary
 from memory.retrieval.models import Retrieval
+from memory.runs.models import Trajectory
 
+MATCHED_TASK_CHARACTERS = 120  # are shown of it
 _WHOLE = 10**9  # tokens: what was injected fitted
 
 
@@ -61,7 +65,34 @@ def find_injected_wordings(retrievals: Iterable[Retrieval]) -> dict[UUID, list[H
     return {pk: [wordings[key] for key in keys if key in wordings] for pk, keys in injected.items()}
 
 
-def name_subtask(retrieval: Retrieval, item: dict[str, Any]) -> str:
+def describe_items(retrieval: Retrieval, revisions: Iterable[HeuristicRevision]) -> list[dict[str, Any]]:
+    """Return the recorded items with words for what the record names by number: the part of the task, and the matched
+    task. The latter is empty once its run was erased. One query."""
+    tasks = _find_tasks(item.get("matched_run") for item in retrieval.items)
+    own = {str(one.heuristic_id): one.source_task for one in revisions}
+    described = []
+    for item in retrieval.items:
+        run = item.get("matched_run")
+        task = _cut(tasks.get(run, "") if run else own.get(item["heuristic"], ""))
+        kept = {name: value for name, value in item.items() if name != "matched_run"}
+        described.append(kept | {"subtask": _name_subtask(retrieval, item), "matched_task": task})
+    return described
+
+
+def _find_tasks(runs: Iterable[str | None]) -> dict[str, str]:
+    found = Trajectory.objects.filter(pk__in={run for run in runs if run})
+    beginnings = found.values_list("pk", Left("task", MATCHED_TASK_CHARACTERS + 1))
+    return {str(run): task for run, task in beginnings}
+
+
+def _cut(task: str) -> str:
+    """Shorten a task so that one sees where it was cut."""
+    if len(task) <= MATCHED_TASK_CHARACTERS:
+        return task
+    return f"{task[: MATCHED_TASK_CHARACTERS - 1].rstrip()}…"
+
+
+def _name_subtask(retrieval: Retrieval, item: dict[str, Any]) -> str:
     """Return the part of the task that a recorded item serves, in words; empty for the whole."""
     number = item.get("subtask", 0)
     return retrieval.subtasks[number - 1] if 1 <= number <= len(retrieval.subtasks) else ""

@@ -33,7 +33,7 @@ from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import PATIENCE_SECONDS, Filters, Question
 from memory.retrieval.record_block import NO_RECORD
-from memory.retrieval.replay import Replayed, name_subtask, replay_block
+from memory.retrieval.replay import Replayed, describe_items, find_wordings, replay_block
 from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
 log = structlog.get_logger(__name__)
@@ -114,14 +114,15 @@ class RetrievalView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
+        wordings = find_wordings(row)
         order_id = find_order_over(row)
-        block = replay_block(row) if order_id is None else Replayed(text="", exact=False)
+        block = replay_block(row, wordings) if order_id is None else Replayed(text="", exact=False)
         runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {
                 "retrieval_id": row.pk,
                 **{name: getattr(row, name) for name in _RECORDED},
-                "items": [item | {"subtask": name_subtask(row, item)} for item in row.items],
+                "items": describe_items(row, wordings),
                 "considered": [
                     {"heuristic": heuristic, "score": score}
                     for heuristic, score in zip(row.considered_ids, row.considered_scores, strict=True)

@@ -1,5 +1,6 @@
 -- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, change of who
--- decides, erasure and quarantine. The triggers are deferred, so that entries are written at commit.
+-- decides, erasure and quarantine. The triggers are deferred, so that entries are written at commit. They run as the
+-- owner of the tables: the application may write no entries itself.
 
 -- Append one link to the chain of a project. Its lock is taken at commit and held for a moment only.
 CREATE OR REPLACE FUNCTION memory_audit_append(of_project uuid, what text, of_subject uuid, said jsonb) RETURNS void
@@ -30,7 +31,8 @@ LANGUAGE sql STABLE SET timezone = 'UTC' AS $$
 $$;
 
 -- A review of a heuristic or a mistake card. Arguments: the kind of the entry, and its name for what was reviewed.
-CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, TG_ARGV[0], NEW.id, jsonb_build_object(
         TG_ARGV[1], to_jsonb(NEW) -> (TG_ARGV[1] || '_id'), 'revision', NEW.revision_id, 'decision', NEW.decision,
@@ -47,7 +49,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_cardreview AFTER INSERT ON memory_mistake
 
 -- A revision that goes into or out of service, with a review or without. Arguments: what the kind of the entry begins
 -- with, and its name for what the revision belongs to.
-CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_serving() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(
         NEW.project_id, TG_ARGV[0] || CASE WHEN NEW.served THEN 'served' ELSE 'withdrawn' END, NEW.id,
@@ -73,7 +76,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_cardserving_at_once AFTER INSERT ON memor
     EXECUTE FUNCTION memory_audit_serving('card_', 'card');
 
 -- Everything about a key, its owner included, except when it was last used. Of its secret's hash only a hash is kept.
-CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_audit_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
     k memory_apikey := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 BEGIN
@@ -96,7 +100,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_key_change AFTER UPDATE ON memory_apikey
            NEW.created_by_id))
     EXECUTE FUNCTION memory_audit_key();
 
-CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_erasure() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'erasure', NEW.trajectory_id, jsonb_build_object(
         'heuristics', to_jsonb(NEW.heuristic_ids), 'erased_by', NEW.erased_by));
@@ -108,7 +113,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure
 
 -- Who decides: settings of a project, memberships, and requests to change either or a key. A membership in every
 -- project, and what concerns every project, is in every chain.
-CREATE OR REPLACE FUNCTION memory_audit_settings() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_audit_settings() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.id, 'settings', NEW.id, jsonb_build_object(
         'four_eyes', NEW.four_eyes, 'mistake_card_policy', NEW.mistake_card_policy, 'archived_at', NEW.archived_at));
@@ -126,7 +132,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_settings_at_once AFTER INSERT ON memory_p
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.four_eyes OR NEW.mistake_card_policy <> 'people')
     EXECUTE FUNCTION memory_audit_settings();
 
-CREATE OR REPLACE FUNCTION memory_audit_membership() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_membership() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 DECLARE
     m memory_projectmembership := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 BEGIN
@@ -140,7 +147,8 @@ DROP TRIGGER IF EXISTS memory_audit_membership ON memory_projectmembership;
 CREATE CONSTRAINT TRIGGER memory_audit_membership AFTER INSERT OR UPDATE OR DELETE ON memory_projectmembership
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_membership();
 
-CREATE OR REPLACE FUNCTION memory_audit_rulechange() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_rulechange() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(p.id, 'change_' || NEW.status, NEW.id, jsonb_build_object(
         'kind', NEW.kind, 'values', NEW.values, 'requested_by', NEW.requested_by, 'decided_by', NEW.decided_by))
@@ -155,7 +163,8 @@ CREATE CONSTRAINT TRIGGER memory_audit_confirmation AFTER UPDATE ON memory_rulec
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
     EXECUTE FUNCTION memory_audit_rulechange();
 
-CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'quarantine', NEW.id, jsonb_build_object(
         'source', NEW.source, 'since', NEW.since, 'heuristics', to_jsonb(NEW.heuristic_ids),

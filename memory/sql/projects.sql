@@ -48,7 +48,8 @@ BEGIN
     END IF;$check$, reference[1], reference[2], ' AND ' || nullif(reference[3], ''), of_table);
     END LOOP;
     EXECUTE format($function$
-CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION %1$s_references() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN%2$s
     RETURN NEW;
 END $$;

@@ -12,7 +12,9 @@ BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
             END IF;
-            EXECUTE format('GRANT %I TO %I', wanted, current_user);
+            IF NOT pg_has_role(current_user, wanted, 'MEMBER') THEN
+                EXECUTE format('GRANT %I TO %I', wanted, current_user);
+            END IF;
         EXCEPTION
             -- internal_error: two databases of one server do the same at once.
             WHEN duplicate_object OR unique_violation OR invalid_grant_operation OR internal_error THEN NULL;

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from uuid import UUID
 
 import structlog
+from django.contrib.admin.models import LogEntry
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
-from django.utils import timezone
+from django.db.models import Q, QuerySet, TextField, Value
+from django.db.models.functions import Left, Length
 from psycopg.errors import DeadlockDetected
 
-from memory.api.models import IdempotencyRecord
 from memory.curation.decision_steps import set_status
 from memory.curation.proposals import count_support, repropose_heuristic
 from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
@@ -20,14 +19,14 @@ from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.mistakes.erasure import forget_mistakes
 from memory.projects.actors import Actor, name_actor
-from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
+from memory.trust.erased_answers import forget_answers, forget_cards
 from memory.trust.models import Erasure
 
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
-ASKED_BEFORE = timedelta(days=1)  # an agent asks for lessons before its run is recorded
+SHORTENED_FROM = 200  # characters: what lessons keep of a task is at least as long, or the whole task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,18 +73,21 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     # Waits for reflections that are writing lessons from this run, and blocks later ones.
     list(Trajectory.objects.select_for_update().filter(pk=trajectory.pk).values_list("pk"))
     learnt = set(trajectory.evidence.values_list("heuristic_id", flat=True))
+    quoting = set(_find_quotations(trajectory).values_list("heuristic_id", flat=True))
     judged = find_lessons_of_run(trajectory)
     # Locked together and in order, so that two erasures cannot deadlock.
-    locked = Heuristic.objects.select_for_update().filter(pk__in=[*learnt, *judged], project_id=trajectory.project_id)
-    touched = [heuristic for heuristic in locked.order_by("pk") if heuristic.pk in learnt]
+    concerned = Heuristic.objects.filter(pk__in=learnt | quoting | set(judged), project_id=trajectory.project_id)
+    locked = concerned.select_for_update().order_by("pk")
+    touched = [heuristic for heuristic in locked if heuristic.pk in learnt | quoting]
     failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
-    orphans = [heuristic for heuristic in touched if not heuristic.evidence.exists()]
+    orphans = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
     kept = [heuristic for heuristic in touched if heuristic not in orphans]
-    _forget_answers(trajectory, touched=touched)
+    forget_answers(trajectory, lessons=[heuristic.pk for heuristic in touched])
     _delete(orphans)
     reworded = [heuristic for heuristic in kept if _reword(heuristic, trajectory, by=by)]
+    _forget_log_entries([trajectory.pk, *(heuristic.pk for heuristic in (*orphans, *reworded))])
     for heuristic in kept:
         count_support(heuristic)
     Erasure.objects.create(
@@ -96,34 +98,30 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
         erased_by=by.label,
     )
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
-    forget_mistakes(trajectory)
+    forget_cards(trajectory, cards=forget_mistakes(trajectory))
     trajectory.delete()
     refresh_usefulness(judged)
     _set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
 
 
-def _forget_answers(trajectory: Trajectory, *, touched: list[Heuristic]) -> None:
-    """Clear stored answers about the run and its lessons, and the task of questions about it."""
-    since = trajectory.created_at - ASKED_BEFORE
-    asked = Q(task=trajectory.task, created_at__gte=since, created_at__lte=trajectory.created_at + ASKED_BEFORE)
-    questions = Retrieval.objects.filter(Q(pk=trajectory.retrieval_id) | asked, project_id=trajectory.project_id)
-    ids = [heuristic.pk for heuristic in touched]
-    stored = IdempotencyRecord.objects.filter(project=trajectory.project_id, resource_id__isnull=False)
-    carried = Retrieval.objects.filter(
-        Q(heuristic_ids__overlap=ids) | Q(injected_ids__overlap=ids),
-        project_id=trajectory.project_id,
-        pk__in=stored.values("resource_id"),
+def _find_quotations(trajectory: Trajectory) -> QuerySet[HeuristicRevision]:
+    """Return the wordings of the project that name the run's task as the one they were learnt from.
+
+    A lesson that a client proposed names a task without being based on a run. Reflectors keep the beginning of a long
+    task.
+    """
+    kept = Length("source_task")
+    same = Q(source_task=trajectory.task) | Q(
+        kept__gte=SHORTENED_FROM, source_task=Left(Value(trajectory.task, TextField()), kept)
     )
-    answers = [*questions.values_list("pk", flat=True), *(carried.values_list("pk", flat=True) if touched else ())]
-    _empty([trajectory.pk, *ids, *answers])
-    questions.update(task="")
+    return HeuristicRevision.objects.filter(project_id=trajectory.project_id).annotate(kept=kept).filter(same)
 
 
-def _empty(resource_ids: Iterable[UUID]) -> None:
-    IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids)).update(
-        body=b"", request=b"", headers={}, erased_at=timezone.now()
-    )
+def _forget_log_entries(ids: Iterable[UUID]) -> None:
+    """Leave of the admin's entries about these rows who did what, without how the rows were called."""
+    entries = LogEntry.objects.filter(object_id__in=[str(id) for id in ids])
+    entries.update(object_repr="(erased)", change_message="")
 
 
 def _delete(orphans: list[Heuristic]) -> None:
@@ -141,7 +139,7 @@ def _reword(heuristic: Heuristic, trajectory: Trajectory, *, by: Actor) -> bool:
     quoting = [
         revision.pk
         for revision in heuristic.revisions.all()
-        if revision.source_task and revision.source_task[:200] in trajectory.task
+        if revision.source_task and revision.source_task[:SHORTENED_FROM] in trajectory.task
     ]
     if not quoting:
         return False

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from django.db.models import F, Q
 from django.utils import timezone
 
+from memory.after_commit import after_commit
 from memory.curation.decision_steps import lock_item
 from memory.curation.proposals import count_support, propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.text import Origin
-from memory.index.heuristic_vectors import embed_when_committed
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.redaction import redact
 from memory.runs.models import Trajectory
@@ -144,7 +145,7 @@ def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     )
     if there:
         count_support(heuristic)
-        embed_when_committed(heuristic.pk)
+        after_commit(embed_heuristics, [heuristic.pk])
     return bool(there)
 
 

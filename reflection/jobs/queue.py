@@ -6,7 +6,6 @@ Every change of state is one conditional statement whose row count decides. A wo
 
 import random
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from memory.after_commit import after_commit
 from memory.database_clock import NextUtcDay
 from reflection.errors import BudgetExhausted, LostClaim
 from reflection.jobs.doorbell import doorbell
@@ -86,7 +86,7 @@ def enqueue(job: _AnyJob) -> _AnyJob:
         live: Job | None = same.first()
         if live is not None:  # otherwise it was finished between the two statements
             break
-    transaction.on_commit(partial(doorbell.ring, live.pk, live.kind), robust=True)
+    after_commit(doorbell.ring, live.pk, live.kind)
     if live.pk != job.id:
         return cast(_AnyJob, type(job)._default_manager.get(pk=live.pk))
     for field in Job._meta.concrete_fields:

@@ -27,7 +27,6 @@ from reflection.llm.base import (
     ProviderNotConfigured,
     closed_object,
     estimate_tokens,
-    storable,
     strip_fence,
 )
 from reflection.llm.calls import MAYBE_CHARGED
@@ -153,7 +152,7 @@ def _account(
             prompt_sha256=request.sha256,
             provider=provider.name,
             model=answer.model,
-            response=storable(answer.text),
+            response="",  # no job asks for it again, and it quotes the task, which may be erased
             finish_reason=answer.finish_reason,
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,

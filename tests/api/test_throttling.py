@@ -14,6 +14,7 @@ from reflection.reflectors import requests
 from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client
 from tests.api.problems import error_of
+from tests.erl_site.env_example import reads
 from tests.factories import make_api_key, make_reflection, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -120,3 +121,28 @@ def test_client_with_too_many_stored_keys_is_turned_away(api_client: Any, monkey
 
     assert [answer.status_code for answer in answers] == [201, 201, 429]
     assert answers[2].json()["error"]["code"] == "too_many_keys"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "scope"),
+    [
+        ("/api/v1/retrieve", {"task": "Cancel"}, "retrieve"),
+        ("/api/v1/trajectories", {"task": "Cancel", "steps": [], "outcome": "failure"}, "trajectories:write"),
+    ],
+)
+def test_asking_and_recording_are_limited_by_default(
+    settings: Any, api_client: Any, api_key: Any, path: str, body: dict[str, Any], scope: str
+) -> None:
+    (settings.ERL_RATE_LIMITS,) = (read.default for read in reads() if read.name == "ERL_RATE_LIMITS")
+    limit = read_limits(tuple(settings.ERL_RATE_LIMITS))[scope]
+    first = api_client.post(path, body)
+    for _ in range(limit.requests):
+        counters.count(f"{api_key.api_key.pk}:{scope}", limit)
+
+    last = api_client.post(path, body)
+
+    assert first.status_code in (200, 201)
+    assert first["RateLimit-Policy"] == f'"{scope}";q={limit.requests};w={limit.seconds}'
+    assert limit.requests / limit.seconds >= 50, "generous"
+    assert error_of(last) == (429, "rate_limited")
+    assert int(last["Retry-After"]) > 0

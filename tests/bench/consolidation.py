@@ -49,6 +49,7 @@ from reflection.consolidation.models import ConsolidationRun, Suggestion  # noqa
 from reflection.consolidation.requests import request_consolidation  # noqa: E402
 from reflection.jobs.execution import Outcome  # noqa: E402
 from reflection.reflectors.reflections import run_reflection  # noqa: E402
+from tests.administrator import become_administrator  # noqa: E402
 from tests.stack import database_url  # noqa: E402
 
 BY = Actor(label="benchmark")
@@ -211,6 +212,7 @@ def _report(title: str, run: ConsolidationRun, seconds: float) -> None:
 
 @contextmanager
 def scratch_database() -> Iterator[None]:
+    become_administrator()
     setup_test_environment()
     databases = setup_databases(verbosity=0, interactive=False)
     try:

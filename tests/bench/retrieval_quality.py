@@ -48,6 +48,7 @@ from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
+from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
 from tests.factories import approve_as_read, read  # noqa: E402
 
@@ -247,6 +248,7 @@ def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]
 
 @contextmanager
 def scratch_database() -> Iterator[None]:
+    become_administrator()
     setup_test_environment()
     databases = setup_databases(verbosity=0, interactive=False)
     try:

@@ -53,6 +53,7 @@ from memory.retrieval.models import Retrieval  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from reflection.jobs.execution import Outcome  # noqa: E402
 from reflection.reflectors.reflections import run_reflection  # noqa: E402
+from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.serving import bulk  # noqa: E402
 from tests.bench.serving.processes import children, read_cpu_seconds  # noqa: E402
 from tests.e2e.browser import find_chromium, open_browser  # noqa: E402
@@ -88,6 +89,7 @@ addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => setTimeou
 def fill(options: argparse.Namespace) -> Project:
     """Make a project with lessons, runs, answers and decisions, and real proposals on top."""
     call_command("migrate", verbosity=0)
+    become_administrator()
     project = Project.objects.create(slug="bench", name="Bench", reflect_on_record=True)
     user = get_user_model()._default_manager.create_superuser(REVIEWER, password=PASSWORD)
     assert user.pk

@@ -40,6 +40,7 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
+from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.serving.bench import ANCHORS, CALLS, Bench  # noqa: E402
 from tests.bench.serving.bulk import seed_shares  # noqa: E402
 from tests.bench.serving.pair import compare, print_comparison  # noqa: E402
@@ -59,6 +60,7 @@ def start_servers() -> None:
     postgres.ensure(HOME / "postgres", durable=True, settings=memory_settings())
     valkey.ensure(HOME / "valkey")
     call_command("migrate", verbosity=0)
+    become_administrator()
 
 
 def stop_servers(*, keep: bool) -> None:

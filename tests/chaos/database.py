@@ -21,7 +21,7 @@ from erl_site.embedded.accounts import find_binaries
 from tests.stack import database_url
 
 SETTINGS = ("max_connections=30", "shared_buffers=32MB")
-USER, NAME = "erl", "erl"
+USER, NAME = "postgres", "erl"
 
 
 @dataclass(frozen=True, kw_only=True)

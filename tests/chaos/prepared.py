@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     connection.close()
     home = HOME / "postgres"
     with psycopg.connect(
-        host=str(postgres.socket_dir(home)), port=postgres.PORT, user="erl", dbname="postgres", autocommit=True
+        host=str(postgres.socket_dir(home)), port=postgres.PORT, user="postgres", dbname="postgres", autocommit=True
     ) as server:
         server.execute("CREATE DATABASE test_erl TEMPLATE erl")
     postgres.stop(home)

@@ -28,6 +28,7 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
 IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PROXY_IMAGE", "ERL_PYTHON_IMAGE"}
 COMPOSE_ONLY = IMAGES | {
     "POSTGRES_PASSWORD",
+    "POSTGRES_OWNER_PASSWORD",
     "BROKER_PASSWORD",
     "ERL_WEB_PROCESSES",
     "ERL_WORKER_PROCESSES",
@@ -36,6 +37,7 @@ COMPOSE_ONLY = IMAGES | {
 GIVEN = {
     "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
     "POSTGRES_PASSWORD": "0123456789abcdef",
+    "POSTGRES_OWNER_PASSWORD": "0f1e2d3c4b5a6978",
     "BROKER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
     "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
@@ -74,7 +76,7 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
-    assert SERVICES["database"]["volumes"] == ["database:/var/lib/postgresql"]
+    assert SERVICES["database"]["volumes"][0] == "database:/var/lib/postgresql"
     assert set(COMPOSE["volumes"]) == {"database", "broker", "proxy"}
 
 

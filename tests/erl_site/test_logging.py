@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.test import Client
 from rest_framework.test import APIClient
@@ -21,7 +22,7 @@ from erl_site.monitoring.logs import MAX_CHARACTERS
 from reflection.llm.base import ProviderError
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
-from tests.factories import STEPS, bearer, make_api_key
+from tests.factories import STEPS, bearer, make_api_key, make_trajectory
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, fail_with, make_lesson, propose
 from tests.stack import Stack
 
@@ -242,3 +243,17 @@ def test_traceback_shows_places_but_no_variables(output: io.StringIO) -> None:
     assert line["exception"][0]["frames"][-1]["name"] == "fail"
     assert SECRET not in written
     assert WORDS not in written
+
+
+@pytest.mark.django_db
+def test_row_that_the_database_refuses_is_not_logged(output: io.StringIO) -> None:
+    with transaction.atomic():
+        try:
+            make_trajectory(task="Cancel the reservation of canary0006zq", outcome="perhaps")
+        except IntegrityError:
+            transaction.set_rollback(True)
+            structlog.get_logger("test").exception("it_failed")
+
+    logged = output.getvalue()
+    assert "memory_trajectory_outcome_known" in logged
+    assert "canary0006zq" not in logged

@@ -101,7 +101,7 @@ def test_ensure_attaches_to_a_running_server_brings_it_back_and_stop_ends_it(hom
 
 
 def test_ensure_after_kill_keeps_every_acknowledged_row(home: Path) -> None:
-    url = postgres.ensure(home)
+    url = postgres.ensure(home, user="postgres")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create table kept (writer int, number int)")
     acknowledged: list[tuple[int, int]] = []

@@ -40,6 +40,7 @@ def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
         "task": None,
         "score": 1.0,
         "matched_task": "",
+        "matched_run": None,
         "vector": None,
     }
     return Candidate(**fields | {"lead": overrides.get("score", 1.0)} | overrides)

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from erl_site.backup import DrillError, run_drill
+from memory.database_owner import as_owner
 
 
 class Command(BaseCommand):
@@ -23,7 +24,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            drill = run_drill(keep=options["keep"])
+            with as_owner():
+                drill = run_drill(keep=options["keep"])
         except DrillError as error:
             raise CommandError(str(error)) from error
         if options["json"]:

@@ -10,17 +10,15 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.template.defaultfilters import pluralize
 
+from memory.database_owner import as_owner
 from memory.management.options import write_file
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
+from memory.trust.text_columns import find_erased_tables
 
 BY = Actor(label="command:erase")
-TABLES = (
-    "memory_trajectory, memory_heuristic, memory_heuristicrevision, memory_heuristicembedding, memory_evidence, "
-    "memory_review, memory_retrieval, memory_idempotencyrecord, reflection_job, reflection_modelcall"
-)
 
 
 class Command(BaseCommand):
@@ -71,8 +69,8 @@ class Command(BaseCommand):
             f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
-            with connection.cursor() as cursor:
-                cursor.execute(f"VACUUM {TABLES}")
+            with as_owner(), connection.cursor() as cursor:
+                cursor.execute(f"VACUUM (ANALYZE) {', '.join(find_erased_tables())}")  # statistics quote rows, too
             self.stdout.write("Removed what was left of them from the database's files.")
 
     def _export(self, place: str) -> None:

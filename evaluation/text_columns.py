@@ -1,0 +1,11 @@
+"""What an erasure does with the text in the tables of this app (memory/trust/text_columns.py)."""
+
+from memory.trust.text_columns import Columns, Fate
+
+TEXT_COLUMNS = {
+    "evaluation_evaluationrun": (
+        Columns("status suites configuration versions failure", Fate.NO_TEXT, "written by ERL or set by an operator"),
+        Columns("units results", Fate.KEPT, "figures, ids of runs and names of task families, but no tasks or steps"),
+        Columns("requested_by", Fate.NO_TEXT, "labels of accounts and keys"),
+    ),
+}

@@ -1,0 +1,26 @@
+"""Work on the tables themselves, which the application's role may not change (DATABASE_OWNER_URL)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.db import connection
+
+
+@contextmanager
+def as_owner() -> Iterator[str]:
+    """Connect this thread as the owner of the tables for the block; yield the name of the application's role.
+
+    Where no owner is set the block runs as usual: then the application's role owns the tables, or is refused.
+    """
+    usual = connection.settings_dict
+    if not settings.ERL_DATABASE_OWNER:
+        yield str(usual["USER"])
+        return
+    connection.close()
+    connection.settings_dict = {**usual, **settings.ERL_DATABASE_OWNER}
+    try:
+        yield str(usual["USER"])
+    finally:
+        connection.close()
+        connection.settings_dict = usual

@@ -1,0 +1,168 @@
+"""The application's role reads and writes rows, and can do nothing to the server, the tables or the audit."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from psycopg import errors
+
+from erl_site.embedded import postgres
+from erl_site.embedded.accounts import find_binaries
+from erl_site.embedded.roles import ADMINISTRATOR, APPLICATION, OWNER, STATEMENTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"ERL_HOME": str(home), "ERL_RETRIEVE_MEMORY_MB": "0"}
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose tables were made by `manage.py migrate`, as a user makes them."""
+    home = tmp_path_factory.mktemp("roles")
+    done = manage(home, "migrate", "--verbosity=0")
+    assert done.returncode == 0, done.stderr
+    yield home
+    postgres.discard(home / "postgres")
+
+
+def connect(home: Path, user: str) -> psycopg.Connection[Any]:
+    socket = str(postgres.socket_dir(home / "postgres"))
+    return psycopg.connect(host=socket, port=postgres.PORT, user=user, dbname="erl", autocommit=True)
+
+
+@pytest.fixture
+def application(migrated: Path) -> Iterator[psycopg.Connection[Any]]:
+    with connect(migrated, APPLICATION) as connected:
+        yield connected
+
+
+def read(connected: psycopg.Connection[Any], statement: str) -> list[tuple[Any, ...]]:
+    return list(connected.execute(statement.encode()).fetchall())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE mine (id int)",
+        "CREATE TEMPORARY TABLE memory_apikey (id int)",
+        "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE SCHEMA mine",
+        "CREATE DATABASE mine",
+        "CREATE ROLE mine",
+        "CREATE EXTENSION file_fdw",
+        "ALTER TABLE memory_trajectory ADD COLUMN mood text",
+        "ALTER TABLE memory_auditentry DISABLE TRIGGER ALL",
+        "ALTER TABLE memory_heuristicrevision DISABLE TRIGGER USER",
+        "DROP TRIGGER memory_audit_review ON memory_review",
+        "ALTER TABLE memory_trajectory DISABLE ROW LEVEL SECURITY",
+        "DROP TABLE memory_auditentry",
+        "TRUNCATE memory_auditentry",
+        "TRUNCATE memory_review",
+        "SET session_replication_role = replica",
+        "UPDATE memory_auditentry SET content = ''",
+        "DELETE FROM memory_auditentry",
+        "DELETE FROM memory_erasure",
+        "DELETE FROM memory_quarantineorder",
+        "INSERT INTO memory_auditentry SELECT * FROM memory_auditentry",
+        "SELECT memory_audit_append(gen_random_uuid(), 'review', gen_random_uuid(), '{}')",
+        "DELETE FROM django_migrations",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT pg_ls_dir('/')",
+        "COPY memory_project TO '/tmp/erl-copied'",
+        "COPY (SELECT 1) TO PROGRAM 'id'",
+        "COPY memory_project FROM PROGRAM 'id'",
+        "SELECT lo_import('/etc/passwd')",
+        "ALTER SYSTEM SET log_statement = 'all'",
+        "SELECT pg_reload_conf()",
+        f"SET ROLE {OWNER}",
+        f"SET ROLE {ADMINISTRATOR}",
+        f"ALTER ROLE {APPLICATION} SUPERUSER",
+        f"GRANT {OWNER} TO {APPLICATION}",
+        "SELECT rolpassword FROM pg_authid",
+    ],
+)
+def test_application_is_refused(application: psycopg.Connection[Any], statement: str) -> None:
+    with pytest.raises((errors.InsufficientPrivilege, errors.RestrictViolation)):
+        application.execute(statement.encode())
+
+
+@pytest.mark.slow
+def test_no_role_of_the_product_is_a_superuser_or_owns_what_another_uses(migrated: Path) -> None:
+    with connect(migrated, ADMINISTRATOR) as server:
+        supers = read(server, "SELECT rolname FROM pg_roles WHERE rolsuper AND rolcanlogin")
+        owners = read(server, "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'public'")
+        databases = read(server, "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = 'erl'")
+
+    assert (supers, owners, databases) == ([(ADMINISTRATOR,)], [(OWNER,)], [(OWNER,)])
+
+
+@pytest.mark.slow
+def test_application_has_the_rights_it_needs_on_every_table(application: psycopg.Connection[Any]) -> None:
+    lacking = read(
+        application,
+        "SELECT relname, needed FROM pg_class, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed"
+        " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT has_table_privilege(oid, needed)",
+    )
+
+    assert {name for name, _ in lacking} == {
+        "memory_auditentry",
+        "memory_erasure",
+        "memory_quarantineorder",
+        "django_migrations",
+    }
+    assert "SELECT" not in {needed for _, needed in lacking}
+
+
+@pytest.mark.slow
+def test_triggers_write_the_audit_for_the_application(migrated: Path, application: psycopg.Connection[Any]) -> None:
+    done = manage(migrated, "create_api_key", "--project=audited", "--client=agent", "--create-project")
+
+    entries = read(application, "SELECT kind, content::jsonb ->> 'role' FROM memory_auditentry")
+    assert done.returncode == 0, done.stderr
+    assert entries == [("key_insert", APPLICATION)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["check_invariants", "verify_audit", "migrate", "backup_drill", "tune_retrieval"])
+def test_command_works_with_the_roles(migrated: Path, command: str) -> None:
+    done = manage(migrated, command)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_doctor_is_content_with_the_roles(migrated: Path) -> None:
+    told = manage(migrated, "doctor", "--json").stdout
+
+    assert "The role erl can do no more than the application needs." in told
+    assert "PostgreSQL's log keeps no statements, parameters or rows." in told
+
+
+@pytest.mark.slow
+def test_scripts_of_compose_give_each_role_its_password_and_the_administrator_none(migrated: Path) -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    passwords = compose["configs"]["passwords"]["content"].replace(
+        "/docker-entrypoint-initdb.d/10-roles.sql", str(STATEMENTS)
+    )
+    socket = str(postgres.socket_dir(migrated / "postgres"))
+    psql = [str(find_binaries() / "psql"), "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "--host", socket]
+    psql += ["--username", ADMINISTRATOR, "--dbname", "erl"]
+    environment = os.environ | {"POSTGRES_PASSWORD": "one", "ERL_PASSWORD": "another"}
+
+    for script in (STATEMENTS.read_text(encoding="utf-8"), passwords):
+        subprocess.run(psql, input=script, text=True, env=environment, check=True, capture_output=True)
+
+    with connect(migrated, ADMINISTRATOR) as server:
+        known = read(server, "SELECT rolname, rolpassword IS NOT NULL FROM pg_authid WHERE rolcanlogin")
+    assert dict(known) == {OWNER: True, APPLICATION: True, ADMINISTRATOR: False}
