@@ -8,8 +8,16 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError
 
-    execute_from_command_line(sys.argv)
+    from erl_site.embedded.home import find_server_error
+
+    try:
+        execute_from_command_line(sys.argv)
+    except OperationalError as error:
+        if (server_error := find_server_error(error)) is None:
+            raise
+        sys.exit(str(server_error))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from celery.signals import beat_init, celeryd_init, setup_logging
 from django.conf import settings
 
 from erl_site.embedded import valkey
+from erl_site.embedded.home import EmbeddedServerError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "erl_site.settings")
 
@@ -21,8 +22,12 @@ app.autodiscover_tasks()
 @beat_init.connect
 def ensure_embedded_broker(**_: Any) -> None:
     """Start the embedded Valkey if no other broker is configured."""
-    if settings.ERL_EMBEDDED_BROKER:
+    if not settings.ERL_EMBEDDED_BROKER:
+        return
+    try:
         valkey.ensure(settings.ERL_HOME / "valkey", durable=settings.ERL_EMBEDDED_DURABLE)
+    except EmbeddedServerError as error:
+        raise SystemExit(str(error)) from None  # Celery logs other exceptions with a traceback, and goes on
 
 
 @setup_logging.connect

@@ -8,7 +8,7 @@ import environ
 from csp.constants import NONE, SELF
 
 from erl_site.embedded import valkey
-from erl_site.embedded.home import erl_home, secret_key
+from erl_site.embedded.home import EmbeddedServerError, check_secret_key, erl_home, secret_key
 from erl_site.monitoring.logs import logging_config
 from memory.limits import MAX_REQUEST_BYTES
 
@@ -22,8 +22,14 @@ env.read_env(env.str("ERL_ENV_FILE", str(BASE_DIR / ".env")))  # /dev/null in te
 ERL_HOME = erl_home(env.str("ERL_HOME", ""), BASE_DIR)
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────
-SECRET_KEY = env.str("ERL_SECRET_KEY", "") or secret_key(ERL_HOME)
+SECRET_KEY = env.str("ERL_SECRET_KEY", "")
 SECRET_KEY_FALLBACKS = env.list("ERL_SECRET_KEY_FALLBACKS", default=[])
+try:
+    SECRET_KEY = check_secret_key(SECRET_KEY, name="ERL_SECRET_KEY") if SECRET_KEY else secret_key(ERL_HOME)
+    for former_key in SECRET_KEY_FALLBACKS:
+        check_secret_key(former_key, name="ERL_SECRET_KEY_FALLBACKS")
+except EmbeddedServerError as error:
+    raise SystemExit(str(error)) from None  # whichever process reads the settings ends with this sentence
 ERL_API_HOST = env.str("ERL_API_HOST", "127.0.0.1")
 ERL_API_PORT = env.int("ERL_API_PORT", 8000)
 ALLOWED_HOSTS = env.list("ERL_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", ERL_API_HOST])
@@ -199,7 +205,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_IGNORE_RESULT = True
+# Evaluations take minutes, so they have a lane of their own, and neither they nor reflections wait for the other. A
+# worker started without -Q serves both lanes
 CELERY_TASK_DEFAULT_QUEUE = "erl"
+ERL_EVALUATION_QUEUE = "erl-evaluation"
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {CELERY_TASK_DEFAULT_QUEUE: {}, ERL_EVALUATION_QUEUE: {}}
 CELERY_ACCEPT_CONTENT = ["json"]
 # Tasks continue without the broker: a redelivered message finds its row taken, and paid model calls are kept
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
@@ -219,6 +229,7 @@ ERL_IDEMPOTENCY_REQUIRED = env.bool("ERL_IDEMPOTENCY_REQUIRED", False)
 ERL_API_MAX_WAIT_SECONDS = env.float(
     "ERL_API_MAX_WAIT_SECONDS", 0.25
 )  # requests that waited longer for a thread are refused
+ERL_API_MAX_IN_FLIGHT = env.int("ERL_API_MAX_IN_FLIGHT", 32)  # of one key, in each web process; 0: no limit
 ERL_API_KEY_CACHE_SECONDS = env.float("ERL_API_KEY_CACHE_SECONDS", 5.0)  # how long a revoked key may still work
 # Per key and scope: "reflect=600/60" allows 600 requests in 60 seconds; "failed=…" counts refused keys by address
 ERL_RATE_LIMITS = env.list("ERL_RATE_LIMITS", default=["reflect=600/60", "evaluate=60/60", "failed=1000/60"])
@@ -266,9 +277,6 @@ ERL_REFLECTION_MAX_ATTEMPTS = env.int("ERL_REFLECTION_MAX_ATTEMPTS", 5)
 # ── Memory across episodes ────────────────────────────────────────────────────────────────────────────────────────
 ERL_CONSOLIDATE_EVERY = env.int("ERL_CONSOLIDATE_EVERY", 20)
 ERL_CONSOLIDATE_HOUR_UTC = env.int("ERL_CONSOLIDATE_HOUR_UTC", 3)
-
-# ── Evaluation ────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_EVALUATION_QUEUE = env.str("ERL_EVALUATION_QUEUE", "erl")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],

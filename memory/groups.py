@@ -19,6 +19,7 @@ _VIEWED_BY_ALL = [
         "project",
         "retrieval",
         "review",
+        "rulechange",
         "trajectory",
     )
 ]

@@ -9,11 +9,16 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.text import get_rule_trigger
+from memory.mistakes.decisions import approve_card
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey, create_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.retrieval.models import Retrieval
@@ -43,6 +48,11 @@ STEPS: list[dict[str, Any]] = [
 def make_project(**overrides: Any) -> Project:
     number = next(_numbers)
     return Project.objects.create(**{"slug": f"project-{number}", "name": f"Project {number}"} | overrides)
+
+
+def require_two(project: Project) -> None:
+    """Require two reviewers from now on: who may review without a second person's word is there by then."""
+    Project.objects.filter(pk=project.pk).update(four_eyes=True)
 
 
 def make_api_key(
@@ -138,10 +148,30 @@ def make_rule(*, project: Project, task_id: str, guideline: str) -> Heuristic:
 
 
 def make_evidence(*, heuristic: Heuristic, trajectory: Trajectory, **overrides: Any) -> Evidence:
-    fields = {"first_step": 1, "last_step": 2, "quote": "policy refuses"}
+    """Make evidence; of a heuristic in use it is as if it had been there when that was approved."""
+    fields: dict[str, Any] = {"first_step": 1, "last_step": 2, "quote": "policy refuses"}
+    if heuristic.revisions.filter(served=True).exists():
+        fields |= {"approved_by": "user:reviewer", "approved_at": timezone.now()}
+        Heuristic.objects.filter(pk=heuristic.pk).update(approved_support=1)
     return Evidence.objects.create(
         project=heuristic.project, heuristic=heuristic, trajectory=trajectory, **fields | overrides
     )
+
+
+def read(heuristic: Heuristic) -> str:
+    """Return the hash of the present wording."""
+    return HeuristicRevision.objects.get(heuristic=heuristic, pk=F("heuristic__current_revision")).content_sha256
+
+
+def approve_as_read(heuristic: Heuristic, *, by: Actor, **options: Any) -> Heuristic:
+    """Approve the present wording, as someone who has just read it."""
+    return approve_heuristic(heuristic, by=by, content_sha256=read(heuristic), **options)
+
+
+def approve_card_as_read(card: MistakeCard, *, by: Actor, **options: Any) -> MistakeCard:
+    """Approve the present words of a card, as someone who has just read them."""
+    sha256 = MistakeCard.objects.with_text().get(pk=card.pk).current_revision.content_sha256  # type: ignore[union-attr]
+    return approve_card(card, by=by, content_sha256=sha256, **options)
 
 
 def make_reflection(*, trajectory: Trajectory | None = None, **overrides: Any) -> Reflection:

@@ -109,6 +109,12 @@ class Stack:
         self._start(name, "celery", "-A", "erl_site", "worker", *options, "-n", f"{name}@{self.port}")
         self._wait(name, lambda: self._worker_answers(name))
 
+    def start_lane(self, queue: str) -> None:
+        """Start a worker with one process that serves one queue, and wait until it answers."""
+        options = ["-P", "prefork", "-c", "1", "-Q", queue, "--without-mingle", "--without-gossip"]
+        self._start("worker", "celery", "-A", "erl_site", "worker", *options, "-n", f"worker@{self.port}")
+        self._wait("worker", lambda: self._worker_answers("worker"))
+
     def kill(self, name: str) -> None:
         """Kill a process and its children with -9."""
         process = self.processes.pop(name)

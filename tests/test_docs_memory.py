@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
-from tests.factories import make_api_key, make_project
+from tests.factories import approve_card_as_read, make_api_key, make_project
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "memory.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -43,7 +42,7 @@ def test_plain_http_and_shell_snippets_work(stack: Any, monkeypatch: pytest.Monk
     exec(compile(PYTHON[0], "docs/memory.md", "exec"), names)  # noqa: S102 - our own documentation
 
     run(CURL, tmp_path)
-    approve_card(MistakeCard.objects.get(), by=Actor(label="user:ana"))
+    approve_card_as_read(MistakeCard.objects.get(), by=Actor(label="user:ana"))
     text, retrieval_id = names["get_memory"]("Cancel EHGLP3", "airline.cancel", "travel-bot")
     here = retrieve(
         Question(

@@ -15,8 +15,10 @@ REQUIRED = [
     for number in range(1, last + 1)
 ]
 STATUSES = ("met", "partly", "not")
+PAGES = ["reliability.md", "threat-model.md", "appendix/asvs.md", "appendix/owasp-llm.md"]
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 _CODE = re.compile(r"`((?:memory|reflection|evaluation|erl_site)/[\w/.]*)`")
+_LISTED = re.compile(r"\| (?:\d+\.\d|LLM\d)")
 _FAULT = re.compile(r"\bF\d+\b")
 
 ROWS = {
@@ -57,8 +59,9 @@ def test_row_says_where_it_stands_and_what_is_missing(id: str) -> None:
     assert _TEST.search(tests)
 
 
-def test_every_test_that_the_page_names_exists() -> None:
-    assert missing_tests(PAGE) == []
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_the_page_names_exists(page: str) -> None:
+    assert missing_tests((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
 
 
 def test_test_that_does_not_exist_is_noticed() -> None:
@@ -68,8 +71,25 @@ def test_test_that_does_not_exist_is_noticed() -> None:
     ]
 
 
-def test_every_module_that_the_page_names_exists() -> None:
-    assert [path for path in _CODE.findall(PAGE) if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_that_the_page_names_exists(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert [path for path in _CODE.findall(text) if not (ROOT / path).exists()] == []
+
+
+def test_every_attack_that_was_tried_has_a_test() -> None:
+    table = PAGE.partition("<!-- attacks: begin -->")[2].partition("<!-- attacks: end -->")[0]
+    rows = table.strip().splitlines()[2:]
+    assert len(rows) >= 10
+    assert [row for row in rows if not _TEST.search(row)] == []
+
+
+@pytest.mark.parametrize("page", ["appendix/asvs.md", "appendix/owasp-llm.md"])
+def test_every_line_of_a_list_says_where_it_stands(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if _LISTED.match(line)]
+    assert len(rows) >= 10
+    assert [row for row in rows if row[2].partition(",")[0] not in ("met", "not", "operator") or not row[3]] == []
 
 
 def test_every_fault_that_a_row_names_is_one_of_the_harness() -> None:

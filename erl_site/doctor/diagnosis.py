@@ -25,6 +25,7 @@ from erl_site.doctor.database import (
     rows,
     warning,
 )
+from erl_site.embedded.home import find_server_error
 from erl_site.web import health
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
@@ -188,8 +189,7 @@ def diagnose() -> list[CheckResult]:
             found += check()
         except Error as error:
             name = check.__name__.removeprefix("check_")
-            found.append(
-                failure(name, f"Database error: {type(error).__name__}.", "Check that the database runs: /ready.")
-            )
+            todo = find_server_error(error) or "Check that the database runs: /ready."
+            found.append(failure(name, f"Database error: {type(error).__name__}.", str(todo)))
             connection.close()
     return found

@@ -11,12 +11,13 @@ from pathlib import Path
 
 
 class EmbeddedServerError(Exception):
-    """An embedded server cannot run here; the message says why and what to do."""
+    """An embedded server cannot run here, or its home is damaged; the message says why and what to do."""
 
 
 # A socket path has at most 107 bytes (macOS: 103); the names of the socket and its lock take up to 20.
 MAX_SOCKET_FOLDER_BYTES = 80
 MAX_LOG_BYTES = 10_000_000
+MIN_SECRET_KEY_CHARACTERS = 50
 
 
 def erl_home(value: str, base_dir: Path) -> Path:
@@ -25,22 +26,71 @@ def erl_home(value: str, base_dir: Path) -> Path:
 
 
 def secret_key(home: Path) -> str:
-    """Return the secret key stored in `home`, creating it if needed. Safe for concurrent processes."""
+    """Return the secret key stored in `home`, creating it if needed. Safe for concurrent processes.
+
+    Raises:
+        EmbeddedServerError: the key is damaged, or the home cannot be read or written.
+    """
     path = home / "secret_key"
     try:
-        return path.read_text()
-    except FileNotFoundError:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            _write_secret_key(path)
+        key = path.read_text()
+    except UnicodeDecodeError:
+        key = ""
+    except OSError as error:
+        raise home_unusable(home, error) from error
+    if len(key) < MIN_SECRET_KEY_CHARACTERS:
+        raise EmbeddedServerError(
+            f"{path} is damaged: a secret key has at least {MIN_SECRET_KEY_CHARACTERS} characters. Restore the file "
+            "from a backup, or delete it: ERL then makes a new key, and everyone has to sign in again."
+        )
+    return key
+
+
+def check_secret_key(key: str, *, name: str) -> str:
+    """Return a secret key that the setting `name` gives, if it is long enough to keep anything secret.
+
+    Raises:
+        EmbeddedServerError: it is not.
+    """
+    if len(key) < MIN_SECRET_KEY_CHARACTERS:
+        raise EmbeddedServerError(
+            f"{name} has a key of {len(key)} characters, which can be guessed. Use "
+            f"{MIN_SECRET_KEY_CHARACTERS} or more, "
+            'for example from python3 -c "import secrets; print(secrets.token_urlsafe(50))".'
+        )
+    return key
+
+
+def home_unusable(home: Path, error: OSError) -> EmbeddedServerError:
+    """Say that a home cannot be read or written, and what to do about it."""
+    return EmbeddedServerError(
+        f"{home} cannot be used ({error.strerror}); another user may have created it, or it is read-only. Run this as "
+        "that user, or set ERL_HOME to a folder of your own."
+    )
+
+
+def find_server_error(error: BaseException) -> EmbeddedServerError | None:
+    """Return the error of an embedded server that caused a database error, if one did."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, EmbeddedServerError):
+        cause = cause.__cause__
+    return cause
+
+
+def _write_secret_key(path: Path) -> None:
+    home = path.parent
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = home / f".secret_key.{os.getpid()}.{secrets.token_hex(4)}"
     draft.touch(mode=0o600)
-    draft.write_text(secrets.token_urlsafe(50))
+    draft.write_text(secrets.token_urlsafe(MIN_SECRET_KEY_CHARACTERS))
     try:
         os.link(draft, path)  # fails if another process was faster; its key counts
     except FileExistsError:
         pass
     finally:
         draft.unlink()
-    return path.read_text()
 
 
 def socket_folder(home: Path) -> Path:
@@ -76,11 +126,8 @@ def locked(home: Path) -> Iterator[None]:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (home / "lock").open("a")
-    except PermissionError as error:
-        raise EmbeddedServerError(
-            f"{home} is not writable ({error.strerror}); another user may have created it. Run this as that user, or "
-            "set ERL_HOME to a folder of your own."
-        ) from error
+    except OSError as error:
+        raise home_unusable(home, error) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

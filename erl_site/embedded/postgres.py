@@ -135,6 +135,7 @@ def _start_and_wait(home: Path, dsn: str, *, user: str, durable: bool, options: 
         if pid is not None and not _is_ours(pid, home):
             _drop_stale_locks(home)
         elif pid is None and not _memory_in_use(home):
+            _refuse_damaged_lock(home)
             if starts == START_ATTEMPTS:
                 told = f"The embedded PostgreSQL does not start.\n{failure}\n{read_log_tail(_log(home))}\n"
                 raise EmbeddedServerError(told.replace("\n\n", "\n") + f"The full log is {_log(home)}.")
@@ -278,6 +279,19 @@ def _memory_in_use(home: Path) -> bool:
     except OSError:
         return False
     return any(row.split()[1] == identifier and row.split()[6] != "0" for row in rows)
+
+
+def _refuse_damaged_lock(home: Path) -> None:
+    """Raise EmbeddedServerError if the lock names no process, as after a crash of the machine.
+
+    Only a person can tell whether a server still works on the data.
+    """
+    lines = _pid_lines(home)
+    if lines and not lines[0].isdigit():
+        raise EmbeddedServerError(
+            f"{(home / 'data').resolve() / 'postmaster.pid'} is damaged, so it is unknown whether a PostgreSQL works "
+            "on this data. If `ps` shows none, delete that file and start again; no data is lost."
+        )
 
 
 def _drop_stale_locks(home: Path) -> None:

@@ -193,11 +193,11 @@ def end_leftovers(home: Path) -> list[str]:
     """Stop services that a killed supervisor left running; return their names.
 
     The caller must hold the lock against a second supervisor, so that the processes have no owner.
+
+    Raises:
+        EmbeddedServerError: the record of these processes is damaged.
     """
-    try:
-        entries: list[dict[str, Any]] = json.loads((home / RECORD).read_text())
-    except (OSError, ValueError):
-        return []
+    entries = _read_record(home / RECORD)
     left = [entry for entry in entries if _is_left_over(entry)]
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 2.0)):
         for entry in left:
@@ -208,6 +208,30 @@ def end_leftovers(home: Path) -> list[str]:
         processes.wait_until_gone([entry["pid"] for entry in left], seconds=seconds)
     (home / RECORD).unlink(missing_ok=True)
     return [entry["name"] for entry in left]
+
+
+def _read_record(path: Path) -> list[dict[str, Any]]:
+    """Return the recorded processes. A damaged record is refused: a wrong id could stop any process."""
+    try:
+        entries = json.loads(path.read_text())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        entries = None
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        raise EmbeddedServerError(
+            f"{path} is damaged. It named the processes of the last quickstart: stop those that still run (`ps` shows "
+            "them), delete the file and start again."
+        )
+    return entries
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and {name: type(value) for name, value in entry.items()} == {"name": str, "pid": int, "started_at": str}
+        and entry["pid"] > 1
+    )
 
 
 def _is_left_over(entry: dict[str, Any]) -> bool:

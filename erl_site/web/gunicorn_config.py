@@ -39,6 +39,8 @@ def post_worker_init(worker: Any) -> None:
     from erl_site.monitoring.database_watch import watch_database
     from reflection.jobs.doorbell import doorbell
 
+    worker.most_in_flight = settings.ERL_API_MAX_IN_FLIGHT
+    worker.max_body_bytes = settings.ERL_API_MAX_REQUEST_BYTES
     _load_embedder()
     doorbell.ring_in_background()
     watch_database(settings.ERL_DATABASE_STATEMENT_TIMEOUT_SECONDS)

@@ -1,29 +1,154 @@
-"""Gunicorn's threaded worker, extended to measure how long requests wait for a thread."""
+"""Gunicorn's worker of the product: an event loop reads and writes, threads run the application on whole requests."""
 
-import json
+import asyncio
+import os
+import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
-from gunicorn import util
-from gunicorn.http.errors import LimitRequestLine
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.http import wsgi
+from gunicorn.http.errors import LimitRequestLine, NoMoreData
+from gunicorn.http.parser import RequestParser
+from gunicorn.workers.base import Worker
+
+from erl_site.web.connections import Connection, Connections
+from erl_site.web.framing import RawRequest
+from erl_site.web.refusals import address_too_long, too_many_in_flight
+from erl_site.web.turns import Turn, Turns
+from memory.api.waiting import MAX_WAITING, step_aside
+
+DEFAULT_BODY_BYTES = 1024 * 1024  # for applications other than ERL
+PARSED_BYTES = 65_536  # gunicorn's parser copies what it has not read yet
+PROBES = {b"/health": 1, b"/ready": 2}  # threads of their own, so that they are answered whatever the others do
 
 # How long the current request waited for a thread
 waited_seconds: ContextVar[float] = ContextVar("waited_seconds", default=0.0)
 
 
-class WebWorker(ThreadWorker):  # type: ignore[misc]
-    """Sets `waited_seconds`, which OverloadMiddleware reads."""
+class WebWorker(Worker):  # type: ignore[misc]
+    """Reads requests without a thread, lets keys take turns, and answers probes apart from all others.
 
-    def enqueue_req(self, conn: Any) -> None:
-        conn.enqueued_at = time.monotonic()
-        super().enqueue_req(conn)
+    Gunicorn's own threaded worker reads from a thread, and its main loop waits up to two seconds for a client to close:
+    ten sockets stop it (docs/adr/0011-no-thread-waits-for-a-client.md).
+    """
 
-    def handle(self, conn: Any) -> Any:
-        waited_seconds.set(time.monotonic() - conn.enqueued_at)
-        return super().handle(conn)
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        if cfg.is_ssl:
+            raise RuntimeError("This worker does not end TLS. Let a proxy do it (docs/deploying.md).")
+
+    def init_process(self) -> None:
+        self.most_in_flight = 0
+        self.max_body_bytes = DEFAULT_BODY_BYTES
+        self.cfg.set("sendfile", False)  # answers are collected, then sent by the event loop
+        super().init_process()
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_stopping = asyncio.Event()
+        self._loop.add_signal_handler(signal.SIGTERM, self._is_stopping.set)
+        self._pool = ThreadPoolExecutor(self.cfg.threads + MAX_WAITING, thread_name_prefix="request")
+        self._probes = {path: ThreadPoolExecutor(count, path[1:].decode()) for path, count in PROBES.items()}
+        self._turns = Turns(
+            threads=self.cfg.threads,
+            most_in_flight=self.most_in_flight,
+            start=lambda turn: self._run(self._pool, turn),
+        )
+        self._connections = Connections(
+            loop=self._loop,
+            most=self.cfg.worker_connections,
+            max_body_bytes=self.max_body_bytes,
+            keepalive_seconds=self.cfg.keepalive,
+            serve=self._serve_request,
+        )
+        for listener in self.sockets:
+            self._connections.listen(listener.sock)
+        while not self._is_stopping.is_set() and self.ppid == os.getppid():
+            self.notify()
+            await self._sleep(1.0)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        """Accept nothing more, and answer what was sent."""
+        self.alive = False
+        for listener in self.sockets:
+            self._loop.remove_reader(listener.sock.fileno())
+        self._connections.stop()
+        end = time.monotonic() + self.cfg.graceful_timeout
+        while len(self._connections) and time.monotonic() < end:
+            self.notify()
+            await asyncio.sleep(0.05)
+        for pool in (self._pool, *self._probes.values()):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._is_stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _serve_request(self, connection: Connection, request: RawRequest) -> None:
+        """Give a whole request to a thread, at once or when it is its turn."""
+        turn = Turn(
+            request=request,
+            connection=connection,
+            arrived_at=time.monotonic(),
+            credential=request.credential,
+        )
+        probe = self._probes.get(request.path)
+        if probe is not None:
+            self._run(probe, turn)
+        elif not self._turns.add(turn):
+            connection.answer(too_many_in_flight(self.most_in_flight), close=True)
+
+    def _run(self, pool: ThreadPoolExecutor, turn: Turn) -> None:
+        def note_done(future: Future[tuple[bytes, bool]]) -> None:
+            if not future.cancelled():
+                self._loop.call_soon_threadsafe(self._finish, pool, turn, future)
+
+        pool.submit(self.answer, turn).add_done_callback(note_done)
+
+    def _finish(self, pool: ThreadPoolExecutor, turn: Turn, future: Future[tuple[bytes, bool]]) -> None:
+        if pool is self._pool:
+            self._turns.finish(turn)
+        if future.exception() is not None:
+            self.log.error("Error handling request", exc_info=future.exception())
+            turn.connection.answer(b"", close=True)
+        else:
+            data, close = future.result()
+            turn.connection.answer(data, close=close)
+        if self.nr >= self.max_requests and not self._is_stopping.is_set():
+            self.log.info("Autorestarting worker after current request.")
+            self._is_stopping.set()
+
+    def answer(self, turn: Turn) -> tuple[bytes, bool]:
+        """Run the application on a request, in a thread; return the bytes of its answer, and whether it is the last."""
+        waited_seconds.set(time.monotonic() - turn.arrived_at)
+        step_aside.set(lambda: self._loop.call_soon_threadsafe(self._turns.step_aside, turn))
+        self.nr += 1
+        sink, source = Sink(), _read(turn.request.data)
+        parser = RequestParser(self.cfg, source, turn.connection.address)
+        parsed = None
+        try:
+            parsed = next(parser)
+            parsed._expected_100_continue = False  # the body is here already
+            should_close = self._call(parsed, turn, sink)
+            # A later request begins where the parser stopped, so it has to agree about where this one ends.
+            is_whole = parser.finish_body() and not parser.unreader.take_buffered() and next(source, None) is None
+            return sink.data, should_close or turn.request.is_cut or not is_whole
+        except (NoMoreData, StopIteration):  # the client closed in the middle of the header fields
+            return sink.data, True
+        except (Exception, SystemExit) as error:
+            sink.clear()
+            self.handle_error(parsed, sink, turn.connection.address, error)
+            return sink.data, True
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer a URL that is too long with a problem document, like all other errors."""
@@ -31,27 +156,45 @@ class WebWorker(ThreadWorker):  # type: ignore[misc]
             super().handle_error(req, client, addr, exc)
             return
         self.log.warning("Invalid request: the address is too long")
-        with suppress(OSError):
-            util.write_nonblock(client, _TOO_LONG)
+        client.sendall(address_too_long())
+
+    def _call(self, parsed: Any, turn: Turn, sink: "Sink") -> bool:
+        response, environ = wsgi.create(parsed, sink, turn.connection.address, turn.connection.server_address, self.cfg)
+        environ["wsgi.multithread"] = True
+        if not self.alive or not self.cfg.keepalive or turn.request.is_cut or self.nr >= self.max_requests:
+            response.force_close()
+        parts = self.wsgi(environ, response.start_response)
+        try:
+            for part in parts:
+                response.write(part)
+            response.close()
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+        return bool(response.should_close())
 
 
-def _write_refusal() -> bytes:
-    message = (
-        "The URL with its query is longer than this server accepts. Send long values in the body: POST "
-        "/api/v1/retrieve takes a task of any length."
-    )
-    error = {"code": "request_too_large", "message": message, "request_id": "", "retryable": False, "fields": {}}
-    problem = {
-        "type": "urn:erl:problem:request_too_large",
-        "title": "The address is too long",
-        "status": 414,
-        "detail": message,
-        "instance": "",
-        "error": error,
-    }
-    body = json.dumps(problem).encode()
-    head = f"HTTP/1.1 414 URI Too Long\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Connection: close\r\n\r\n" + body
+class Sink:
+    """Collects an answer where gunicorn writes to a socket."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._parts)
+
+    def sendall(self, data: bytes) -> None:
+        self._parts.append(bytes(data))
+
+    def clear(self) -> None:
+        self._parts.clear()
+
+    def gettimeout(self) -> float:
+        """Nothing waits here."""
+        return 0.0
 
 
-_TOO_LONG = _write_refusal()
+def _read(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), PARSED_BYTES):
+        yield data[start : start + PARSED_BYTES]

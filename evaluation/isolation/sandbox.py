@@ -93,7 +93,7 @@ def sandbox_environment(url: str, *, provider: bool = False) -> dict[str, str]:
         "DATABASE_URL": url,
         "CELERY_BROKER_URL": "memory://",
         "ERL_ENV_FILE": os.devnull,
-        "ERL_SECRET_KEY": "sandbox-without-requests",
+        "ERL_SECRET_KEY": "sandbox-without-requests" * 3,
         "ERL_LOG_LEVEL": "ERROR",
         "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "erl_site.settings"),
     }  # fmt: skip

@@ -16,8 +16,8 @@ from evaluation.reports.figures import estimate_json, power_note, rounded
 from evaluation.reports.metrics import hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
+from evaluation.suites.loop.store import approve_unread
 from evaluation.suites.timing import milliseconds_since, percentiles
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
@@ -209,7 +209,7 @@ def _ingest(project: Project, document: dict[str, Any]) -> str:
     text, title = _text(document) or document["_id"], document.get("title", "").strip()
     lesson = HeuristicText(trigger=title or text, guideline=text if title else SAME_AS_THERE, scope="project")
     heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
-    approve_heuristic(heuristic, by=EVALUATION, reason="A document of an evaluation's data set.")
+    approve_unread(heuristic, reason="A document of an evaluation's data set.")
     return str(heuristic.pk)
 
 

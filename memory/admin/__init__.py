@@ -3,6 +3,7 @@ from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin, ReviewAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
+from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.trajectory import TrajectoryAdmin
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "QuarantineOrderAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
+    "RuleChangeAdmin",
     "SearchIndexAdmin",
     "TrajectoryAdmin",
 ]

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -11,6 +12,7 @@ from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.decisions import (
     approve_heuristic,
     ask_again,
+    confirm_evidence,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
@@ -45,12 +47,13 @@ _DECISIONS = (
     "merge",
     "duplicate",
     "restore",
+    "confirm_evidence",
     "again",
     "claim",
     "release",
 )
 _PROPOSED = Heuristic.Status.PROPOSED  # after an approval: it was the first of two
-STAYING = frozenset({"restore", "again", "claim"})  # after these the page shows the same heuristic
+STAYING = frozenset({"restore", "confirm_evidence", "again", "claim"})  # after these the page shows the same heuristic
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
 FIRST_APPROVAL = (
@@ -136,15 +139,16 @@ class DecisionForm(forms.Form):
         """Call the service for the decision; return a sentence about what happened."""
         data = self.cleaned_data
         seen: dict[str, Any] = {"content_sha256": data["content_sha256"]}
+        approved = {**seen, "read_at": self._find_opening()}
         about: dict[str, Any] = {"by": by, "reason": data["reason"], "seconds_on_screen": self._seconds_on_screen()}
         match data["decision"]:
             case "approve":
-                done = approve_heuristic(self.heuristic, **seen, **about)
+                done = approve_heuristic(self.heuristic, **approved, **about)
                 return FIRST_APPROVAL if done.status == _PROPOSED else "Approved. Agents get this lesson from now on."
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
-                done = edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **seen, **about)
+                done = edit_and_approve_heuristic(self.heuristic, text=self._edited(revision), **approved, **about)
                 return (
                     FIRST_APPROVAL
                     if done.status == _PROPOSED
@@ -165,6 +169,9 @@ class DecisionForm(forms.Form):
                     raise MemoryAppError(f"There is no revision {data['number']}. Reload the page and choose again.")
                 restore_revision(self.heuristic, revision=revision, by=by)
                 return f"Revision {revision.number} is proposed again and waits for a decision like any other."
+            case "confirm_evidence":
+                confirm_evidence(self.heuristic, **approved, **about)
+                return "Confirmed. Tasks like those of its runs lead to this lesson from now on."
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":
@@ -203,9 +210,13 @@ class DecisionForm(forms.Form):
         return replace(revision.as_text(), **texts)
 
     def _seconds_on_screen(self) -> float | None:
+        opened_at = self._find_opening()
+        seconds = round(time.time() - opened_at.timestamp(), 1) if opened_at is not None else -1
+        return seconds if 0 <= seconds <= _MAX_SECONDS else None
+
+    def _find_opening(self) -> datetime | None:
+        """Return when the page was drawn, as it says itself; None if it does not."""
         try:
-            opened_at = float(signing.loads(self.cleaned_data["opened"], salt="desk"))
+            return datetime.fromtimestamp(float(signing.loads(self.cleaned_data["opened"], salt="desk")), UTC)
         except (signing.BadSignature, TypeError, ValueError):
             return None
-        seconds = round(time.time() - opened_at, 1)
-        return seconds if 0 <= seconds <= _MAX_SECONDS else None

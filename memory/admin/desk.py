@@ -12,6 +12,7 @@ from pgvector.django import MaxInnerProduct
 from memory.admin.decision_form import DecisionForm
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
+from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
 from memory.curation.reviewers import open_heuristic
@@ -42,6 +43,7 @@ _TITLES: dict[str, str] = {
     Review.Decision.MERGE: "Merged",
     Review.Decision.UNDO: "Decision undone",
     Review.Decision.REFLECT_AGAIN: "Another reflection requested",
+    Review.Decision.CONFIRM_EVIDENCE: "Evidence confirmed",
 }
 
 
@@ -125,6 +127,7 @@ def desk_context(
         "tokens": count_tokens(line + "\n"),
         "runs": runs,
         "runs_not_shown": max(0, heuristic.support - len(runs)),
+        "serving": describe_serving(heuristic, revision),
         "fitting": find_fitting_tasks(heuristic),
         "similar": find_similar(revision),
         "panels": draw_desk_panels(heuristic),

@@ -181,8 +181,8 @@ def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: 
     Raises:
         MemoryAppError: it cannot be taken now, or the form names another card or merge that does not exist.
     """
-    reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256") or None
-    if decision in ("approve", "reject") and sha256 is None:
+    reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256", "")
+    if decision in ("approve", "reject") and not sha256:
         raise MemoryAppError(
             "Nothing was decided, because the form does not say which words you read. Open the card's page, read it "
             "and decide with its buttons (other programs send its content_sha256)."

@@ -6,16 +6,20 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.template.defaultfilters import pluralize
+from django.urls import reverse
 from django.utils import timezone
 
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
+from memory.admin.rule_change import REQUESTED
 from memory.database_clock import database_now
+from memory.errors import MemoryAppError
 from memory.projects.access import has_role, projects_with_role, visible_projects
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 from memory.projects.api_keys import revoke_api_key
 from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
 from memory.retrieval.models import PolarityQuota
 from memory.trust.quarantine import quarantine_source
 
@@ -45,11 +49,36 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # a project's records go by erasure, not by one click
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> list[str]:
+        """Who decides is changed by people who may review; others see it."""
+        may = request.user.has_perm("memory.review_heuristic") if obj is None else may_change(request.user, obj)
+        return [*self.readonly_fields, *(() if may else RULE_SETTINGS)]
+
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
+        name_actor(by)
+        if change:
+            self._change(request, obj, form, by=by)
+            return
         super().save_model(request, obj, form, change)
-        if not change and not has_role(request.user, obj.pk, ProjectMembership.Role.OPERATOR):
+        if not has_role(request.user, obj.pk, ProjectMembership.Role.OPERATOR):
             role = ProjectMembership.Role.OPERATOR  # else who made it would not see it
             ProjectMembership.objects.create(user_id=request.user.pk or 0, project=obj, role=role)
+
+    def _change(self, request: HttpRequest, project: Project, form: Any, *, by: Actor) -> None:
+        """Save what was changed; who decides is changed by its own service, which may ask for a second person."""
+        rules = {name: form.cleaned_data[name] for name in RULE_SETTINGS if name in form.changed_data}
+        if others := [name for name in form.changed_data if name not in rules]:
+            project.save(update_fields=others)
+        if not rules:
+            return
+        try:
+            requested = change_settings(project, values=rules, by=by)
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            if requested is not None:
+                messages.warning(request, REQUESTED)
 
 
 @admin.register(ProjectMembership)
@@ -62,6 +91,42 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
     search_fields = ["user__username", "project__name"]
     autocomplete_fields = ["user", "project"]
     readonly_fields = ["created_at"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: ProjectMembership | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or may_change(request.user, obj.project))
+
+    def save_model(self, request: HttpRequest, obj: ProjectMembership, form: Any, change: bool) -> None:
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
+        name_actor(by)
+        decides = obj.role == ProjectMembership.Role.REVIEWER and bool(form.changed_data)
+        if not decides or (may_change(request.user, obj.project) and not requires_two(obj.project)):
+            super().save_model(request, obj, form, change)
+            return
+        try:
+            add_reviewer(obj.user, project=obj.project, by=by)
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.warning(request, REQUESTED)
+
+    def delete_model(self, request: HttpRequest, obj: ProjectMembership) -> None:
+        name_actor(Actor.person(request.user))  # type: ignore[arg-type]
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ProjectMembership]) -> None:
+        for membership in queryset.select_related("project"):
+            if self.has_delete_permission(request, membership):
+                self.delete_model(request, membership)
+            else:
+                messages.error(request, f"{membership}: you may not review there, so nothing was changed.")
+
+    def log_addition(self, request: HttpRequest, obj: ProjectMembership, message: Any) -> Any:
+        return super().log_addition(request, obj, message) if obj.pk else None
+
+    def response_add(self, request: HttpRequest, obj: ProjectMembership, post_url_continue: Any = None) -> Any:
+        if obj.pk:
+            return super().response_add(request, obj, post_url_continue)
+        return HttpResponseRedirect(reverse("admin:memory_rulechange_changelist"))
 
 
 @admin.register(ApiKey)

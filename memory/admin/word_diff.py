@@ -1,12 +1,20 @@
 """Compare two texts word by word."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from memory.heuristics.text import HeuristicText
 
 _EXACT_WORDS = 2_000
+_LABELS = {
+    "polarity": "Kind",
+    "scope": "Scope",
+    "task_id": "Task family",
+    "tags": "Tags",
+    "source_task": "Learnt from the task",
+}
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -36,14 +44,18 @@ def diff_words(old: str, new: str) -> list[DiffPart]:
 
 
 def diff_heuristics(old: HeuristicText, new: HeuristicText) -> list[DiffPart]:
-    """Compare two heuristics word by word."""
-    return diff_words(_spell_out(old), _spell_out(new))
+    """Compare two heuristics word by word. What decides where they are given is spelled out where it differs."""
+    changed = [name for name in _LABELS if getattr(old, name) != getattr(new, name)]
+    return diff_words(_spell_out(old, changed), _spell_out(new, changed))
 
 
-def _spell_out(text: HeuristicText) -> str:
+def _spell_out(text: HeuristicText, more: Iterable[str]) -> str:
     trigger = text.trigger.removeprefix("When ").removeprefix("when ")
     lines = [f"When: {trigger}", f"Do: {text.guideline}"]
     lines += [f"Avoid: {text.avoid}"] if text.avoid else []
     lines += [f"Not when: {text.not_when}"] if text.not_when else []
     lines += [f"Because: {text.rationale}"] if text.rationale else []
+    for name in more:
+        value = getattr(text, name)
+        lines.append(f"{_LABELS[name]}: {(value if isinstance(value, str) else ', '.join(value)) or 'none'}")
     return "\n".join(lines)

@@ -32,7 +32,8 @@ ERRORS: dict[int, str] = {
     412: "The text changed after it was read; `If-Match` names another one.",
     413: "The body is too large.",
     415: "The body is not JSON in UTF-8.",
-    429: "Too many requests of this key in this scope, or too much waits. Send it again after `Retry-After` seconds.",
+    429: "Too many requests of this key, in this scope or at once, or too much waits. Send it again after "
+    "`Retry-After` seconds.",
     500: "Something failed on the server, and nothing was changed.",
     503: "The database does not answer. Send the request again after `Retry-After` seconds.",
 }

@@ -1,12 +1,14 @@
 """The reviewers' decisions. Each is one function that checks the present state and leaves a Review."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Unpack
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from memory.curation.decision_steps import (
     ReviewNote,
@@ -18,9 +20,17 @@ from memory.curation.decision_steps import (
     set_status,
     withdraw_revision,
 )
-from memory.curation.proposals import revise_heuristic
+from memory.curation.proposals import count_support, revise_heuristic
 from memory.curation.reviewers import check_decider, find_owners, release_heuristic
-from memory.errors import AlreadyDecided, MemoryAppError, NotReadYet, SecondReviewerNeeded, TooManyAtOnce
+from memory.errors import (
+    AlreadyDecided,
+    MemoryAppError,
+    NothingChanged,
+    NotReadYet,
+    NotServable,
+    SecondReviewerNeeded,
+    TooManyAtOnce,
+)
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection
 from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
@@ -36,15 +46,21 @@ _Status = Heuristic.Status
 
 @transaction.atomic
 def approve_heuristic(
-    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    content_sha256: str,
+    read_at: datetime | None = None,
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
-    """Serve the newest wording from now on, in place of any earlier one.
+    """Serve the newest wording from now on, in place of any earlier one, and count the evidence it has.
 
     Where the project requires two reviewers, the first approval is recorded and the heuristic stays proposed; the
     approval of the same wording by another person serves it. The database holds that rule too.
 
     Args:
-        content_sha256: the hash of the wording the reviewer read; None means the newest.
+        content_sha256: the hash of the wording that was read, or that a policy judged.
+        read_at: when it was read; evidence added since was not seen and does not count yet. None means now.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision.
@@ -62,6 +78,7 @@ def approve_heuristic(
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
+    _approve_evidence(heuristic, by=by, read_at=read_at)
     failpoint("review.before_commit")
     return heuristic
 
@@ -72,7 +89,8 @@ def edit_and_approve_heuristic(
     *,
     text: HeuristicText,
     by: Actor,
-    content_sha256: str | None = None,
+    content_sha256: str,
+    read_at: datetime | None = None,
     **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Write another wording and serve it, as one decision of one person.
@@ -83,7 +101,36 @@ def edit_and_approve_heuristic(
     revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
     revision = get_current_revision(revised, content_sha256=None)
     record_review(revision, _Decision.EDIT, item=revised, by=by, **note)
-    return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, **note)
+    return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, read_at=read_at, **note)
+
+
+@transaction.atomic
+def confirm_evidence(
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    content_sha256: str,
+    read_at: datetime | None = None,
+    **note: Unpack[ReviewNote],
+) -> Heuristic:
+    """Let the evidence that came after the approval count too: tasks like those of its runs find the heuristic.
+
+    One person is enough, also where two have to approve a wording: the words stay those that were approved.
+
+    Raises:
+        NotServable: it is not approved; an approval counts the evidence by itself.
+        NothingChanged: all evidence counts already.
+        ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
+    """
+    heuristic = lock_item(heuristic)
+    check_decider(heuristic, by=by)
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    if heuristic.status != _Status.APPROVED:
+        raise NotServable(f"This heuristic is {heuristic.status}. Its evidence counts once it is approved.")
+    if not _approve_evidence(heuristic, by=by, read_at=read_at):
+        raise NothingChanged("All evidence that was on the page counts already.")
+    record_review(revision, _Decision.CONFIRM_EVIDENCE, item=heuristic, by=by, **note)
+    return heuristic
 
 
 @transaction.atomic
@@ -177,14 +224,16 @@ def review_in_bulk(
             f"You selected {len(heuristics)}; at most {MAX_AT_ONCE} can be decided at once. Nothing was changed."
         )
     openings = DeskOpening.objects.filter(user=by.user_id, heuristic__in=heuristics)
-    read = set(openings.values_list("heuristic_id", "content_sha256"))
-    decide = approve_heuristic if approve else reject_heuristic
+    read = {(each.heuristic_id, each.content_sha256): each.opened_at for each in openings}
     results = []
     for heuristic in heuristics:
         try:
             with transaction.atomic():
-                sha256 = _check_read(heuristic, read)
-                done = decide(heuristic, by=by, content_sha256=sha256, **note)
+                sha256, read_at = _check_read(heuristic, read)
+                if approve:
+                    done = approve_heuristic(heuristic, by=by, content_sha256=sha256, read_at=read_at, **note)
+                else:
+                    done = reject_heuristic(heuristic, by=by, content_sha256=sha256, **note)
                 release_heuristic(heuristic, by=by)
         except MemoryAppError as refusal:
             results.append(BulkResult(heuristic=heuristic, refusal=str(refusal)))
@@ -193,7 +242,8 @@ def review_in_bulk(
     return results
 
 
-def _check_read(heuristic: Heuristic, read: set[tuple[UUID, str]]) -> str:
+def _check_read(heuristic: Heuristic, read: Mapping[tuple[UUID, str], datetime]) -> tuple[str, datetime]:
+    """Return the hash of the present wording and when this person opened it."""
     revision = heuristic.current_revision
     assert revision is not None
     if heuristic.prioritised_at is None:
@@ -202,9 +252,10 @@ def _check_read(heuristic: Heuristic, read: set[tuple[UUID, str]]) -> str:
         raise NotReadYet(
             f"The checks flagged it ({', '.join(heuristic.risk_flags)}). Decide on it on its own page, not in bulk."
         )
-    if (heuristic.pk, revision.content_sha256) not in read:
+    opened_at = read.get((heuristic.pk, revision.content_sha256))
+    if opened_at is None:
         raise NotReadYet("You have not opened its present wording. Open it, read it, then select it again.")
-    return revision.content_sha256
+    return revision.content_sha256, opened_at
 
 
 def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:
@@ -212,6 +263,16 @@ def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:
     transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
     set_status(heuristic, status)
     return served
+
+
+def _approve_evidence(heuristic: Heuristic, *, by: Actor, read_at: datetime | None) -> int:
+    """Count the evidence that was there when the reviewer read; return how much of it is new."""
+    now = timezone.now()
+    unseen = heuristic.evidence.filter(approved_at__isnull=True, created_at__lte=read_at or now)
+    approved = unseen.update(approved_at=now, approved_by=by.label)
+    if approved:
+        count_support(heuristic)
+    return approved
 
 
 def _lock_proposed(heuristic: Heuristic) -> Heuristic:

@@ -76,6 +76,8 @@ def _copy_evidence(heuristic: Heuristic, into: Heuristic) -> None:
             first_step=item.first_step,
             last_step=item.last_step,
             quote=item.quote,
+            approved_by=item.approved_by,
+            approved_at=item.approved_at,
             created_at=timezone.now(),
         )
         for item in heuristic.evidence.all()
@@ -92,4 +94,5 @@ def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, re
     if not was_approved:
         return revised
     reason = f"Took over the wording of heuristic {revision.heuristic_id}."
-    return approve_heuristic(revised, by=by, reason=reason, request_id=request_id)
+    sha256 = revision.content_sha256  # equal words have equal hashes
+    return approve_heuristic(revised, by=by, content_sha256=sha256, reason=reason, request_id=request_id)

@@ -84,7 +84,10 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
 
 @transaction.atomic
 def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
-    """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs."""
+    """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs.
+
+    The run changes nothing in what agents are given until a reviewer approves the heuristic or confirms the evidence.
+    """
     heuristic = lock_item(heuristic)
     Evidence.objects.bulk_create(
         [
@@ -105,10 +108,12 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
 
 
 def count_support(heuristic: Heuristic) -> Heuristic:
-    """Recount the distinct runs a heuristic is drawn from."""
-    counted = heuristic.evidence.aggregate(runs=Count("trajectory", distinct=True))
-    heuristic.support = counted["runs"]
-    heuristic.save(update_fields=["support"])
+    """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
+    runs = Count("trajectory", distinct=True)
+    approved = Count("trajectory", distinct=True, filter=Q(approved_at__isnull=False))
+    counted = heuristic.evidence.aggregate(support=runs, approved_support=approved)
+    heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
+    heuristic.save(update_fields=["support", "approved_support"])
     return heuristic
 
 

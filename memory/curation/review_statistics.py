@@ -15,7 +15,8 @@ from memory.heuristics.models import Heuristic, Review
 _Decision = Review.Decision
 APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
 WITHDRAWALS = (_Decision.RETIRE, _Decision.QUARANTINE)
-_NO_DECISION = (_Decision.EDIT, _Decision.UNDO, _Decision.REFLECT_AGAIN)  # an edit comes with its approval
+# An edit comes with its approval.
+_NO_DECISION = (_Decision.EDIT, _Decision.UNDO, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
 _UNDONE_WITHIN = timedelta(seconds=16)
 _LISTED = 20
 

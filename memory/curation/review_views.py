@@ -16,6 +16,7 @@ from memory.curation.decisions import approve_heuristic, quarantine_heuristic, r
 from memory.curation.filters import ReviewFilter
 from memory.curation.merge import merge_heuristics
 from memory.curation.serializers import (
+    Approval,
     Decision,
     HeuristicDetailSerializer,
     Merge,
@@ -66,6 +67,10 @@ def decision_view(
     return extend_schema_view(post=described)(view)
 
 
+class ApproveBase(DecisionView):
+    body_optional = False
+
+
 class MergeBase(DecisionView):
     body_optional = False
 
@@ -81,8 +86,11 @@ ApproveView = decision_view(
     approve_heuristic,
     "approveHeuristic",
     "Approve the newest wording",
-    "It is served from now on, in place of any earlier one. Send the `content_sha256` you read. In a project that asks "
-    "for two reviewers the first approval is recorded and the heuristic stays proposed.",
+    "It is served from now on, in place of any earlier one. Send the `content_sha256` you read: without it nothing is "
+    "approved, and if the wording changed since, the answer is 409. In a project that asks for two reviewers the first "
+    "approval is recorded and the heuristic stays proposed.",
+    request=Approval,
+    base=ApproveBase,
 )
 RejectView = decision_view(
     reject_heuristic,

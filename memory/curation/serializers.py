@@ -1,14 +1,14 @@
 """Heuristics as clients propose, review and read them."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from drf_spectacular.utils import extend_schema_field
-from pydantic import Field
+from pydantic import Field, model_validator
 from rest_framework import serializers
 
 from memory.api.base import represent
-from memory.api.input import ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text
+from memory.api.input import ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text, wrong_member
 from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
@@ -37,6 +37,10 @@ HashRead = Annotated[
     ContentHash | None,
     Field(description="The hash of the wording you read; if it changed since, the request is refused."),
 ]
+_SEND_HASH = (
+    "Send the hash of the wording you read: read the heuristic (GET /api/v1/heuristics/{id}), decide on that text, and "
+    "send its content_sha256."
+)
 
 
 class HeuristicWording(Input):
@@ -108,14 +112,39 @@ class Decision(Input):
     reason: Reason = ""
 
 
+class Approval(Decision):
+    """An approval of exactly the wording that was read."""
+
+    content_sha256: Annotated[
+        ContentHash, Field(description="The hash of the wording you read; if it changed since, the request is refused.")
+    ]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_the_wording(cls, body: Any) -> Any:
+        if isinstance(body, dict) and body.get("content_sha256") is None:
+            raise wrong_member("content_sha256", _SEND_HASH)
+        return body
+
+
 class Merge(Decision):
     """Which heuristic stays, and in whose words."""
 
     into_id: Annotated[Id, Field(description="The heuristic that stays.")]
     take_wording: Annotated[
-        bool, Field(description="Whether the one that stays takes over this one's words; false if left out.")
+        bool,
+        Field(
+            description="Whether the one that stays takes over this one's words; false if left out. Taking them over "
+            "approves them where the one that stays is approved, so it needs `content_sha256`."
+        ),
     ] = False
     into_sha256: HashRead = None
+
+    @model_validator(mode="after")
+    def _names_the_wording_it_takes(self) -> Self:
+        if self.take_wording and self.content_sha256 is None:
+            raise wrong_member("content_sha256", _SEND_HASH)
+        return self
 
 
 class ReviewSerializer(serializers.ModelSerializer[Review]):

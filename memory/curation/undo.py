@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.decision_steps import get_current_revision, lock_item, record_review, set_status
-from memory.curation.proposals import repropose_heuristic
+from memory.curation.proposals import count_support, repropose_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -19,7 +19,9 @@ _GRACE_SECONDS = 5  # for the request to arrive
 _Decision = Review.Decision
 _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
 # Records that leave the wording undecided.
-_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN)
+_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
+# Records that change nothing that is served; an edit comes with its approval.
+_WITHOUT_EFFECT = (_Decision.EDIT, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
 _UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
 
 
@@ -54,6 +56,8 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         raise TooLateToUndo("Another decision was made since then. Look at the lesson's history and decide again.")
 
     decided = review.revision
+    heuristic.evidence.filter(approved_at__gte=review.created_at).update(approved_at=None, approved_by="")
+    heuristic = count_support(heuristic)
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     if served_before := _find_served_before(review):
         HeuristicRevision.objects.filter(pk=served_before).update(served=True)
@@ -85,7 +89,11 @@ def _find_served_before(review: Review) -> UUID | None:
     for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
         if decision == _Decision.UNDO:
             served = before.pop()
-        elif decision not in (_Decision.EDIT, _Decision.REFLECT_AGAIN):  # an edit comes with its approval
+        elif decision not in (
+            _Decision.EDIT,
+            _Decision.REFLECT_AGAIN,
+            _Decision.CONFIRM_EVIDENCE,
+        ):  # an edit comes with its approval
             before.append(served)
             if decision == _Decision.APPROVE:
                 served = revision_id

@@ -68,6 +68,9 @@ class Heuristic(Reviewed):
     confidence = models.FloatField(null=True, blank=True)
     client = models.TextField(blank=True, default="", help_text="The API client that proposed it.")
     support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it was learnt from.")
+    approved_support = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Those of them that a reviewer approved with it; only these are ranked by."
+    )
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
     )
@@ -207,7 +210,11 @@ class HeuristicRevision(AbstractRevision):
 
 
 class Evidence(models.Model):
-    """Where a heuristic comes from: a run, the steps in it and a quote. Steps count from 1."""
+    """Where a heuristic comes from: a run, the steps in it and a quote. Steps count from 1.
+
+    The run's task makes the heuristic easier to find, and the run counts as support in ranking, once `approved_at` is
+    set: it was there when the heuristic was approved, or a reviewer confirmed it since.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
@@ -216,12 +223,19 @@ class Evidence(models.Model):
     first_step = models.PositiveIntegerField(null=True, blank=True)
     last_step = models.PositiveIntegerField(null=True, blank=True)
     quote = models.TextField(blank=True, default="")
+    approved_by = models.TextField(editable=False, default="")
+    approved_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
         verbose_name_plural = "evidence"
         ordering = ["heuristic", "created_at"]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(approved_at__isnull=True, approved_by="")
+                | Q(approved_at__isnull=False) & ~Q(approved_by=""),
+                name="memory_evidence_approved_by_someone",
+            ),
             models.UniqueConstraint(
                 fields=["heuristic", "trajectory", "first_step", "last_step"],
                 nulls_distinct=False,
@@ -248,6 +262,7 @@ class ReviewDecision(models.TextChoices):
     MERGE = "merge"
     UNDO = "undo"
     REFLECT_AGAIN = "reflect_again", "Another reflection"
+    CONFIRM_EVIDENCE = "confirm_evidence", "Evidence confirmed"
 
 
 class Review(AbstractReview):

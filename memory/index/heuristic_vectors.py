@@ -197,9 +197,14 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
 
 
 def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:
-    """Return the different tasks of each heuristic's evidence, newest first, each with a trajectory it comes from."""
+    """Return the different tasks of each heuristic's evidence, each with a trajectory it comes from.
+
+    Those of approved evidence come first: what no reviewer has seen displaces none of them.
+    """
     found: dict[UUID, dict[str, UUID | None]] = {}
-    rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by("-created_at")
+    rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by(
+        F("approved_at").desc(nulls_last=True), "-created_at"
+    )
     for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
         found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
     return found

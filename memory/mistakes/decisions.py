@@ -29,13 +29,13 @@ _Decision = MistakeCardReview.Decision
 
 
 @transaction.atomic
-def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str | None = None, reason: str = "") -> MistakeCard:
+def approve_card(card: MistakeCard, *, by: Actor, content_sha256: str, reason: str = "") -> MistakeCard:
     """Give agents the newest words from now on, in place of any earlier ones.
 
     One person is enough in a project that requires two reviewers, but it has to be a person.
 
     Args:
-        content_sha256: the hash of the words the reviewer read; None means the newest.
+        content_sha256: the hash of the words that were read, or that a policy judged.
 
     Raises:
         AlreadyDecided: it is not waiting for a decision, or was merged into another card.

@@ -1,6 +1,7 @@
 """What happens to mistake cards without a person: automatic merges, the project's policy, retention."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -8,9 +9,9 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, EmbedderError, NotAllowed, NotServable, ProjectArchived
+from memory.errors import AlreadyDecided, ChangedMeanwhile, EmbedderError, NotAllowed, NotServable, ProjectArchived
 from memory.mistakes.decisions import approve_card, retire_card
-from memory.mistakes.models import MistakeCard
+from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.mistakes.similarity import find_unsettled_cards, merge_similar
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -65,19 +66,29 @@ def retire_unseen_cards(project: Project) -> int:
 
 def _apply_policy(card: MistakeCard) -> None:
     """Approve a card in the name of its project's policy, if it has one that applies."""
-    policy = card.project.mistake_card_policy
-    if policy == _Policy.PEOPLE or card.project.four_eyes:
+    policy, judged = card.project.mistake_card_policy, card.current_revision
+    if policy == _Policy.PEOPLE or card.project.four_eyes or judged is None:
         return  # where two reviewers are required, a person has to approve cards too
-    if policy == _Policy.CORROBORATED and not _is_corroborated(card):
+    if policy == _Policy.CORROBORATED and not _is_corroborated(card, judged):
         return
     try:
-        approve_card(card, by=Actor.policy(policy))
-    except (AlreadyDecided, NotAllowed, ProjectArchived):
-        return  # it was decided, or the project was archived or asked for two reviewers, in the meantime
+        approve_card(card, by=Actor.policy(policy), content_sha256=judged.content_sha256)
+    except (AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived):
+        return  # other words came, it was decided, or the project was archived or asked for two, in the meantime
 
 
-def _is_corroborated(card: MistakeCard) -> bool:
-    """Tell whether several runs of several clients report it and its first words are still waiting."""
-    clients = card.sightings.values("client").distinct().count()
-    first_words = card.current_revision is not None and card.current_revision.number == 1
-    return first_words and card.seen_count >= CORROBORATED_RUNS and clients >= CORROBORATED_CLIENTS
+def _is_corroborated(card: MistakeCard, judged: MistakeCardRevision) -> bool:
+    """Tell whether several runs of several clients reported exactly these words, the first ones of the card.
+
+    Runs that report the same mistake in other words corroborate that it is made, but not what would be served.
+    """
+    if judged.number != 1:
+        return False
+    words = judged.as_text()
+    sightings = card.sightings.values_list("client", "bad_decision", "correct_decision", "lesson")
+    clients = [
+        client
+        for client, bad, correct, lesson in sightings.iterator()
+        if words.says_the_same_as(replace(words, bad_decision=bad, correct_decision=correct, lesson=lesson))
+    ]
+    return len(clients) >= CORROBORATED_RUNS and len(set(clients)) >= CORROBORATED_CLIENTS

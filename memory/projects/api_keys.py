@@ -18,8 +18,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from memory.errors import InvalidInput
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import ApiKey, Project
+from memory.projects.models import ApiKey, Project, RuleChange
+from memory.projects.rule_changes import let_key_review, requires_two
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +75,7 @@ class NewApiKey:
 
     api_key: ApiKey
     token: str = field(repr=False)
+    request: RuleChange | None = None  # another person has to confirm that it may review
 
 
 @transaction.atomic
@@ -87,18 +90,31 @@ def create_api_key(
 ) -> NewApiKey:
     """Make a key of `client` in `project`. Only a hash is kept, so show the token now.
 
+    Where the project requires two reviewers, a key that is to review gets that scope when another reviewer confirms it,
+    unless it replaces a key of the same client and owner that has it.
+
     Args:
         owner_id: the account that its decisions count as; None means the person who makes it, if any.
+
+    Raises:
+        NotAllowed: two reviewers are required, and the key is made for no person who may review.
+        InvalidInput: two reviewers are required, and `review` is the only scope.
     """
     owner_id = owner_id or (by.user_id if by else None)
     name_actor(by)
+    wanted = set(scopes)
+    to_confirm = ApiKey.Scope.REVIEW in wanted and requires_two(project) and not _may_review(project, client, owner_id)
+    if to_confirm:
+        wanted -= {ApiKey.Scope.REVIEW}
+    if not wanted:
+        raise InvalidInput({"scopes": ["Add another scope, which the key has until a reviewer confirms this one."]})
     credential = mint_credential()
     api_key = ApiKey.objects.create(
         project=project,
         client=client,
         prefix=credential.prefix,
         secret_sha256=credential.secret_sha256,
-        scopes=sorted(set(scopes)),
+        scopes=sorted(wanted),
         expires_at=expires_at,
         created_by_id=owner_id,
     )
@@ -111,7 +127,8 @@ def create_api_key(
         by=by.label if by else "",
         owner_id=owner_id,
     )
-    return NewApiKey(api_key=api_key, token=credential.token)
+    request = let_key_review(api_key, by=by or Actor(label="")) if to_confirm else None
+    return NewApiKey(api_key=api_key, token=credential.token, request=request)
 
 
 @transaction.atomic
@@ -143,6 +160,11 @@ def revoke_api_key(api_key: ApiKey, *, by: Actor | None = None) -> bool:
     if changed:
         log.info("api_key_revoked", api_key_id=str(api_key.pk), by=by.label if by else "")
     return bool(changed)
+
+
+def _may_review(project: Project, client: str, owner_id: int | None) -> bool:
+    keys = ApiKey.objects.usable().filter(project=project, client=client, created_by=owner_id)
+    return keys.filter(scopes__contains=[ApiKey.Scope.REVIEW]).exists()
 
 
 def _symbols(count: int) -> str:

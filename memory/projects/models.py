@@ -7,7 +7,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -206,6 +206,66 @@ class ProjectMembership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} of {self.project or 'every project'}"
+
+
+class RuleChangeKind(models.TextChoices):
+    SETTINGS = "settings", "project settings"
+    REVIEWER = "reviewer", "another reviewer"
+    API_KEY = "api_key", "an API key that may review"
+
+
+class RuleChangeStatus(models.TextChoices):
+    REQUESTED = "requested"
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+
+
+class RuleChange(models.Model):
+    """A change of who decides, requested where two people are required; another person confirms or refuses it.
+
+    `values` say what changes: the settings of the project, the account that becomes a reviewer, or the key. A trigger
+    lets such a change through only with a confirmed row, and uses each row once (`applied_at`).
+    """
+
+    Kind = RuleChangeKind
+    Status = RuleChangeStatus
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(
+        Project,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="rule_changes",
+        help_text="Empty for every project.",
+    )
+    kind = models.TextField(choices=Kind.choices)
+    values = models.JSONField()
+    status = models.TextField(choices=Status.choices, default=Status.REQUESTED)
+    requested_by = models.TextField()
+    requested_user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    requested_at = models.DateTimeField(db_default=Now())
+    decided_by = models.TextField(blank=True, default="")
+    decided_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, blank=True)
+    applied_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["-requested_at", "-id"]
+        constraints = [
+            one_of("kind", RuleChangeKind, "memory_rulechange_kind_known"),
+            one_of("status", RuleChangeStatus, "memory_rulechange_status_known"),
+            models.CheckConstraint(
+                condition=~Q(status="confirmed") | (~Q(decided_by="") & ~Q(decided_by=F("requested_by"))),
+                name="memory_rulechange_confirmed_by_another",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name}: {value}" for name, value in self.values.items())
+        return f"{self.get_kind_display()} ({said})"
 
 
 def project_ids_of(user: Any, *, roles: Sequence[str] = ()) -> "models.QuerySet[Project, Any]":

@@ -5,7 +5,6 @@ placeholders, but without the key a guess cannot be tested. Redacting twice chan
 """
 
 import hmac
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
@@ -17,15 +16,9 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.redaction.assignments import find_assignments
-from memory.redaction.members import VALUE_MEMBERS, find_named_kind, is_member_secret, read_name
-from memory.redaction.personal import find_emails, find_numbers
+from memory.redaction.search import find_secrets
 from memory.redaction.spans import SEPARATOR, Span
-from memory.redaction.tokens import find_blocks, find_tokens
-
-_PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
-_LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
-_TOUCHES = re.compile(r"[\w+(-]|[.,]\w")
+from memory.redaction.values import INNER_MEMBERS, VALUE_MEMBERS, Said, find_named_kind, is_secret, read_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +42,7 @@ class _Contents:
     containers: list[_Container] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     locations: list[_Location] = field(default_factory=list)
-    named: list[tuple[str, _Location, str]] = field(default_factory=list)  # with the kind that the member name implies
+    named: list[tuple[str, _Location, str, Said]] = field(default_factory=list)  # with the kind a name implies
 
 
 def redact(value: Any) -> Redacted:
@@ -83,26 +76,30 @@ def _read(value: Any) -> _Contents:
         is_object = isinstance(item, dict)
         named = find_named_kind(item) if is_object else ""
         children: Iterable[tuple[Any, Any]] = item.items() if is_object else enumerate(item)
+        before = ""  # the kind that an element of a list gives the next: ["--password", …]
         for location, child in children:
-            kind = member
+            kind, said = member, Said.MEMBER
             if is_object:
                 kind, plain = read_name(location) if isinstance(location, str) else ("", True)
                 if not plain:
                     contents.texts.append(location)
                     contents.locations.append((number, location, True))
-                if named and location in VALUE_MEMBERS:
-                    kind = kind or named
+                if not kind and location in INNER_MEMBERS:
+                    kind = member or (named if location in VALUE_MEMBERS else "")
             if isinstance(child, dict | list | tuple):
                 stack.append((child, number, location, kind))
                 continue
             if isinstance(child, str):
                 text = child
+                if not is_object and not member:
+                    kind, said = before, Said.NEAR
+                    before = read_name(child)[0] if child.startswith("-") or len(item) == 2 else ""
             elif isinstance(child, int) and not isinstance(child, bool) and (kind or child >= 10**12):
                 text = str(child)
             else:
                 continue
             if kind:
-                contents.named.append((text, (number, location, False), kind))
+                contents.named.append((text, (number, location, False), kind, said))
             else:
                 contents.texts.append(text)
                 contents.locations.append((number, location, False))
@@ -112,19 +109,15 @@ def _read(value: Any) -> _Contents:
 def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Location, str]:
     """Return the new texts by location."""
     changed: dict[_Location, str] = {}
-    pending, owners = contents.texts, contents.locations
-    for text, location, kind in contents.named:
-        if is_member_secret(text, kind=kind):
+    for text, location, kind, said in contents.named:
+        if is_secret(text, kind=kind, said=said):
             counts[kind] += 1
             changed[location] = placeholder(kind, text)
         else:
-            pending.append(text)
-            owners.append(location)
-    # A secret may hide another one next to it, so search again where a placeholder touches a word.
-    while pending and (results := _redact_texts(pending, counts)):
-        changed |= {owners[number]: new for number, new in results.items()}
-        touching = [number for number, new in results.items() if _is_touched(new)]
-        owners, pending = [owners[number] for number in touching], [results[number] for number in touching]
+            contents.texts.append(text)
+            contents.locations.append(location)
+    for number, new in _redact_texts(contents.texts, counts).items():
+        changed[contents.locations[number]] = new
     return changed
 
 
@@ -154,18 +147,10 @@ def _rebuild(containers: list[_Container], changed: dict[_Location, str]) -> Any
     return copies[0][0]
 
 
-def _is_touched(text: str) -> bool:
-    """Return whether a placeholder directly touches a word."""
-    return any(
-        _TOUCHES.match(text, found.end()) or (found.start() and _TOUCHES.match(text[found.start() - 1]))
-        for found in _PLACEHOLDER.finditer(text)
-    )
-
-
 def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
     """Redact all texts in one search; return the changed ones by index."""
     blob = SEPARATOR.join(texts)
-    spans = _find(blob)
+    spans = find_secrets(blob)
     if not spans:
         return {}
     starts = [0, *accumulate(len(text) + 1 for text in texts)][: len(texts)]
@@ -175,44 +160,12 @@ def _redact_texts(texts: list[str], counts: Counter[str]) -> dict[int, str]:
     changed = {}
     for index, parts in found.items():
         text, offset, done, pieces = texts[index], starts[index], 0, []
-        for start, end, kind in parts:
+        for start, end, kind, _ in parts:
             pieces += [text[done : start - offset], placeholder(kind, blob[start:end])]
             done = min(end - offset, len(text))
             counts[kind] += 1
         changed[index] = "".join([*pieces, text[done:]])
     return changed
-
-
-def _find(text: str) -> list[Span]:
-    """Find all secrets in `text`, in order, merging overlaps."""
-    raw = text.encode("ascii", "replace")
-    lower = raw.lower()
-    if not text.isascii() and ("\u0130" in text or "\u212a" in text):
-        lower = text.translate(_LOWER_IN_ASCII).encode("ascii", "replace").lower()
-    spans = [
-        *find_tokens(text, raw),
-        *find_blocks(text, raw),
-        *find_assignments(text, raw, lower),
-        *find_emails(text, raw),
-        *find_numbers(text, raw, lower),
-    ]
-    if not spans:
-        return []
-    kept = [match.span() for match in _PLACEHOLDER.finditer(text)]
-    result: list[Span] = []
-    next_kept = end = 0
-    for span in sorted(spans, key=lambda s: (s.start, -s.end)):
-        while next_kept < len(kept) and kept[next_kept][1] <= span.start:
-            next_kept += 1
-        if next_kept < len(kept) and kept[next_kept][0] < span.end:
-            continue  # already redacted
-        if span.start >= end:
-            result.append(span)
-            end = span.end
-        elif span.end > end:  # overlapping spans are merged
-            result[-1] = result[-1]._replace(end=span.end)
-            end = span.end
-    return result
 
 
 # ── Placeholders ──────────────────────────────────────────────────────────────────────────────────────────────────

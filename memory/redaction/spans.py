@@ -1,27 +1,87 @@
-"""Spans of found secrets, and the literal search that every rule starts from."""
+"""What a search works on and what it finds."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import re
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 SEPARATOR = "\x1e"  # between texts that are searched together; no rule matches across it
+TAKEN = "\ufdd0"  # no character: fills the place of what is already redacted; no secret has it in it
+PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
+
+_LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
+# Spaces and hyphens of typesetters, which stand in numbers copied from pages
+_TYPESET = {" ": "\u00a0\u2007\u2009\u202f\u3000", "-": "\u2010\u2011\u2012\u2013\u2212"}
+# One letter per character class, so that a literal search finds where a number or a token may start
+_NUMERIC = bytes(
+    0x64 if chr(i) in string.digits else 0x75 if chr(i) in string.ascii_uppercase else 0x20 for i in range(256)
+)
+_WORDS = bytes(0x61 if chr(i) in string.ascii_letters + string.digits + "_-" else 0x20 for i in range(256))
 
 
 class Span(NamedTuple):
-    """A found secret: `text[start:end]` is of `kind`."""
+    """A found secret: `text[start:end]` is of `kind`.
+
+    One that is not `free` continues a word or number, and counts only if another secret ends where it starts.
+    """
 
     start: int
     end: int
     kind: str
+    free: bool = True
 
 
-def find_all(raw: bytes, needle: bytes, *, step: int = 0) -> Iterator[int]:
-    """Yield every position of `needle` in `raw`, which has one ASCII byte per character.
+@dataclass(frozen=True, slots=True)
+class View:
+    """A text as the rules see it, in several forms with one character for each of its own."""
 
-    Args:
-        step: least distance between two positions; by default they do not overlap.
+    text: str
+    raw: bytes  # in ASCII
+    lower: bytes
+    numeric: bytes  # digits d, capitals u, anything else blank
+    words: bytes  # letters, digits, _ and - are a, anything else blank
+    dull: set[bytes]  # a cache: words in which no token was found, since names of functions repeat
+
+
+class Rule(NamedTuple):
+    """A kind of secret, read wherever `anchor` is found in one form of the text.
+
+    `read` is given the position of the anchor, looks at a bounded stretch of text around it, and may take more only if
+    it takes what it read.
     """
-    step = step or len(needle)
-    position = raw.find(needle)
-    while position >= 0:
-        yield position
-        position = raw.find(needle, position + step)
+
+    form: Literal["raw", "lower", "numeric", "words"]
+    anchor: bytes
+    read: Callable[[View, int], Span | None]
+
+
+def view(text: str) -> View:
+    """Show the rules a text: with plain spaces and hyphens, and with what is already redacted blotted out."""
+    if not text.isascii():
+        for plain, typeset in _TYPESET.items():
+            for character in typeset:  # faster than a translation of the text, which has few of them
+                if character in text:
+                    text = text.replace(character, plain)
+    if "[REDACTED:" in text:
+        text = PLACEHOLDER.sub(lambda found: TAKEN * len(found[0]), text)
+    raw = text.encode("ascii", "replace")
+    lower = raw.lower()
+    if not text.isascii() and ("\u0130" in text or "\u212a" in text):
+        lower = text.translate(_LOWER_IN_ASCII).encode("ascii", "replace").lower()
+    return View(text, raw, lower, raw.translate(_NUMERIC), raw.translate(_WORDS), set())
+
+
+def blot(shown: View, spans: Sequence[Span]) -> View:
+    """Blot out what was found."""
+    if not spans:
+        return shown
+    raw, words, pieces, done = bytearray(shown.raw), bytearray(shown.words), [], 0
+    for span in spans:
+        length = span.end - span.start
+        raw[span.start : span.end] = b"?" * length
+        words[span.start : span.end] = b" " * length
+        pieces += [shown.text[done : span.start], TAKEN * length]
+        done = span.end
+    text = "".join([*pieces, shown.text[done:]])
+    return replace(shown, text=text, raw=bytes(raw), words=bytes(words))

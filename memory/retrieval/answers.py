@@ -32,11 +32,13 @@ from memory.retrieval.record_block import (
     join_blocks,
     read_material,
 )
+from memory.retrieval.safe_text import clean_lines
 from memory.retrieval.selection import NO_SELECTION, Selection, get_default_mode, select_heuristics
 
 _Mode = Retrieval.Mode
 NO_DATABASE = "database"
 MATCHED_TASK_CHARACTERS = 120  # of it are kept with the answer
+_WORDS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 FINISHED_ANSWERS = 128  # kept by each process: a task that is asked again costs a third of a new one
 MOST_KEPT_CHARACTERS = 100_000  # of one of them
 
@@ -77,10 +79,10 @@ class RetrievalAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """An answer that is not written down yet, and the row that it will be."""
+    """An answer that is not written down yet, and the row that it will be; None if there is no time to write it."""
 
     answer: RetrievalAnswer
-    row: dict[str, Any]
+    row: dict[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,15 +104,23 @@ def retrieve(question: Question) -> RetrievalAnswer:
 
 
 def record_answer(prepared: Prepared) -> RetrievalAnswer:
-    """Write an answer down and return it. One statement; a transaction may be open."""
+    """Write an answer down, if there is time, and return it. One statement; a transaction may be open."""
+    if prepared.row is None:
+        return replace(prepared.answer, recorded=False)
     execute_prepared(_LOG, prepared.row)
     return prepared.answer
 
 
-def prepare_empty_answer(question: Question) -> Prepared:
-    """Return an answer that has nothing because there is no database. Asks the database nothing."""
+def prepare_empty_answer(question: Question, *, is_late: bool) -> Prepared:
+    """Return an answer that has nothing because there is no database. Asks the database nothing.
+
+    Args:
+        is_late: so much time is lost that the database is not asked to store the answer either.
+    """
     prepared = prepare_answer(replace(question, mode=_Mode.NONE))
     answer = replace(prepared.answer, degraded=NO_DATABASE)
+    if is_late or prepared.row is None:
+        return Prepared(answer=answer, row=None)
     row = prepared.row | {"degraded": NO_DATABASE, "requested_mode": question.mode or _Mode.HYBRID}
     return Prepared(answer=answer, row=row)
 
@@ -143,7 +153,7 @@ def prepare_answer(question: Question) -> Prepared:
         context_sha256=context.sha256,
         tokens=context.tokens,
         candidate_count=selection.candidate_count,
-        subtasks=list(selection.subtasks),
+        subtasks=[clean_lines(part) for part in selection.subtasks],
         duration_ms=(time.perf_counter() - started) * 1000,
     )
     row = {
@@ -234,6 +244,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
     fitting = [item for item, place in places if place.fits and item["id"] not in record.ids]
     values = {item["id"]: place.value for item, place in places}
     context = join_blocks(record, build_context(fitting, budget_tokens=lesson_tokens, values=values))
+    subtasks = [clean_lines(part) for part in selection.subtasks]
     for item in items:
         item["injected"] = item["id"] in context.ids
     injected = [item["id"] for item in items if item["injected"]]
@@ -247,7 +258,7 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
             "injected_ids": _as_array([*sorted(context.ids.difference(injected)), *injected]),  # rules first
-            "items": orjson.dumps([_as_record(item, selection.subtasks, record.ids) for item in items]).decode(),
+            "items": orjson.dumps([_as_record(item, subtasks, record.ids) for item in items]).decode(),
             "considered_ids": _as_array(candidate.heuristic_id.hex for candidate in selection.considered),
             "considered_scores": _as_array(repr(round(candidate.score, 4)) for candidate in selection.considered),
         },
@@ -260,19 +271,15 @@ def _describe(place: Ranked) -> dict[str, Any]:
         "id": str(chosen.heuristic_id),
         "revision": chosen.number,
         "content_sha256": chosen.content_sha256,
-        "trigger": chosen.trigger,
-        "guideline": chosen.guideline,
-        "avoid": chosen.avoid,
-        "not_when": chosen.not_when,
-        "rationale": chosen.rationale,
+        **{name: clean_lines(getattr(chosen, name)) for name in _WORDS},
         "polarity": chosen.polarity,
-        "task_id": chosen.task_id,
-        "tags": chosen.tags,
+        "task_id": clean_lines(chosen.task_id),
+        "tags": [clean_lines(tag) for tag in chosen.tags],
         "support": chosen.support,
         "scores": place.scores,
-        "reason": place.reason,
-        "subtask": place.subtask,
-        "matched_task": chosen.matched_task,
+        "reason": clean_lines(place.reason),
+        "subtask": clean_lines(place.subtask),
+        "matched_task": clean_lines(chosen.matched_task),
     }
 
 

@@ -1,6 +1,7 @@
 """Statements of the hot path: prepared on the server, parameters in binary, no ORM (docs/retrieval.md has the cost)."""
 
 import time
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ log = structlog.get_logger(__name__)
 
 _MARK = "_erl_halfvec_registered"
 _SET_ROLE = "SELECT set_config('role', %s, true)"
+DEAD_SECONDS = 0.5
 _CHECKED = "health_check_done"  # Django's own mark, until the end of the request
 
 
@@ -53,10 +55,12 @@ def read_prepared(statement: str, parameters: dict[str, Any]) -> list[tuple[Any,
     if here.in_atomic_block or here.connection is None or getattr(here, _CHECKED):
         return _read(statement, parameters)
     setattr(here, _CHECKED, True)
+    started = time.monotonic()
     try:
         return _read(statement, parameters)
     except (InterfaceError, OperationalError):
-        if not here.connection.broken:
+        # A connection that was dead before shows it at once; after a wait, a second one would wait as long again
+        if not here.connection.broken or time.monotonic() - started > DEAD_SECONDS:
             raise
         here.close()
         return _read(statement, parameters)
@@ -154,11 +158,16 @@ def _register(raw: psycopg.Connection[Any]) -> None:
     if info is None:
         raise psycopg.errors.UndefinedObject("The extension pgvector is missing. Run `manage.py migrate`.")
     info.register(raw)
-    dumper = type("HalfvecDumper", (_QueryVectorDumper,), {"oid": info.oid})
-    raw.adapters.register_dumper(QueryVector, dumper)
+    raw.adapters.register_dumper(QueryVector, _get_dumper(info.oid))
     if raw.prepare_threshold is None:  # Django switches preparing off; its own cursors still do without
         raw.prepare_threshold = 1_000_000
     setattr(raw, _MARK, True)
+
+
+@cache
+def _get_dumper(oid: int) -> type[Dumper]:
+    """Return the dumper of a type: one class for all connections, because psycopg never forgets a class."""
+    return type("HalfvecDumper", (_QueryVectorDumper,), {"oid": oid})
 
 
 def read_vector(sent: bytes) -> Vectors:

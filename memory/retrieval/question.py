@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 
+PATIENCE_SECONDS = 1.0  # a part that failed after a longer wait is not followed by another that may wait as long
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:

@@ -1,4 +1,7 @@
-"""Make a text safe inside the context block: one line, nothing invisible, no delimiter and no label of ours.
+"""Make a text safe for an agent: nothing invisible, no delimiter or label of ours, no role token of a chat template.
+
+Every text of an answer passes here on its way out: into the context block as one line, into the items with its line
+breaks. What is stored stays as it was reviewed.
 
 People and models do not look at code points: `＜ｌｅｓｓｏｎｓ＞`, `⟪/lessons⟫` and a `ᐸ/lеssоnsᐳ` with letters of
 another script all look like the end of the block. So a text is compared as it looks, and only the opening bracket is
@@ -17,7 +20,14 @@ _INVISIBLE = re.compile(
 _ENTITY = r"&lt;?|&#0*60;?|&#x0*3c;?|%3c|\\u003c|\\x3c"
 _DELIMITER = re.compile(rf"(<|{_ENTITY})[\s/\\]*(?:[l1i|][e3][s5$][s5$][o0]n[s5$]|rec[o0]rd)", re.IGNORECASE)
 _LABEL = re.compile(r"(\[)\s*[hm]\s*-", re.IGNORECASE)
-_OPENING = re.compile(rf"[<\[]|{_ENTITY}", re.IGNORECASE)
+_OPENING = re.compile(r"[<\[&%\\]")  # a bracket, or the first sign of one that is written as an entity
+# The bracket of what tokenizers of chat models take for the start or end of a turn, a thought or a tool call
+# (ChatML, Llama, Mistral, Gemma, Qwen, DeepSeek)
+ROLE_TOKEN = re.compile(
+    r"<(?=[|｜])|<(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn|(?:tool|function)_(?:calls?|responses?))>)"
+    r"|<(?=</?SYS>>)|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\])",
+    re.IGNORECASE,
+)
 
 _LESS_THAN = re.compile(r"LESS-THAN|PRECEDES|LEFT ARROWHEAD|LEFT-POINTING (?!MAGNIFYING)|LEFT (?:\w+ )*ANGLE|LEFT ARC")
 _SQUARE = re.compile(r"LEFT (?:\w+ )*(?:SQUARE|LENTICULAR|TORTOISE|CORNER)")
@@ -47,17 +57,29 @@ _LETTERS = {
 
 @lru_cache(maxsize=10_000)  # cleaning 20 lessons costs as much as all of Django around it
 def clean(text: str) -> str:
-    """Make a text safe inside the block: one line, nothing invisible, no delimiter and no label of ours.
+    """Make a text safe inside the block, as one line.
 
     Direction marks and other control characters are written out (`[U+202E]`) so that a reader sees them;
     characters that only hide are dropped (D5, D15).
     """
     if text.isascii() and text.isprintable():  # most are, and have no space but the plain one
         return _take_brackets(" ".join(text.split()))
-    text = _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else _spell(character) for character in text)
+    return _take_brackets(_spell_out(_SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()))
+
+
+@lru_cache(maxsize=10_000)
+def clean_lines(text: str) -> str:
+    """Make a text safe as `clean` does, but keep its line breaks, tabs and spaces."""
+    if not (text.isascii() and text.isprintable()):
+        lines = _INVISIBLE.sub("", text).replace("\r\n", "\n").split("\n")
+        text = "\n".join("\t".join(map(_spell_out, line.split("\t"))) for line in lines)
     return _take_brackets(text)
+
+
+def _spell_out(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _spell(character) for character in text)
 
 
 def _spell(character: str) -> str:
@@ -67,15 +89,16 @@ def _spell(character: str) -> str:
 
 
 def _take_brackets(text: str) -> str:
-    """Replace what opens a delimiter or a label, however it is spelled, by a round bracket."""
+    """Replace what opens a delimiter, a label or a role token, however it is spelled, by a round bracket."""
+    if not _OPENING.search(text) and (text.isascii() or not any(_OPENING.search(_look(sign)) for sign in set(text))):
+        return text
     shapes = [text] if text.isascii() else [_look(character) for character in text]
     looks = "".join(shapes)
-    if not _OPENING.search(looks):
-        return text
-    found = [match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)]
+    found = {match.span(1) for pattern in (_DELIMITER, _LABEL) for match in pattern.finditer(looks)}
+    found |= {match.span() for match in ROLE_TOKEN.finditer(looks)}
     if not text.isascii():
         places = [place for place, shape in enumerate(shapes) for _ in shape]
-        found = [(places[start], places[end - 1] + 1) for start, end in found]
+        found = {(places[start], places[end - 1] + 1) for start, end in found}
     for start, end in sorted(found, reverse=True):
         text = f"{text[:start]}({text[end:]}"
     return text

@@ -1,5 +1,6 @@
 """Which lessons a task is given, in one of the modes. If a service fails, the next best method answers."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from memory.retrieval.limits import Limits
 from memory.retrieval.llm_ranking import MAX_POOL, RankingFailed, find_ranker, get_ranker, rank_with_model
 from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState
-from memory.retrieval.question import Question
+from memory.retrieval.question import PATIENCE_SECONDS, Question
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
 from memory.retrieval.scoring import get_meaning_weight
 from memory.retrieval.subtasks import split_task
@@ -62,10 +63,12 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
         return Selection(ranked=rank_as_drawn(drawn), candidate_count=len(drawn), mode=mode)
     if mode != _Mode.ERL:
         return _select_by_similarity(question, state, mode=mode, top_k=top_k)
+    started = time.monotonic()
     try:
         return _select_by_model(question, state, top_k=top_k)
     except RankingFailed as error:
-        selection = _select_by_similarity(question, state, mode=_Mode.HYBRID, top_k=top_k)
+        is_late = time.monotonic() - started > PATIENCE_SECONDS
+        selection = _select_by_similarity(question, state, mode=_Mode.HYBRID, top_k=top_k, is_late=is_late)
         missing = (f"language model ({error})", *selection.missing)
         return replace(selection, missing=missing, asked_service=True)
 
@@ -86,9 +89,11 @@ def _select_by_model(question: Question, state: ProjectState, *, top_k: int) -> 
     )
 
 
-def _select_by_similarity(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:
+def _select_by_similarity(
+    question: Question, state: ProjectState, *, mode: str, top_k: int, is_late: bool = False
+) -> Selection:
     found, answered, missing = _search(question, state, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
-    reranker = find_reranker() if mode == _Mode.HYBRID else None
+    reranker = find_reranker() if mode == _Mode.HYBRID and not is_late else None
     if reranker is not None:
         try:
             found = rerank(reranker, task=question.task, candidates=found)

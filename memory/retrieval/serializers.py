@@ -98,7 +98,7 @@ class RetrievedItem(BaseModel):
     polarity: str
     task_id: str
     tags: list[str]
-    support: Annotated[int, Field(description="Distinct runs it is drawn from.")]
+    support: Annotated[int, Field(description="Distinct runs it is drawn from that a reviewer has seen.")]
     scores: Scores
     reason: Annotated[str, Field(description="One sentence why it was chosen.")]
     injected: Annotated[

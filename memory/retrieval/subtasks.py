@@ -47,7 +47,7 @@ def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> lis
     in_parts = Counter(word for words in words_of for word in words)
     found = []
     for texts in lessons:
-        said = frozenset().union(*map(_read_words, texts))
+        said = frozenset().union(*map(_read_words_of_lesson, texts))
         shared = [
             math.fsum(math.log(1 + len(parts) / in_parts[word]) for word in words & said) / math.sqrt(1 + len(words))
             for words in words_of
@@ -57,10 +57,13 @@ def find_subtasks(parts: Sequence[str], lessons: Iterable[Sequence[str]]) -> lis
     return found
 
 
-@lru_cache(maxsize=4000)  # the same lessons come with every task; reading the words of 20 costs a tenth of a request
 def _read_words(text: str) -> frozenset[str]:
     return frozenset(
         _ENDING.sub("", word) if len(word) > 4 else word
         for word in _WORD.findall(text.lower().replace("_", " "))
         if word not in SHARED_WORDS
     )
+
+
+# The same lessons come with every task, and reading the words of 20 costs a tenth of a request; tasks differ
+_read_words_of_lesson = lru_cache(maxsize=4000)(_read_words)

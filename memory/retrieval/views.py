@@ -1,5 +1,6 @@
 """Lessons for a task, over HTTP. These views are thin: agents call them before every task."""
 
+import time
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -29,7 +30,7 @@ from memory.retrieval.answers import (
     record_answer,
 )
 from memory.retrieval.models import Retrieval
-from memory.retrieval.question import Filters, Question
+from memory.retrieval.question import PATIENCE_SECONDS, Filters, Question
 from memory.retrieval.replay import name_subtask, replay_block
 from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
@@ -63,6 +64,8 @@ class RetrieveView(ApiView):
             return response
         if not is_answered(request):
             self.prepared = prepare(self, RetrieveQuery.from_body(self.body))
+            if self.prepared.row is None:  # the key is stored with the answer, or nothing is
+                raise OperationalError("The search waited for the database, and failed.")
         return super().run(handler, request, *args, **kwargs)
 
     @describe(
@@ -223,13 +226,14 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         client=view.api_key.client,
         request_id=view.request_id,
     )
+    started = time.monotonic()
     try:
         return prepare_answer(question)
     except _NO_DATABASE as error:
         if connection.in_atomic_block:
             raise
         log.warning("lessons_not_found", error=type(error).__name__)
-        return prepare_empty_answer(question)
+        return prepare_empty_answer(question, is_late=time.monotonic() - started > PATIENCE_SECONDS)
 
 
 def write_answer(answer: RetrievalAnswer) -> HttpResponse:

@@ -1,5 +1,5 @@
--- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, erasure and
--- quarantine. The triggers are deferred, so that entries are written at commit.
+-- The audit chain (reliability C9): triggers append an entry for every review, change of service, key, change of who
+-- decides, erasure and quarantine. The triggers are deferred, so that entries are written at commit.
 
 -- Append one link to the chain of a project. Its lock is taken at commit and held for a moment only.
 CREATE OR REPLACE FUNCTION memory_audit_append(of_project uuid, what text, of_subject uuid, said jsonb) RETURNS void
@@ -105,6 +105,55 @@ END $$;
 DROP TRIGGER IF EXISTS memory_audit_erasure ON memory_erasure;
 CREATE CONSTRAINT TRIGGER memory_audit_erasure AFTER INSERT ON memory_erasure
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_erasure();
+
+-- Who decides: settings of a project, memberships, and requests to change either or a key. A membership in every
+-- project, and what concerns every project, is in every chain.
+CREATE OR REPLACE FUNCTION memory_audit_settings() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.id, 'settings', NEW.id, jsonb_build_object(
+        'four_eyes', NEW.four_eyes, 'mistake_card_policy', NEW.mistake_card_policy, 'archived_at', NEW.archived_at));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_settings ON memory_project;
+CREATE CONSTRAINT TRIGGER memory_audit_settings AFTER UPDATE ON memory_project
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.four_eyes, OLD.mistake_card_policy, OLD.archived_at)
+          IS DISTINCT FROM (NEW.four_eyes, NEW.mistake_card_policy, NEW.archived_at))
+    EXECUTE FUNCTION memory_audit_settings();
+
+DROP TRIGGER IF EXISTS memory_audit_settings_at_once ON memory_project;
+CREATE CONSTRAINT TRIGGER memory_audit_settings_at_once AFTER INSERT ON memory_project
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.four_eyes OR NEW.mistake_card_policy <> 'people')
+    EXECUTE FUNCTION memory_audit_settings();
+
+CREATE OR REPLACE FUNCTION memory_audit_membership() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    m memory_projectmembership := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+    PERFORM memory_audit_append(p.id, 'member_' || lower(TG_OP), NULL, jsonb_build_object(
+        'user', m.user_id, 'username', (SELECT username FROM auth_user WHERE id = m.user_id), 'role', m.role,
+        'every_project', m.project_id IS NULL))
+    FROM memory_project p WHERE m.project_id IS NULL OR p.id = m.project_id ORDER BY p.id;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_membership ON memory_projectmembership;
+CREATE CONSTRAINT TRIGGER memory_audit_membership AFTER INSERT OR UPDATE OR DELETE ON memory_projectmembership
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_membership();
+
+CREATE OR REPLACE FUNCTION memory_audit_rulechange() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM memory_audit_append(p.id, 'change_' || NEW.status, NEW.id, jsonb_build_object(
+        'kind', NEW.kind, 'values', NEW.values, 'requested_by', NEW.requested_by, 'decided_by', NEW.decided_by))
+    FROM memory_project p WHERE NEW.project_id IS NULL OR p.id = NEW.project_id ORDER BY p.id;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_audit_request ON memory_rulechange;
+CREATE CONSTRAINT TRIGGER memory_audit_request AFTER INSERT ON memory_rulechange
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION memory_audit_rulechange();
+DROP TRIGGER IF EXISTS memory_audit_confirmation ON memory_rulechange;
+CREATE CONSTRAINT TRIGGER memory_audit_confirmation AFTER UPDATE ON memory_rulechange
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
+    EXECUTE FUNCTION memory_audit_rulechange();
 
 CREATE OR REPLACE FUNCTION memory_audit_quarantine() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS $$
 BEGIN

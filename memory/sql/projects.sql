@@ -94,6 +94,94 @@ SELECT memory_limit_rows(
 SELECT memory_limit_rows('memory_reviewclaim', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
 SELECT memory_limit_rows('memory_deskopening', 'EXISTS (SELECT FROM memory_heuristic h WHERE h.id = heuristic_id)');
 
+SELECT memory_limit_rows(
+    'memory_rulechange', 'project_id = (SELECT memory_current_project()) OR project_id IS NULL');
+
+-- Where two reviewers are required, who decides is changed by two people as well: the change has a confirmed row in
+-- memory_rulechange, requested and confirmed by two active accounts, which is used up by it. `wanted` are values that the row has
+-- to have, among others.
+CREATE OR REPLACE FUNCTION memory_use_rule_change(of_project uuid, what text, wanted jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    UPDATE memory_rulechange SET applied_at = clock_timestamp() WHERE id = (
+        SELECT c.id FROM memory_rulechange c
+        JOIN auth_user one ON one.id = c.requested_user_id AND one.is_active
+        JOIN auth_user other ON other.id = c.decided_user_id AND other.is_active AND other.id <> one.id
+        WHERE c.project_id IS NOT DISTINCT FROM of_project AND c.kind = what AND c.status = 'confirmed'
+            AND c.applied_at IS NULL AND c.values @> wanted
+        LIMIT 1 FOR UPDATE OF c);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'two people have to agree to change who decides in this project'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION memory_two_change_settings() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    PERFORM memory_use_rule_change(NEW.id, 'settings', (
+        SELECT jsonb_object_agg(key, value) FROM jsonb_each(jsonb_build_object(
+            'four_eyes', NEW.four_eyes, 'mistake_card_policy', NEW.mistake_card_policy))
+        WHERE value IS DISTINCT FROM to_jsonb(OLD) -> key));
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_two_change_settings BEFORE UPDATE ON memory_project FOR EACH ROW
+    WHEN (OLD.four_eyes AND (OLD.four_eyes, OLD.mistake_card_policy)
+          IS DISTINCT FROM (NEW.four_eyes, NEW.mistake_card_policy))
+    EXECUTE FUNCTION memory_two_change_settings();
+
+-- A membership without a project is one in every project.
+CREATE OR REPLACE FUNCTION memory_two_add_reviewer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.role = 'reviewer' AND OLD.user_id = NEW.user_id
+       AND OLD.project_id IS NOT DISTINCT FROM NEW.project_id THEN
+        RETURN NEW;
+    END IF;
+    IF EXISTS (SELECT FROM memory_project p WHERE p.four_eyes AND (NEW.project_id IS NULL OR p.id = NEW.project_id)) THEN
+        PERFORM memory_use_rule_change(NEW.project_id, 'reviewer', jsonb_build_object('user', NEW.user_id));
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_two_add_reviewer BEFORE INSERT OR UPDATE ON memory_projectmembership
+    FOR EACH ROW WHEN (NEW.role = 'reviewer') EXECUTE FUNCTION memory_two_add_reviewer();
+
+-- A key that replaces one of the same client and owner, which may review already, changes nothing.
+CREATE OR REPLACE FUNCTION memory_two_let_key_review() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF EXISTS (SELECT FROM memory_project p WHERE p.id = NEW.project_id AND p.four_eyes) AND NOT EXISTS (
+        SELECT FROM memory_apikey k
+        WHERE k.project_id = NEW.project_id AND k.client = NEW.client AND 'review' = ANY (k.scopes)
+            AND k.created_by_id IS NOT DISTINCT FROM NEW.created_by_id AND k.revoked_at IS NULL
+            AND (k.expires_at IS NULL OR k.expires_at > now())) THEN
+        PERFORM memory_use_rule_change(NEW.project_id, 'api_key', jsonb_build_object('api_key', NEW.id));
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_two_let_key_review BEFORE INSERT ON memory_apikey
+    FOR EACH ROW WHEN ('review' = ANY (NEW.scopes)) EXECUTE FUNCTION memory_two_let_key_review();
+CREATE OR REPLACE TRIGGER memory_two_widen_key BEFORE UPDATE ON memory_apikey
+    FOR EACH ROW WHEN ('review' = ANY (NEW.scopes) AND (
+        NOT 'review' = ANY (OLD.scopes) OR NEW.revoked_at IS NULL AND OLD.revoked_at IS NOT NULL
+        OR NEW.created_by_id IS NOT NULL AND NEW.created_by_id IS DISTINCT FROM OLD.created_by_id))
+    EXECUTE FUNCTION memory_two_let_key_review();
+
+-- A request never changes; it is decided once and used once.
+CREATE OR REPLACE FUNCTION memory_rulechange_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (to_jsonb(NEW) - '{status,decided_by,decided_user_id,decided_at,applied_at,requested_user_id}'::text[])
+       IS DISTINCT FROM
+       (to_jsonb(OLD) - '{status,decided_by,decided_user_id,decided_at,applied_at,requested_user_id}'::text[])
+       OR (OLD.status <> 'requested' AND (NEW.status, NEW.decided_by, NEW.decided_at)
+           IS DISTINCT FROM (OLD.status, OLD.decided_by, OLD.decided_at))
+       OR (NEW.requested_user_id IS NOT NULL AND NEW.requested_user_id IS DISTINCT FROM OLD.requested_user_id)
+       OR (OLD.applied_at IS NOT NULL AND NEW.applied_at IS DISTINCT FROM OLD.applied_at) THEN
+        RAISE EXCEPTION 'a change of who decides is requested, decided and used once'
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER memory_rulechange_guard BEFORE UPDATE ON memory_rulechange
+    FOR EACH ROW EXECUTE FUNCTION memory_rulechange_guard();
+
 -- The API key of a retrieval is left to `check_invariants`: the busiest request writes retrievals.
 SELECT memory_check_references('memory_trajectory', ARRAY[
     ['retrieval_id', 'memory_retrieval', ''],

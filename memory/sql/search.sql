@@ -10,16 +10,48 @@ END $$;
 CREATE OR REPLACE TRIGGER memory_revision_serve AFTER UPDATE OF served ON memory_heuristicrevision
     FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served) EXECUTE FUNCTION memory_revision_serve();
 
+-- Whether a reviewer approved this task, known by its hash, with the lesson: it is the task that the wording names, or
+-- that of approved evidence. What a client records later makes a lesson no easier to find until someone has seen it.
+CREATE OR REPLACE FUNCTION memory_task_is_approved(of_revision uuid, run uuid, sha256 text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM memory_heuristicrevision r JOIN memory_evidence e USING (heuristic_id)
+        WHERE r.id = of_revision AND e.trajectory_id = run AND e.approved_at IS NOT NULL
+    ) OR EXISTS (
+        SELECT FROM memory_heuristicrevision r
+        WHERE r.id = of_revision AND encode(sha256(convert_to(r.source_task, 'UTF8')), 'hex') = $3
+    ) OR EXISTS (
+        SELECT FROM memory_heuristicrevision r JOIN memory_evidence e USING (heuristic_id)
+        JOIN memory_trajectory t ON t.id = e.trajectory_id
+        WHERE r.id = of_revision AND e.approved_at IS NOT NULL
+            AND encode(sha256(convert_to(t.task, 'UTF8')), 'hex') = $3)
+$$;
+
 CREATE OR REPLACE FUNCTION memory_embedding_serve() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     -- FOR SHARE waits for an approval under way, so that a vector cannot miss it.
     SELECT served INTO NEW.served FROM memory_heuristicrevision WHERE id = NEW.revision_id FOR SHARE;
+    IF NEW.served AND NEW.kind = 'source_task' THEN
+        NEW.served := memory_task_is_approved(NEW.revision_id, NEW.trajectory_id, NEW.text_sha256);
+    END IF;
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT ON memory_heuristicembedding
     FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
 CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revision_id ON memory_heuristicembedding
     FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
+
+-- The tasks of evidence come into service when it is approved, and go when an undo takes that back.
+CREATE OR REPLACE FUNCTION memory_evidence_approved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE memory_heuristicembedding e SET served = r.served
+    FROM memory_heuristicrevision r
+    WHERE r.id = e.revision_id AND r.served AND e.kind = 'source_task'
+        AND e.heuristic_id IN (SELECT heuristic_id FROM changed);
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER memory_evidence_approved AFTER UPDATE ON memory_evidence
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
 
 -- The words of a text: a number for each, and how often it occurs. Names such as AbleStyle and create_qr_code are split
 -- into words. The number depends on the project too, so that one index of all projects keeps their words apart. Words
@@ -169,8 +201,9 @@ BEGIN
     INSERT INTO memory_servedchange (project_id, token, of_texts) VALUES (NEW.project_id, memory_new_token(), false);
     RETURN NULL;
 END $$;
-CREATE OR REPLACE TRIGGER memory_support_changed AFTER UPDATE OF support ON memory_heuristic
-    FOR EACH ROW WHEN (OLD.support IS DISTINCT FROM NEW.support) EXECUTE FUNCTION memory_row_changed();
+CREATE OR REPLACE TRIGGER memory_support_changed AFTER UPDATE OF approved_support ON memory_heuristic
+    FOR EACH ROW WHEN (OLD.approved_support IS DISTINCT FROM NEW.approved_support)
+    EXECUTE FUNCTION memory_row_changed();
 CREATE OR REPLACE TRIGGER memory_usefulness_changed AFTER UPDATE OF usefulness ON memory_heuristic
     FOR EACH ROW WHEN (round(OLD.usefulness * 20) IS DISTINCT FROM round(NEW.usefulness * 20))
     EXECUTE FUNCTION memory_row_changed();

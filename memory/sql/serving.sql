@@ -4,7 +4,8 @@
 -- they cost nothing, and no statement can forget the condition.
 CREATE OR REPLACE VIEW servable_heuristic AS
     SELECT r.id, r.project_id, r.heuristic_id, r.number, r.content_sha256, r.trigger, r.guideline, r.avoid, r.not_when,
-           r.rationale, r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.support, h.usefulness, h.client
+           r.rationale, r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.approved_support AS support, h.usefulness,
+           h.client
     FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
     WHERE r.served AND r.approved_sha256 = r.content_sha256;
 CREATE OR REPLACE VIEW servable_text AS
@@ -23,7 +24,7 @@ CREATE OR REPLACE VIEW servable_mistake_card AS
 CREATE OR REPLACE VIEW servable_source AS
     SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory;
 CREATE OR REPLACE VIEW servable_evidence AS
-    SELECT heuristic_id, trajectory_id FROM memory_evidence;
+    SELECT heuristic_id, trajectory_id FROM memory_evidence WHERE approved_at IS NOT NULL;
 -- Of all runs: figures for the score history, but no text.
 CREATE OR REPLACE VIEW servable_outcome AS
     SELECT id, project_id, task_id, agent, outcome, score, created_at FROM memory_trajectory;
@@ -43,7 +44,8 @@ CREATE OR REPLACE VIEW erl_tenant.servable_source AS
     SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory
     WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_evidence AS
-    SELECT heuristic_id, trajectory_id FROM memory_evidence WHERE project_id = (SELECT memory_current_project());
+    SELECT heuristic_id, trajectory_id FROM memory_evidence
+    WHERE approved_at IS NOT NULL AND project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_outcome AS
     SELECT * FROM servable_outcome WHERE project_id = (SELECT memory_current_project());
 
@@ -68,7 +70,7 @@ BEGIN
         RETURN;
     END IF;
     FOR each IN SELECT polrelid FROM pg_policy WHERE polname = 'erl_project' LOOP
-        IF each::text IN ('memory_project', 'memory_apikey', 'memory_projectmembership') THEN
+        IF each::text IN ('memory_project', 'memory_apikey', 'memory_projectmembership', 'memory_rulechange') THEN
             EXECUTE format('GRANT SELECT ON %s TO erl_tenant', each);
         ELSE
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO erl_tenant', each);

@@ -60,6 +60,15 @@ WHERE (k.prefix, k.client, to_jsonb(k.scopes), encode(sha256(convert_to(k.secret
        last.said ->> 'revoked_at' IS NULL)
     OR (last.said ? 'owner' AND last.said ->> 'owner' IS DISTINCT FROM k.created_by_id::text)
 """
+# A project without an entry has had the defaults all along.
+_SETTINGS = """
+SELECT p.id, p.id::text, last.number, 'who decides in the project differs from its last entry in the chain'
+FROM memory_project p LEFT JOIN (
+    SELECT DISTINCT ON (subject_id) subject_id, number, content::jsonb -> 'said' AS said FROM memory_auditentry
+    WHERE kind = 'settings' ORDER BY subject_id, number DESC) last ON last.subject_id = p.id
+WHERE (p.four_eyes, p.mistake_card_policy) IS DISTINCT FROM (
+    coalesce((last.said ->> 'four_eyes')::boolean, false), coalesce(last.said ->> 'mistake_card_policy', 'people'))
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +133,7 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
         Fault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
         for head in kept.values()
     ]
-    for statement in (_REVIEWS, _SERVING, _KEYS):
+    for statement in (_REVIEWS, _SERVING, _KEYS, _SETTINGS):
         report.faults += _compare(statement)
     return report
 

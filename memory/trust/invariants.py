@@ -84,9 +84,10 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="vectors_follow_service",
-        says="A vector is searchable exactly while its wording is served.",
+        says="A vector is searchable exactly while its wording is served; that of a task, if it was approved too.",
         broken_by="SELECT e.id FROM memory_heuristicembedding e JOIN memory_heuristicrevision v ON v.id = "
-        "e.revision_id WHERE e.served <> v.served",
+        "e.revision_id WHERE e.served <> (v.served AND (e.kind <> 'source_task' OR "
+        "memory_task_is_approved(e.revision_id, e.trajectory_id, e.text_sha256)))",
     ),
     Invariant(
         name="status_agrees_with_service",
@@ -103,9 +104,10 @@ _INVARIANTS: list[Invariant] = [
     ),
     Invariant(
         name="support_is_counted",
-        says="Support is the number of distinct runs in the evidence.",
+        says="Support is the number of distinct runs in the evidence, and approved support of those approved with it.",
         broken_by="SELECT h.id FROM memory_heuristic h LEFT JOIN memory_evidence e ON e.heuristic_id = h.id "
-        "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id)",
+        "WHERE h.status <> 'superseded' GROUP BY h.id HAVING h.support <> count(DISTINCT e.trajectory_id) "
+        "OR h.approved_support <> count(DISTINCT e.trajectory_id) FILTER (WHERE e.approved_at IS NOT NULL)",
     ),
     Invariant(
         name="acknowledged_run_exists",

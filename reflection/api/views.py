@@ -20,6 +20,7 @@ from memory.api.base import ApiView, represent
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
+from memory.api.waiting import waiting_place
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
@@ -30,6 +31,7 @@ from reflection.reflectors.requests import enqueue_reflection
 Scope = ApiKey.Scope
 MAX_WAIT_SECONDS = 30
 _POLL_SECONDS = 0.1
+_POLL_SHARE = 0.05  # of the time waited: who has waited long can wait a little longer
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
@@ -52,7 +54,7 @@ class ReflectView(ApiView):
         description="Queues a reflection on a recorded run, or records one first (which also needs the scope "
         "`trajectories:write`). A run whose reflection is queued or running is answered with that one. With "
         "`Prefer: wait=N` the answer is held back for up to N seconds, at most 30, and is 200 if the reflection is "
-        "finished by then.",
+        "finished by then. Where many wait already, it is not held back.",
         request=ReflectInput,
         responses={
             202: OpenApiResponse(ReflectionSerializer, "It is queued; follow `Location`."),
@@ -86,7 +88,10 @@ class ReflectView(ApiView):
         seconds = read_wait(request)
         if not seconds:
             return response
-        reflection = wait_for_reflection(self.project, UUID(response.data["id"]), seconds=seconds)  # type: ignore[attr-defined]
+        with waiting_place() as may_wait:
+            if not may_wait:
+                return response
+            reflection = wait_for_reflection(self.project, UUID(response.data["id"]), seconds=seconds)  # type: ignore[attr-defined]
         finished = reflection.status not in Reflection.LIVE
         headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
         return Response(represent(ReflectionSerializer, reflection), status=200 if finished else 202, headers=headers)
@@ -143,10 +148,11 @@ def read_wait(request: Request) -> int:
 
 def wait_for_reflection(project: Project, id: UUID, *, seconds: float) -> Reflection:
     """Return the reflection when it is finished, or as it is when the time is over. Holds no transaction open."""
-    deadline = time.monotonic() + seconds
+    started = time.monotonic()
     rows = Reflection.objects.for_project(project).filter(pk=id)
-    while rows.live().exists() and (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(_POLL_SECONDS, left))
+    while rows.live().exists() and (left := started + seconds - time.monotonic()) > 0:
+        waited = time.monotonic() - started
+        time.sleep(min(max(_POLL_SECONDS, waited * _POLL_SHARE), left))
     return get_object_or_404(_shown(project), pk=id)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from memory.curation.decision_steps import get_current_revision
 from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
@@ -94,7 +95,8 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
     check_decider(heuristic, by=by)
     revised = revise_heuristic(heuristic, text=HeuristicText(**words), by=by, content_sha256=content_sha256)
     if was_approved:
-        approve_heuristic(revised, by=by, reason=reason)
+        revision = get_current_revision(revised, content_sha256=None)  # the words of the suggestion
+        approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, reason=reason)
 
 
 def _check_unchanged(heuristic: Heuristic, suggestion: Suggestion) -> None:

@@ -18,14 +18,11 @@ from typing import Any
 from django.utils.crypto import salted_hmac
 
 from memory.redaction.visible_text import show_hidden
+from memory.retrieval.safe_text import ROLE_TOKEN
 
 FOLDER = Path(__file__).parent
 _HEADER = re.compile(r"---\nname: (?P<name>[a-z-]+)\nversion: (?P<version>\d+)\n---\n", re.ASCII)
 _PLACE = re.compile(r"\{\{([a-z_]+)\}\}")
-# What chat templates and older prompt formats take for the end of a turn
-_ROLE_TOKEN = re.compile(
-    r"<(?=\|)|<(?=/?(?:s|bos|eos|start_of_turn|end_of_turn|think)>)|\[(?=/?(?:INST|SYS)\])|<(?=</?SYS>>)", re.I
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +99,7 @@ def _neutral(value: Any) -> Any:
     """Break up what a model reads as more than text, and show what a person would not see."""
     if isinstance(value, str):
         value = value.replace("\r\n", "\n")
-        return _ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
+        return ROLE_TOKEN.sub(lambda match: "‹" if match[0] == "<" else "⟦", show_hidden(value))
     if isinstance(value, list | tuple):
         return [_neutral(item) for item in value]
     if isinstance(value, dict):

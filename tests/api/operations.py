@@ -10,9 +10,10 @@ import yaml
 from rest_framework.test import APIClient
 
 from memory.projects.models import Project
-from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory
+from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
+TRIGGER = "A cancellation is asked for"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,10 @@ class Operation:
     @property
     def has_id(self) -> bool:
         return "{id}" in self.path
+
+    @property
+    def needs_hash(self) -> bool:
+        return "content_sha256" in self.schema.get("required", ())
 
     @property
     def success(self) -> set[int]:
@@ -50,9 +55,10 @@ class Operation:
 def make_target(operation: Operation, project: Project) -> UUID:
     """Make the row whose id the path names, in a state the operation applies to."""
     served = operation.id in ("retireHeuristic", "quarantineHeuristic")
+    words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
         "trajectories": lambda: make_trajectory(project=project),
-        "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed"),
+        "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed", **words),
         "reflections": lambda: make_reflection(trajectory=make_trajectory(project=project)),
         "retrievals": lambda: make_retrieval(project=project),
         "reviews": lambda: make_heuristic(project=project, status="rejected"),
@@ -62,10 +68,15 @@ def make_target(operation: Operation, project: Project) -> UUID:
 
 
 def fill_body(operation: Operation, project: Project) -> Any:
-    """Return the recorded request with ids of rows that exist in `project`, and no hash of another text."""
+    """Return the recorded request with ids of rows that exist in `project`, and no hash of another text.
+
+    A hash that is required is that of the words that `make_target` writes.
+    """
     if operation.body is None:
         return None
     body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
+    if operation.needs_hash:
+        body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
     if "trajectory_id" in body:
         body["trajectory_id"] = str(make_trajectory(project=project).pk)
     if "into_id" in body:

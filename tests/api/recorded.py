@@ -110,7 +110,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("error400", "post", "/trajectories", run | {"score": 1.5})
     call("error404", "get", "/trajectories/019a0000-0000-7000-8000-000000000000")
-    call("error409", "post", f"{path}/approve", {})
+    call("error409", "post", f"{path}/approve", decision)
     anonymous_recorder = Recorder(anonymous, recorder.examples)
     anonymous_recorder.call("error401", "get", "/trajectories")
     for name, example in recorder.examples.items():

@@ -4,7 +4,7 @@ import pytest
 
 from memory.heuristics.models import HeuristicRevision, Review
 from tests.api.proposing import LESSON, URL
-from tests.factories import make_api_key, make_heuristic
+from tests.factories import make_api_key, make_heuristic, read
 
 pytestmark = pytest.mark.django_db
 
@@ -12,7 +12,8 @@ pytestmark = pytest.mark.django_db
 def test_approve_serves_the_text(api_client, project, api_key):
     heuristic = make_heuristic(project=project)
 
-    response = api_client.post(f"{URL}/{heuristic.pk}/approve", {"reason": "True on five runs."})
+    decision = {"content_sha256": read(heuristic), "reason": "True on five runs."}
+    response = api_client.post(f"{URL}/{heuristic.pk}/approve", decision)
 
     assert response.status_code == 200
     body = response.json()
@@ -23,10 +24,33 @@ def test_approve_serves_the_text(api_client, project, api_key):
     assert review.request_id == response["X-Request-ID"]
 
 
-def test_approve_needs_no_body(api_client, project):
+@pytest.mark.parametrize("body", [{}, {"reason": "Right."}, {"content_sha256": None}])
+def test_approve_without_the_hash_that_was_read_answers_400(api_client, project, body):
     heuristic = make_heuristic(project=project)
 
-    assert api_client.post(f"{URL}/{heuristic.pk}/approve").status_code == 200
+    response = api_client.post(f"{URL}/{heuristic.pk}/approve", body)
+
+    assert response.status_code == 400
+    assert "Send the hash of the wording you read" in response.json()["error"]["fields"]["/content_sha256"][0]
+    assert not HeuristicRevision.objects.served().exists()
+
+
+def test_approve_without_a_body_answers_400(api_client, project):
+    heuristic = make_heuristic(project=project)
+
+    assert api_client.post(f"{URL}/{heuristic.pk}/approve").status_code == 400
+    assert not HeuristicRevision.objects.served().exists()
+
+
+def test_merge_that_takes_the_wording_needs_the_hash_that_was_read(api_client, project):
+    heuristic, into = make_heuristic(project=project), make_heuristic(project=project, status="approved")
+    merge = {"into_id": str(into.pk), "take_wording": True}
+
+    without = api_client.post(f"{URL}/{heuristic.pk}/merge", merge)
+    read_it = api_client.post(f"{URL}/{heuristic.pk}/merge", merge | {"content_sha256": read(heuristic)})
+
+    assert (without.status_code, list(without.json()["error"]["fields"])) == (400, ["/content_sha256"])
+    assert read_it.status_code == 200
 
 
 def test_approve_of_the_text_that_was_read_serves_it(api_client):
@@ -72,6 +96,11 @@ def test_quarantine_stops_serving(api_client, project):
     assert (body["status"], body["served"]) == ("quarantined", False)
 
 
+def body_of(decision, heuristic):
+    """What a decision needs: an approval the hash that was read."""
+    return {"content_sha256": read(heuristic)} if decision == "approve" else {}
+
+
 @pytest.mark.parametrize(
     ("status", "decision", "code"),
     [
@@ -84,7 +113,7 @@ def test_quarantine_stops_serving(api_client, project):
 def test_decision_on_the_wrong_state_answers_409(api_client, project, status, decision, code):
     heuristic = make_heuristic(project=project, status=status)
 
-    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}")
+    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}", body_of(decision, heuristic))
 
     assert response.status_code == 409
     assert response.json()["error"]["code"] == code
@@ -94,7 +123,9 @@ def test_decision_on_the_wrong_state_answers_409(api_client, project, status, de
 def test_decision_on_foreign_heuristic_answers_404(api_client, decision):
     heuristic = make_heuristic(status="approved" if decision in ("retire", "quarantine") else "proposed")
 
-    assert api_client.post(f"{URL}/{heuristic.pk}/{decision}").status_code == 404
+    response = api_client.post(f"{URL}/{heuristic.pk}/{decision}", body_of(decision, heuristic))
+
+    assert response.status_code == 404
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject", "retire", "quarantine"])
@@ -116,7 +147,7 @@ def test_invalid_decision_answers_400(api_client, project, body):
 
 def test_patch_makes_a_proposed_revision_and_goes_on_serving_the_old_one(api_client):
     made = api_client.post(URL, LESSON).json()
-    api_client.post(f"{URL}/{made['id']}/approve")
+    api_client.post(f"{URL}/{made['id']}/approve", {"content_sha256": made["content_sha256"]})
 
     response = api_client.patch(f"{URL}/{made['id']}", {"guideline": "Ask for the booking time first."})
 

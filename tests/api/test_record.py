@@ -10,7 +10,7 @@ from django.db import connection
 from memory.api.authentication import verified_keys
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.counts import SIGHTINGS_PER_CLIENT
-from memory.mistakes.decisions import approve_card, retire_card
+from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard
 from memory.mistakes.policy import settle_cards
 from memory.projects.actors import Actor
@@ -19,7 +19,7 @@ from memory.retrieval.project_state import read_state
 from memory.retrieval.question import Question
 from memory.retrieval.record_block import ask_record, read_material
 from tests.api.conftest import make_client
-from tests.factories import make_api_key, make_heuristic, make_project, make_rule
+from tests.factories import approve_card_as_read, make_api_key, make_heuristic, make_project, make_rule
 from tests.real_runs import TAU, WEBSHOP, load_runs
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def record(client: Any, **changes: Any) -> Any:
 
 def approve_all(project: Project) -> None:
     for card in MistakeCard.objects.filter(project=project, status="proposed"):
-        approve_card(card, by=ANA)
+        approve_card_as_read(card, by=ANA)
 
 
 def ask(client: Any, **headers: str) -> Any:

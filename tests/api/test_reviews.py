@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 
 from memory.heuristics.models import Evidence, HeuristicRevision, Review
 from memory.projects.models import Project
-from tests.factories import make_api_key, make_heuristic, make_trajectory
+from tests.factories import make_api_key, make_heuristic, make_trajectory, read
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +38,7 @@ def test_merge_with_the_wording_serves_it(api_client: APIClient, project: Projec
     heuristic = make_heuristic(project=project, guideline="Better words.")
     into = make_heuristic(project=project, status="approved", guideline="Old words.")
 
-    assert merge(api_client, heuristic, into, take_wording=True).status_code == 200
+    assert merge(api_client, heuristic, into, take_wording=True, content_sha256=read(heuristic)).status_code == 200
 
     assert HeuristicRevision.objects.get(served=True).guideline == "Better words."
 
@@ -97,7 +97,7 @@ def test_merge_needs_the_review_scope_and_a_key(client: Any, project: Project) -
 def test_reviews_list_what_was_decided_on_which_text(api_client: APIClient, project: Project) -> None:
     make_heuristic(status="approved")  # another project's
     heuristic = make_heuristic(project=project)
-    api_client.post(f"{URL}/{heuristic.pk}/approve", {"reason": "Seen thrice."})
+    api_client.post(f"{URL}/{heuristic.pk}/approve", {"content_sha256": read(heuristic), "reason": "Seen thrice."})
     api_client.post(f"{URL}/{heuristic.pk}/retire", {"reason": "Over."})
 
     body = api_client.get(REVIEWS).json()
@@ -125,7 +125,7 @@ def test_reviews_list_what_was_decided_on_which_text(api_client: APIClient, proj
 )
 def test_reviews_are_filtered(api_client: APIClient, project: Project, query: str, total: int) -> None:
     heuristic = make_heuristic(project=project)
-    api_client.post(f"{URL}/{heuristic.pk}/approve")
+    api_client.post(f"{URL}/{heuristic.pk}/approve", {"content_sha256": read(heuristic)})
     api_client.post(f"{URL}/{heuristic.pk}/retire")
 
     body = api_client.get(f"{REVIEWS}?{query.format(id=heuristic.pk)}").json()

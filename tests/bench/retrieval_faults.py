@@ -31,7 +31,6 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.utils import override_settings
 
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
 from memory.heuristics.text import HeuristicText
@@ -39,6 +38,7 @@ from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.task_vector import breaker
+from tests.factories import approve_as_read
 from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
@@ -242,7 +242,7 @@ def main() -> None:
         for number in range(options.lessons):
             verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
             text = HeuristicText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
-            approve_heuristic(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
+            approve_as_read(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
         call_command("reembed", verbosity=0)
         load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)
         load.connect()

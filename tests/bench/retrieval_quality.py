@@ -39,7 +39,6 @@ from django.test.utils import setup_databases, setup_test_environment, teardown_
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
-from memory.curation.decisions import approve_heuristic  # noqa: E402
 from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
 from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
@@ -49,6 +48,7 @@ from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
+from tests.factories import approve_as_read  # noqa: E402
 
 CUTOFF = 10
 NAMES = {
@@ -90,7 +90,7 @@ def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[
             trigger=title or text, guideline=text if title else "Do as in that task.", scope="project"
         )
         heuristic = propose_heuristic(project, text=lesson, by=POLICY)
-        approve_heuristic(heuristic, by=POLICY, reason="Loaded by the benchmark.")
+        approve_as_read(heuristic, by=POLICY, reason="Loaded by the benchmark.")
         ids[str(heuristic.pk)] = document["_id"]
     return ids
 

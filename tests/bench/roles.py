@@ -20,11 +20,10 @@ django.setup()
 from django.conf import settings  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
-from memory.curation.decisions import approve_heuristic  # noqa: E402
 from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
 from tests.bench.consolidation import scratch_database  # noqa: E402
-from tests.factories import bearer, make_api_key, make_heuristic, make_project  # noqa: E402
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project  # noqa: E402
 
 ARMS = {
     "no role": ("", ""),
@@ -67,7 +66,7 @@ def main() -> None:
 def _make_client() -> APIClient:
     project = make_project()
     lessons = [make_heuristic(project=project, task_id=f"family-{number % 7}") for number in range(LESSONS)]
-    served = [approve_heuristic(each, by=Actor(label="user:ana")).pk for each in lessons]
+    served = [approve_as_read(each, by=Actor(label="user:ana")).pk for each in lessons]
     embed_heuristics(served)
     return APIClient(headers=bearer(make_api_key(project=project).token))
 

@@ -8,11 +8,13 @@ class Fault:
     """A fault, the tests that cause it and the seconds they may take in each profile.
 
     Attributes:
-        quick_weight, full_weight: seconds they took in a profile, by which they are shared out there.
+        quick_weight, full_weight, soak_weight: seconds they took in a profile, by which they are shared out there;
+            those of the full profile are estimated from the soak's. 0 is as in the full profile.
+        soak_seconds: they may take in the full profile too.
         quick_tests: those of the quick profile, where the others are no more than the suite shows anyway.
         alone: its figures are times, so nothing else of the run goes on meanwhile.
         apart: its tests may run in several processes, beside each other.
-        quick_command, full_command: module and arguments of a fault that no test can cause.
+        quick_command, full_command, soak_command: module and arguments of a fault that no test can cause.
     """
 
     name: str
@@ -21,10 +23,12 @@ class Fault:
     quick_tests: tuple[str, ...] = ()
     quick_command: tuple[str, ...] = ()
     full_command: tuple[str, ...] = ()
+    soak_command: tuple[str, ...] = ()
     quick_seconds: int = 180
-    full_seconds: int = 900
+    soak_seconds: int = 900
     quick_weight: int = 10
     full_weight: int = 60
+    soak_weight: int = 0
     alone: bool = False
     apart: bool = False
 
@@ -42,6 +46,8 @@ FAULTS = (
         alone=True,
         quick_seconds=240,
         quick_weight=24,
+        full_weight=130,
+        soak_weight=430,
     ),
     Fault(
         name="F2",
@@ -52,7 +58,8 @@ FAULTS = (
         ),
         quick_seconds=360,
         quick_weight=70,
-        full_weight=1050,
+        full_weight=350,
+        soak_weight=1050,
     ),
     Fault(
         name="F3", what="identical requests at once", tests=("tests/chaos/test_idempotency_races.py",), quick_weight=22
@@ -63,15 +70,17 @@ FAULTS = (
         what="workers and their children killed",
         tests=(f"{_WORKERS}::test_killed_workers_lose_and_repeat_nothing",),
         quick_seconds=240,
-        full_seconds=1800,
+        soak_seconds=1800,
         quick_weight=20,
-        full_weight=700,
+        full_weight=120,
+        soak_weight=700,
     ),
     Fault(
         name="F6",
         what="workers frozen past their lease",
         tests=(f"{_WORKERS}::test_worker_that_hung_past_its_lease_is_fenced",),
-        full_weight=170,
+        full_weight=40,
+        soak_weight=170,
     ),
     Fault(
         name="F7",
@@ -91,7 +100,7 @@ FAULTS = (
         what="PostgreSQL restarted, its clients ended and killed, frozen, without a connection left",
         tests=(f"{_DATABASE}::test_acknowledged_rows_outlive_what_happens_to_the_database",),
         quick_seconds=300,
-        full_seconds=1800,
+        soak_seconds=1800,
         alone=True,
         quick_weight=15,
     ),
@@ -99,23 +108,26 @@ FAULTS = (
         name="F9",
         what="the disk of PostgreSQL filled (for root on Linux)",
         quick_command=("tests.chaos.disk_full", "--times", "1"),
-        full_command=("tests.chaos.disk_full", "--times", "5"),
+        full_command=("tests.chaos.disk_full", "--times", "2"),
+        soak_command=("tests.chaos.disk_full", "--times", "5"),
     ),
     Fault(
         name="F10",
         what="everything a provider can do wrong",
         tests=("tests/chaos/provider_faults.py", "tests/reflection/providers/test_failures.py"),
         quick_tests=("tests/chaos/provider_faults.py",),
-        full_seconds=2400,
+        soak_seconds=2400,
         quick_weight=9,
-        full_weight=1480,
+        full_weight=260,
+        soak_weight=1480,
     ),
     Fault(
         name="F11",
         what="reflections that kill their worker",
         tests=(f"{_WORKERS}::test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_finish",),
         quick_weight=14,
-        full_weight=340,
+        full_weight=90,
+        soak_weight=340,
     ),
     Fault(
         name="F12",
@@ -123,7 +135,8 @@ FAULTS = (
         tests=("tests/chaos/test_rolling_restarts.py",),
         quick_seconds=240,
         quick_weight=21,
-        full_weight=230,
+        full_weight=100,
+        soak_weight=230,
     ),
     Fault(
         name="F13",
@@ -131,14 +144,16 @@ FAULTS = (
         tests=("tests/chaos/test_clocks.py", "tests/chaos/worker_clocks.py"),
         quick_seconds=240,
         quick_weight=26,
-        full_weight=95,
+        full_weight=45,
+        soak_weight=95,
     ),
     Fault(
         name="F14",
         what="fuzzed requests",
         tests=("tests/security/test_fuzz.py::test_fuzzed_requests_never_break_the_contract",),
-        full_seconds=3600,
-        full_weight=750,
+        soak_seconds=3600,
+        full_weight=170,
+        soak_weight=750,
     ),
     Fault(
         name="F15",
@@ -158,9 +173,10 @@ FAULTS = (
         name="F16",
         what="poisoned runs",
         tests=("tests/security/test_poisoning.py",),
-        full_seconds=1800,
+        soak_seconds=1800,
         quick_weight=6,
-        full_weight=160,
+        full_weight=60,
+        soak_weight=160,
     ),
     Fault(
         name="F17",
@@ -193,7 +209,7 @@ FAULTS = (
         name="F20",
         what="300 texts that try to run in a reviewer's browser",
         tests=("tests/e2e/test_xss.py",),
-        full_seconds=1200,
+        soak_seconds=1200,
         quick_seconds=240,
         quick_weight=40,
     ),
@@ -227,17 +243,21 @@ FAULTS = (
             f"{_STATES}::test_no_order_of_steps_breaks_a_rule",
             f"{_STATES}::test_no_other_order_of_steps_breaks_a_rule",
         ),
-        full_seconds=5400,
+        soak_seconds=5400,
         apart=True,
         quick_weight=5,
-        full_weight=3900,
+        full_weight=480,
+        soak_weight=3900,
     ),
     Fault(
         name="F24",
         what="mixed load for a while, and whether anything grows",
         quick_command=("tests.chaos.soak", "--minutes", "0.5"),
-        full_command=("tests.chaos.soak", "--minutes", "20"),
-        full_seconds=1500,
+        full_command=("tests.chaos.soak", "--minutes", "10"),
+        soak_command=("tests.chaos.soak", "--minutes", "20"),
+        full_weight=630,
+        soak_weight=1230,
+        soak_seconds=1500,
     ),
     Fault(
         name="F25",

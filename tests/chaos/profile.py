@@ -1,7 +1,8 @@
 """How much a chaos test does, its seed, and where its figures go.
 
-`CHAOS_PROFILE=full` takes the large numbers, `CHAOS_SEED` repeats a run, `CHAOS_REPORT` is the file that gets one JSON
-line for each fault and `CHAOS_HISTORY` the folder that gets what was attempted. `python -m tests.chaos.run` sets them.
+`CHAOS_PROFILE` is `quick`, `full` (25 minutes) or `soak` (the large numbers), `CHAOS_SEED` repeats a run,
+`CHAOS_REPORT` is the file that gets one JSON line for each fault and `CHAOS_HISTORY` the folder that gets what was
+attempted. `python -m tests.chaos.run` sets them.
 """
 
 import json
@@ -14,15 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-FULL = os.environ.get("CHAOS_PROFILE") == "full"
+PROFILE = os.environ.get("CHAOS_PROFILE", "quick")
+SOAK = PROFILE == "soak"
+FULL = PROFILE == "full" or SOAK  # more than the suite does
 SEED = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(2**32))
 STARTED = time.monotonic()
 Number = TypeVar("Number", int, float)
 
 
-def pick(quick: Number, full: Number) -> Number:
-    """Return how often to do something in this profile."""
-    return full if FULL else quick
+def pick(quick: Number, soak: Number, *, full: Number | None = None) -> Number:
+    """Return how often to do something in this profile; the full one takes the large number unless it has its own."""
+    if SOAK or (FULL and full is None):
+        return soak
+    return full if FULL and full is not None else quick
 
 
 def make_random(name: str) -> random.Random:
@@ -32,7 +37,7 @@ def make_random(name: str) -> random.Random:
 
 def report(fault: str, **counts: Any) -> None:
     """Print one JSON line of what a fault test did and found."""
-    line = json.dumps({"fault": fault, "profile": "full" if FULL else "quick", "seed": SEED, **counts})
+    line = json.dumps({"fault": fault, "profile": PROFILE, "seed": SEED, **counts})
     print(line)
     if path := os.environ.get("CHAOS_REPORT"):
         with Path(path).open("a") as file:

@@ -1,11 +1,11 @@
-"""Break things and count: `python -m tests.chaos.run --profile quick|full --seed N [--only F1 F16] [--history DIR]`.
+"""Break things and count: `python -m tests.chaos.run --profile quick|full|soak --seed N [--only F1] [--history DIR]`.
 
 Prints one JSON line for each fault with what its test counted, and one with what the run came to; pytest's own words go
 to standard error. Exits 1 where a fault test failed, took longer than its limit, or did not run to its end.
 
 PostgreSQL waits for the disk in all of them. They run in a few processes beside each other (`--processes`), with the
-soak (F24) and the full disk (F9) beside all, each on a copy of a database that is made once. In the full profile those
-whose figures are times come first and have the machine to themselves.
+mixed load (F24) and the full disk (F9) beside all, each on a copy of a database that is made once. Except in the quick
+profile, those whose figures are times come first and have the machine to themselves.
 """
 
 import argparse
@@ -27,7 +27,8 @@ from typing import Any
 from tests.chaos.faults import FAULTS, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-PROCESSES = {"quick": 2, "full": 3}  # much of the full profile is waiting
+PROCESSES = {"quick": 2, "full": 3, "soak": 3}  # much of the larger profiles is waiting
+PREPARING_SECONDS = 60  # the tables, and the servers of each process
 PHASES = ("setup", "call", "teardown")
 # Of a name that several tests of a fault report, the sum is given, but of these the largest or all of them.
 LARGEST = ("_ms", "_seconds", "_p50", "_p99", "slowest", "each", "clients")
@@ -45,18 +46,29 @@ class Run:
     processes: int = 2  # beside each other
     prepared: str = ""  # data folder that each process starts from a copy of
 
+    @property
+    def is_quick(self) -> bool:
+        return self.profile == "quick"
+
     def seconds_left(self, seconds: float) -> float:
         """Return so many seconds, or what is left of the run."""
         return max(1.0, min(seconds, self.ends_at - time.monotonic()))
 
     def limit(self, fault: Fault) -> int:
-        return fault.full_seconds if self.profile == "full" else fault.quick_seconds
+        return fault.quick_seconds if self.is_quick else fault.soak_seconds
 
     def weight(self, fault: Fault) -> int:
-        return fault.full_weight if self.profile == "full" else fault.quick_weight
+        if self.profile == "soak" and fault.soak_weight:
+            return fault.soak_weight
+        return fault.quick_weight if self.is_quick else fault.full_weight
 
     def tests(self, fault: Fault) -> tuple[str, ...]:
-        return fault.tests if self.profile == "full" else fault.quick_tests or fault.tests
+        return (self.is_quick and fault.quick_tests) or fault.tests
+
+    def command(self, fault: Fault) -> tuple[str, ...]:
+        if self.profile == "soak" and fault.soak_command:
+            return fault.soak_command
+        return fault.quick_command if self.is_quick else fault.full_command
 
     def environment(self, *, lines: Path, cases: Path) -> dict[str, str]:
         given = dict(os.environ)
@@ -103,7 +115,7 @@ def run_faults(faults: list[Fault], run: Run) -> list[Result]:
     cases: list[Case] = []
     reported: list[Result] = []
     shares = [share for fault in by_tests for share in _divide(fault, run)]
-    if run.profile == "full":
+    if not run.is_quick:
         _run_tests([each for each in shares if each.fault.alone], run, cases, reported)
         shares = [each for each in shares if not each.fault.alone]
     with ThreadPoolExecutor(max_workers=run.processes + len(by_command)) as pool:
@@ -116,6 +128,16 @@ def run_faults(faults: list[Fault], run: Run) -> list[Result]:
     results += [_summarise(fault, run.tests(fault), cases, reported) for fault in by_tests]
     order = [each.name for each in faults]
     return sorted(results, key=lambda result: order.index(result["fault"]))
+
+
+def estimate_seconds(faults: list[Fault], run: Run) -> float:
+    """Return how long a profile takes by the seconds that its faults are said to take."""
+    shares = [share for fault in faults if fault.tests for share in _divide(fault, run)]
+    first = [] if run.is_quick else [share for share in shares if share.fault.alone]
+    dealt = _share_out([share for share in shares if share not in first], lanes=run.processes)
+    commands = [run.weight(fault) for fault in faults if not fault.tests]
+    beside = max([*commands, *(sum(share.weight for share in lane) for lane in dealt)])
+    return PREPARING_SECONDS + sum(share.weight for share in first) + beside
 
 
 @contextmanager
@@ -170,7 +192,7 @@ def _run_tests(shares: list[Share], run: Run, cases: list[Case], reported: list[
 
 def _run_command(fault: Fault, run: Run) -> Result:
     """Run a fault that no test can cause; its last line is its report."""
-    module, *arguments = fault.full_command if run.profile == "full" else fault.quick_command
+    module, *arguments = run.command(fault)
     started = time.monotonic()
     try:
         ended = subprocess.run(
@@ -245,7 +267,8 @@ def merge(reports: Iterable[Result]) -> Result:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--profile", choices=["quick", "full"], default="quick")
+    parser.add_argument("--profile", choices=list(PROCESSES), default="quick")
+    parser.add_argument("--estimate", action="store_true", help="Only say how long it takes, by earlier times.")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--processes", type=int, metavar="N", help="How many work beside each other.")
     parser.add_argument("--only", nargs="+", choices=[fault.name for fault in FAULTS])
@@ -257,6 +280,10 @@ def main() -> int:
     if options.history:
         Path(options.history).mkdir(parents=True, exist_ok=True)
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
+    if options.estimate:
+        run = Run(profile=options.profile, seed=0, history="", ends_at=0, processes=PROCESSES[options.profile])
+        print(json.dumps({"profile": options.profile, "estimated_minutes": round(estimate_seconds(chosen, run) / 60)}))
+        return 0
     started = time.monotonic()
     history = str(Path(options.history).resolve()) if options.history else ""
     ends_at = started + options.at_most

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-RUNS = pick(10, 100)
+RUNS = pick(10, 100, full=40)
 
 
 def record_runs(client: Client, count: int) -> list[int]:

@@ -19,7 +19,6 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import approve_heuristic
 from memory.embeddings.registry import forget_embedders
 from memory.errors import AlreadyDecided
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -40,8 +39,16 @@ from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.requests import enqueue_reflection
 from tests.api.operations import OPERATIONS, Operation, fill_body, make_target
 from tests.chaos.crash import Crash, Point, crash_at
-from tests.chaos.profile import FULL, make_random, report
-from tests.factories import bearer, make_api_key, make_evidence, make_heuristic, make_project, make_trajectory
+from tests.chaos.profile import FULL, SOAK, make_random, report
+from tests.factories import (
+    approve_as_read,
+    bearer,
+    make_api_key,
+    make_evidence,
+    make_heuristic,
+    make_project,
+    make_trajectory,
+)
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 
@@ -103,7 +110,7 @@ def prepare_request(operation: Operation, project: Project) -> Request:
 
 def approve(heuristic: Heuristic) -> None:
     try:
-        approve_heuristic(heuristic, by=BY)
+        approve_as_read(heuristic, by=BY)
     except AlreadyDecided:
         assert is_approved(heuristic)
 
@@ -131,7 +138,7 @@ def prepare_quarantine(project: Project) -> ApiKey:
     key = make_api_key(project=project, client="mallory").api_key
     run = make_trajectory(project=project, api_key=key, client="mallory")
     for _ in range(2):
-        approve_heuristic(make_heuristic(trajectory=run), by=BY)
+        approve_as_read(make_heuristic(trajectory=run), by=BY)
     return key
 
 
@@ -204,12 +211,13 @@ def crash_everywhere(work: Work, *, at_all: bool = False) -> tuple[int, list[str
     with crash_at(None) as trace:
         work.do(subject)
     whole = grown(before, state_of(project))
-    # After a statement is before the next one: the full profile tries both.
+    # After a statement is before the next one: the soak tries both.
     each_statement = [point for point in trace.points() if point.before]
-    wrong, points = [], each_statement if at_all and not FULL else choose(trace.points(), work.name)
+    every = FULL or at_all
+    wrong, points = [], each_statement if every and not SOAK else choose(trace.points(), work.name)
     reached = 0
     for point in points:
-        if reached == QUICK_POINTS and not (FULL or at_all):
+        if reached == QUICK_POINTS and not every:
             break
         project = make_project()
         subject = work.prepare(project)

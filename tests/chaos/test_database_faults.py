@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-TIMES = pick(2, 20)
-MOST_SECONDS = pick(50, 90)  # of each fault; then the times it was met are the result
+TIMES = pick(2, 20, full=6)
+MOST_SECONDS = pick(50, 90, full=40)  # of each fault; then the times it was met are the result
 PAUSE_SECONDS = pick(1, 3)
 REFUSED = 10  # answers to have met before there are connections again
 UNSAFE = ("synchronous_commit = off", "wal_writer_delay = '10s'")

@@ -18,8 +18,8 @@ from tests.stack import database_url
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-POSTS = pick(20, 300)
-REFLECTIONS = pick(6, 100)
+POSTS = pick(20, 300, full=100)
+REFLECTIONS = pick(6, 100, full=40)
 IN_A_REQUEST = ("idempotency.key_taken", "idempotency.before_commit", "idempotency.after_commit")
 IN_A_REFLECTION = (
     "job.claimed",

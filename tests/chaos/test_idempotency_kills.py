@@ -21,9 +21,9 @@ from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-POINTS = pick(30, 1000)
+POINTS = pick(30, 1000, full=300)
 ALL_EVERY = 4  # at every fourth point all workers are killed, elsewhere one of them
-MOST_SECONDS = pick(25, 420)  # then the points that were tried are the result
+MOST_SECONDS = pick(25, 420, full=120)  # then the points that were tried are the result
 WARMING = 6
 
 

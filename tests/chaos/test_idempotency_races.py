@@ -18,7 +18,7 @@ from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-CLIENTS, ROUNDS, BROKEN_ROUNDS = 8, pick(20, 500), 10
+CLIENTS, ROUNDS, BROKEN_ROUNDS = 8, pick(20, 500, full=200), 10
 
 
 class Clients:

@@ -12,7 +12,7 @@ from tests.factories import make_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-LOST = pick(20, 500)
+LOST = pick(20, 500, full=200)
 REPLAYS = 2
 
 

@@ -9,13 +9,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.trust.quarantine import find_carried, quarantine_source
 from tests.chaos.profile import pick, report
 from tests.chaos.web import ChaosWeb
-from tests.factories import make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, make_api_key, make_heuristic, make_project, make_trajectory
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -56,7 +55,7 @@ def test_poison_stops_at_once_and_every_answer_with_it_is_listed(chaos_web: Chao
     run = make_trajectory(project=project, api_key=mallory, client="mallory")
     poisoned = [make_heuristic(trajectory=run, trigger=f"A reservation is cancelled ({n})") for n in range(LESSONS)]
     for heuristic in poisoned:
-        approve_heuristic(heuristic, by=Actor(label="user:ana"))
+        approve_as_read(heuristic, by=Actor(label="user:ana"))
     embed_heuristics([heuristic.pk for heuristic in poisoned])
     token = make_api_key(project=project).token
     stop = threading.Event()

@@ -9,12 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from rest_framework.test import APIClient
 
 from memory.embeddings.registry import forget_embedders
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
+from memory.retrieval.database import _QueryVectorDumper, read_prepared
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from tests.factories import bearer, make_api_key, make_heuristic, make_project
 from tests.memory.embedding_service import EmbeddingService
@@ -118,6 +119,51 @@ def test_table_that_nobody_can_read_for_a_while(client: APIClient) -> None:
         answer = ask(client, "Cancel another flight")
     assert answer["degraded_reason"] == "database"
     assert ask(client)["context"]
+
+
+def test_search_that_waited_is_not_followed_by_a_second_wait(client: APIClient) -> None:
+    with psycopg.connect(**_plain_parameters()) as other:
+        other.execute("LOCK TABLE memory_servedchange IN ACCESS EXCLUSIVE MODE")
+        answer = ask(client, "Cancel a third flight")
+    assert (answer["degraded_reason"], answer["retrieval_id"]) == ("database", None)
+    assert not Retrieval.objects.filter(task="Cancel a third flight").exists()
+
+
+def test_search_under_a_key_that_waited_is_503_and_not_stored(client: APIClient) -> None:
+    with psycopg.connect(**_plain_parameters()) as other:
+        other.execute("LOCK TABLE memory_servedchange IN ACCESS EXCLUSIVE MODE")
+        refused = client.post("/api/v1/retrieve", {"task": TASK}, format="json", HTTP_IDEMPOTENCY_KEY="waited")
+    again = client.post("/api/v1/retrieve", {"task": TASK}, format="json", HTTP_IDEMPOTENCY_KEY="waited")
+    assert (refused.status_code, refused["Retry-After"]) == (503, "5")
+    assert (again.status_code, bool(again.json()["context"])) == (200, True)
+
+
+def test_connection_lost_after_a_wait_is_not_tried_again(client: APIClient) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    connection.health_check_done = False  # type: ignore[attr-defined]  # as before every request
+    ending = threading.Timer(1.0, _end_backend, [pid])
+    ending.start()
+    with pytest.raises(OperationalError):
+        read_prepared("SELECT pg_sleep(3)", {})
+    ending.join()
+    connection.close()
+
+
+def _end_backend(pid: int) -> None:
+    with psycopg.connect(**_plain_parameters()) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+
+def test_new_connections_leave_no_class_behind(client: APIClient) -> None:
+    """Psycopg never forgets the class of a dumper; one for each connection took 3 kB every time."""
+    classes = []
+    for _ in range(5):
+        connection.close()
+        assert read_prepared("SELECT 1", {}) == [(1,)]
+        classes.append(len(_QueryVectorDumper.__subclasses__()))
+    assert classes == [1] * 5
 
 
 @pytest.fixture

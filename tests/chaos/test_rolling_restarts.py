@@ -17,8 +17,8 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-RESTARTS = pick(2, 20)
-REPLACED = pick(1, 10)
+RESTARTS = pick(2, 20, full=8)
+REPLACED = pick(1, 10, full=4)
 JOBS = 30  # more than a worker can do while the next one starts
 
 

@@ -31,11 +31,11 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-JOBS = pick(20, 2000)
+JOBS = pick(20, 2000, full=300)
 KILL_EVERY_SECONDS = pick(0, 0.5)
 WHOLE_WORKER_EVERY = 10  # kills
-FREEZES, AT_ONCE = pick(2, 200), pick(2, 4)
-POISON, GOOD = pick(1, 20), pick(10, 500)
+FREEZES, AT_ONCE = pick(2, 200, full=40), pick(2, 4)
+POISON, GOOD = pick(1, 20, full=5), pick(10, 500, full=120)
 
 
 def test_killed_workers_lose_and_repeat_nothing() -> None:

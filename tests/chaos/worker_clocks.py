@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 HOUR = 3600.0
-EACH = pick(3, 30)
+EACH = pick(3, 30, full=10)
 LEASE_SECONDS = 2.0
 
 

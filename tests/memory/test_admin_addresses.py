@@ -1,7 +1,10 @@
 """The admin's addresses, typed by hand: what a role does not allow, and values that name nothing."""
 
+import re
+
 import pytest
-from django.test import Client
+from django.contrib import admin
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
@@ -9,7 +12,7 @@ from memory.heuristics.models import SavedFilter
 from memory.projects.models import Project
 from memory.retrieval.models import PolarityQuota
 from reflection.consolidation.models import ConsolidationRun
-from tests.factories import make_member, make_project
+from tests.factories import make_api_key, make_member, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -75,3 +78,36 @@ def test_scores_of_a_family_no_column_holds_are_none(admin_client: Client) -> No
 def test_saved_filter_loses_what_no_column_holds(admin_client: Client) -> None:
     admin_client.post(reverse("admin:memory_heuristic_save_filter"), {"name": "my\x00 own", "query": "q=a\x00b"})
     assert SavedFilter.objects.values_list("name", "query").get() == ("my own", "q=ab")
+
+
+@pytest.mark.parametrize("lookup", ["secret_sha256", "secret_sha256__startswith", "secret_sha256__gte"])
+def test_hash_of_a_key_cannot_be_searched(admin_client: Client, lookup: str) -> None:
+    key = make_api_key().api_key
+    address = reverse("admin:memory_apikey_changelist")
+    found = admin_client.get(address, {lookup: key.secret_sha256})
+    assert found.status_code == 400
+    assert key.prefix not in found.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("model", "path"), [("project", "api_keys"), ("retrieval", "api_key"), ("trajectory", "api_key")]
+)
+def test_hash_of_a_key_cannot_be_searched_from_another_page(admin_client: Client, model: str, path: str) -> None:
+    address = reverse(f"admin:memory_{model}_changelist")
+    assert admin_client.get(address, {f"{path}__secret_sha256__startswith": "0"}).status_code == 400
+
+
+def test_no_page_of_the_admin_filters_by_a_secret(rf: RequestFactory) -> None:
+    request, secrets = rf.get("/"), []
+    for model, page in admin.site._registry.items():
+        names = [field.name for field in model._meta.fields if re.search("secret|password|token$", field.name)]
+        secrets += names
+        assert [name for name in names if page.lookup_allowed(f"{name}__startswith", "0", request)] == []
+        assert [name for name in names if name in str(page.search_fields)] == []
+    assert secrets == ["password", "secret_sha256"]
+
+
+def test_hash_of_a_key_is_not_shown(admin_client: Client) -> None:
+    key = make_api_key().api_key
+    pages = [reverse("admin:memory_apikey_changelist"), reverse("admin:memory_apikey_change", args=[key.pk])]
+    assert [page for page in pages if key.secret_sha256[:12] in admin_client.get(page).content.decode()] == []

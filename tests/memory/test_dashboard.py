@@ -8,10 +8,17 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import escape
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
-from tests.factories import make_heuristic, make_project, make_reflection, make_retrieval, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    make_heuristic,
+    make_project,
+    make_reflection,
+    make_retrieval,
+    make_trajectory,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +51,7 @@ def test_empty_dashboard_shows_no_division_by_nothing(admin: Client) -> None:
 def test_dashboard_counts_the_queue_and_the_decisions(admin: Client) -> None:
     project = make_project()
     make_heuristic(project=project)
-    approve_heuristic(make_heuristic(project=project), by=ANA, seconds_on_screen=8)
+    approve_as_read(make_heuristic(project=project), by=ANA, seconds_on_screen=8)
     reject_heuristic(make_heuristic(project=project), by=ANA, reason="no", seconds_on_screen=4)
 
     shown = figures(admin)
@@ -109,7 +116,7 @@ def test_every_link_of_the_dashboard_opens_a_list(admin: Client) -> None:
 
 def test_dashboard_escapes_the_names_of_reviewers(admin: Client) -> None:
     name = "user:<img src=x onerror=alert(1)>"
-    approve_heuristic(make_heuristic(), by=Actor(label=name))
+    approve_as_read(make_heuristic(), by=Actor(label=name))
 
     html = home(admin)
 

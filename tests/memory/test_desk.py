@@ -6,12 +6,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from reflection.reflectors.models import Proposal
 from tests.factories import (
+    approve_as_read,
     make_evidence,
     make_heuristic,
     make_project,
@@ -47,7 +47,7 @@ def test_desk_costs_the_same_queries_however_much_there_is_to_show(reviewer: Cli
     with CaptureQueriesContext(connection) as many:
         page(reviewer, big)
 
-    assert len(many) == len(few) == 24
+    assert len(many) == len(few) == 26
 
 
 def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> None:
@@ -129,7 +129,7 @@ def test_desk_says_how_the_runs_that_were_given_it_ended(reviewer: Client) -> No
 
 def test_timeline_tells_the_whole_life(reviewer: Client) -> None:
     heuristic = make_heuristic(guideline="first words")
-    approve_heuristic(heuristic, by=ANA, reason="sound", seconds_on_screen=6)
+    approve_as_read(heuristic, by=ANA, reason="sound", seconds_on_screen=6)
     revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="second words"), by=Actor(label="user:ben"))
 
     html = page(reviewer, heuristic)

@@ -11,7 +11,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.errors import NotAllowed, ProjectArchived
 from memory.heuristics.models import Heuristic, Review
@@ -21,6 +21,7 @@ from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from tests.factories import (
+    approve_as_read,
     make_api_key,
     make_heuristic,
     make_member,
@@ -112,12 +113,12 @@ def test_service_refuses_a_reviewer_of_another_project() -> None:
     user = make_member("ana", project=make_project())
 
     with pytest.raises(NotAllowed, match="not a reviewer of the project"):
-        approve_heuristic(make_heuristic(), by=Actor.person(user))
+        approve_as_read(make_heuristic(), by=Actor.person(user))
 
 
 def test_service_refuses_a_key_of_another_project() -> None:
     with pytest.raises(NotAllowed, match="may not review in the project"):
-        approve_heuristic(make_heuristic(), by=Actor.key(make_api_key().api_key))
+        approve_as_read(make_heuristic(), by=Actor.key(make_api_key().api_key))
 
 
 def test_auditor_reads_and_is_offered_nothing() -> None:
@@ -146,7 +147,7 @@ def test_member_sees_no_other_project() -> None:
 def test_person_without_membership_sees_no_rows(model: Any) -> None:
     heuristic = make_heuristic(trajectory=make_trajectory())
     make_retrieval(project=heuristic.project)
-    approve_heuristic(heuristic, by=Actor(label="user:x"))
+    approve_as_read(heuristic, by=Actor(label="user:x"))
     name = model._meta.model_name
     user = make_member("ana", permissions=[f"view_{name}"])
     ProjectMembership.objects.all().delete()
@@ -194,7 +195,7 @@ def test_archived_project_still_lets_harm_be_withdrawn() -> None:
 
 def test_service_refuses_to_approve_in_an_archived_project() -> None:
     with pytest.raises(ProjectArchived):
-        approve_heuristic(make_heuristic(project=make_project(archived_at=timezone.now())), by=Actor(label="user:x"))
+        approve_as_read(make_heuristic(project=make_project(archived_at=timezone.now())), by=Actor(label="user:x"))
 
 
 def test_decision_on_a_deleted_project_says_so() -> None:

@@ -4,7 +4,6 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence
 from memory.effects.feedback import Feedback, record_feedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
@@ -12,7 +11,7 @@ from memory.heuristics.text import Citation
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
-from tests.factories import make_heuristic, make_idempotency_record, make_trajectory
+from tests.factories import approve_as_read, make_heuristic, make_idempotency_record, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +21,7 @@ OPERATOR = Actor(label="user:ops")
 def test_erase_deletes_the_run_and_the_heuristic_that_rests_on_it_alone() -> None:
     trajectory = make_trajectory()
     heuristic = make_heuristic(trajectory=trajectory)
-    approve_heuristic(heuristic, by=OPERATOR)
+    approve_as_read(heuristic, by=OPERATOR)
 
     erased = erase_trajectory(trajectory, by=OPERATOR)
 

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import InvalidMemoryFile
@@ -24,7 +24,7 @@ from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.runs.scores import read_score_history
 from memory.trust.erasure import erase_trajectory
-from tests.factories import make_project
+from tests.factories import approve_as_read, make_project
 
 pytestmark = pytest.mark.django_db
 FILE = Path(__file__).parents[1] / "data" / "agent_memory.json"
@@ -84,7 +84,7 @@ def test_nothing_of_a_file_is_given_to_agents_before_it_is_approved(project: Pro
     before = retrieve(Question(project=project, task="Cancel", task_id="airline.cancel", by=ANA)).context
 
     rule = Heuristic.objects.get(current_revision__guideline__startswith="Look at the fare class")
-    approve_heuristic(rule, by=ANA)
+    approve_as_read(rule, by=ANA)
 
     after = retrieve(Question(project=project, task="Cancel", task_id="airline.cancel", by=ANA)).context
     assert "fare class" not in before

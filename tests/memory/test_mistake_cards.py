@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from memory.errors import AlreadyDecided
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.mistakes.policy import settle_cards
 from memory.projects.models import Project
 from memory.trust.erasure import erase_trajectory
+from tests.factories import approve_card_as_read
 from tests.memory.mistakes import ANA, CARD, OTHER, PARAPHRASE, only_card, record, served_words
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +94,7 @@ def test_undone_merge_counts_both_again_and_stays_undone(project: Project) -> No
 def test_undone_merge_serves_what_was_served(project: Project) -> None:
     record(project, CARD)
     record(project, OTHER)
-    card = approve_card(MistakeCard.objects.get(mistake_type="wrong_fare"), by=ANA)
+    card = approve_card_as_read(MistakeCard.objects.get(mistake_type="wrong_fare"), by=ANA)
 
     merge = merge_cards(card, into=MistakeCard.objects.get(mistake_type="gift_card_balance"), by=ANA)
     assert served_words(card) == []
@@ -104,7 +104,7 @@ def test_undone_merge_serves_what_was_served(project: Project) -> None:
 
 def test_erasing_the_only_run_deletes_the_card(project: Project) -> None:
     run = record(project, CARD)
-    approve_card(only_card(), by=ANA)
+    approve_card_as_read(only_card(), by=ANA)
 
     erase_trajectory(run, by=ANA)
 

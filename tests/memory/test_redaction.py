@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.redaction import redact, redact_text
+from tests.memory.redaction_families import FAMILIES, growth
+from tests.memory.redaction_forms import Form, read_forms, survives
 from tests.memory.synthetic_secrets import Planted, plant_secrets
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -21,15 +23,19 @@ PUBLIC_RUNS = [
 ]
 GITHUB = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
 PASSWORD = "tr0ub4dor&3"
+# Forms that would need to know what a column, a second item or a bare pair means
+NOT_FOUND = {
+    "YAML list", "JSON text, list", "table row", "CSV", "pgpass", "username slash password", "member auth pair",
+}  # fmt: skip
 
 
-def survives(planted: Planted, text: str) -> bool:
+def is_left(planted: Planted, text: str) -> bool:
     """Return whether the end of the secret, which no prefix rule matches by chance, is still there."""
     return planted.needle[-8:] in text
 
 
 def missed(planted: list[Planted]) -> list[Planted]:
-    return [p for p in planted if survives(p, redact_text(p.text))]
+    return [p for p in planted if is_left(p, redact_text(p.text))]
 
 
 # ── Recall and false positives ────────────────────────────────────────────────────────────────────────────────────
@@ -42,7 +48,7 @@ def test_recall_on_synthetic_secrets_is_at_least_99_percent() -> None:
 
 @pytest.mark.parametrize("planted", plant_secrets(seed=1, per_kind=1), ids=lambda p: p.kind)
 def test_every_kind_of_secret_is_redacted(planted: Planted) -> None:
-    assert not survives(planted, redact_text(planted.text))
+    assert not is_left(planted, redact_text(planted.text))
 
 
 def test_secrets_in_nested_values_are_redacted_in_one_pass() -> None:
@@ -52,6 +58,20 @@ def test_secrets_in_nested_values_are_redacted_in_one_pass() -> None:
     stored = json.dumps(redact(value).value, ensure_ascii=False)
 
     assert [p for p in planted if p.needle in stored] == []
+
+
+@pytest.mark.parametrize("form", read_forms("forms"), ids=lambda form: form.form)
+def test_form_is_redacted(form: Form) -> None:
+    left = [secret for secret in form.secrets if survives(secret, redact(form.given).value)]
+
+    assert bool(left) == (form.form in NOT_FOUND)
+
+
+def test_recall_on_held_out_forms_is_at_least_80_percent() -> None:
+    held_out = read_forms("held_out")
+
+    assert len(held_out) == 100
+    assert sum(any(survives(each, redact(form.given).value) for each in form.secrets) for form in held_out) <= 20
 
 
 def test_public_trajectories_lose_nothing_but_email_addresses() -> None:
@@ -105,6 +125,21 @@ def test_public_trajectories_keep_their_ids_and_prices() -> None:
         "key: value",
         "keyboard: mechanical-keyboard-87",
         "[REDACTED:password:0a1b2c3d]",
+        "mysql -u root -p shop < dump.sql",
+        "docker run -u 1000:1000 -p 8080:80 web",
+        "mkdir -p build/release2025",
+        "def login(password): return check(password)",
+        "passengers: 3, passport: required",
+        "bypass=true, pass: 12 tests, fail: 0",
+        "<password/> and <password></password>",
+        "curl -u $USER:$PASSWORD https://example.com",
+        "the code is 12345 and error code: 500123",
+        "spin 12345, pin the version: 12345.6",
+        "50% of %d, 100%25 and a%20b%2Fc",
+        "aGVsbG8gd29ybGQsIHRoaXMgaXMgbm90IGEgc2VjcmV0",  # base64 of a harmless sentence
+        "1-2-3 and 123-45 and 000-12-3456 and 123-00-4567",
+        "the token count is 512 and the key is primary",
+        "&quot;name&quot;: &quot;ana&quot;",
     ],
 )
 def test_harmless_text_stays(text: str) -> None:
@@ -204,6 +239,9 @@ def test_member_named_as_secret_loses_its_value(member: str, secret: str) -> Non
         {"phone": "iPhone 12"},
         {"secret": True},
         {"api_key": "${API_KEY}"},
+        {"password": {"type": "string", "description": "of the account, at least 8 characters"}},
+        {"passengers": ["ana", "bob"], "pass": True},
+        {"pin": "top left"},
     ],
 )
 def test_member_without_a_secret_keeps_its_value(value: dict[str, Any]) -> None:
@@ -280,21 +318,11 @@ def test_very_deep_value_is_redacted() -> None:
     assert redact(value).counts == {"github_token": 1}
 
 
-@pytest.mark.timeout(30)  # one quadratic rule would need minutes
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a", "1", "@", "a@", "a@a.", "password=", "password=\"", "pwd:", "api_key=", "eyJ", "eyJaaaaaaaa.",
-        "://", "://a:", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "sk-", "xoxb-", "+1 ", "(2", "phone:1 ",
-        "DE12 ", "api key: ", "-us", "a1Q~", ".G", ":AA", ".atlasv1.", "?sig=", "cookie: aaaaaaaaa=aaaaaaaaa; ",
-        "bearer ", "authorization:", "aaaaaaaaaaaaaaaaaaaa.", "sk-aaaaaaaaaaaaaaaa_", "[REDACTED:",
-        "[REDACTED:a:00000000]", "\u0130", "\\\"", "4111 ",
-    ],
-)  # fmt: skip
-def test_repeated_prefix_takes_linear_time(unit: str) -> None:
-    text = unit * (250_000 // len(unit))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_time_grows_no_faster_than_a_hostile_text(family: str) -> None:
+    growths = (growth(family, (4_096, 8_192, 16_384, 32_768), rounds=rounds)[0] for rounds in (3, 5, 7))
 
-    assert len(redact_text(text)) > 0
+    assert any(exponent <= 1.1 for exponent in growths)  # the first that is free of noise
 
 
 @pytest.mark.timeout(60)

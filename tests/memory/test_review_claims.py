@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic
 from memory.curation.reviewers import open_heuristic, take_over_heuristic
 from memory.errors import ClaimedByOther
 from memory.heuristics.models import Review, ReviewClaim
 from memory.projects.actors import Actor
 from tests.factories import (
+    approve_as_read,
     make_heuristic,
     make_member,
     make_project,
@@ -77,7 +77,7 @@ def test_claim_ends_by_itself() -> None:
     claim = open_heuristic(heuristic, heuristic.current_revision, user_id=ben.pk)
 
     assert claim.user == ben
-    assert approve_heuristic(heuristic, by=Actor.person(ben)).status == "approved"
+    assert approve_as_read(heuristic, by=Actor.person(ben)).status == "approved"
 
 
 def test_released_claim_is_free_for_others() -> None:
@@ -108,4 +108,4 @@ def test_claim_is_asked_for_in_the_service() -> None:
     take_over_heuristic(heuristic, by=Actor.person(make_member("ana")))
 
     with pytest.raises(ClaimedByOther, match="claimed by ana"):
-        approve_heuristic(heuristic, by=Actor.person(make_member("ben")))
+        approve_as_read(heuristic, by=Actor.person(make_member("ben")))

@@ -15,7 +15,7 @@ from memory.errors import AlreadyDecided, ChangedMeanwhile, NothingChanged, NotS
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from tests.factories import make_member, make_project
+from tests.factories import approve_as_read, make_member, make_project, read
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def proposed() -> Heuristic:
 
 
 def approved() -> Heuristic:
-    return approve_heuristic(proposed(), by=REVIEWER)
+    return approve_as_read(proposed(), by=REVIEWER)
 
 
 def served_guidelines(heuristic: Heuristic) -> list[str]:
@@ -72,7 +72,7 @@ def test_approve_of_text_that_changed_meanwhile_is_refused() -> None:
 
 def test_approve_twice_is_refused() -> None:
     with pytest.raises(AlreadyDecided, match="approved, not proposed"):
-        approve_heuristic(approved(), by=REVIEWER)
+        approve_as_read(approved(), by=REVIEWER)
 
 
 def test_revision_of_served_text_waits_while_the_old_text_is_served() -> None:
@@ -89,7 +89,7 @@ def test_approve_of_revision_replaces_the_served_text() -> None:
     heuristic = approved()
     revise_heuristic(heuristic, text=OTHER, by=REVIEWER)
 
-    approve_heuristic(heuristic, by=REVIEWER)
+    approve_as_read(heuristic, by=REVIEWER)
 
     assert served_guidelines(heuristic) == [OTHER.guideline]
 
@@ -123,7 +123,7 @@ def test_reject_of_a_proposal_is_final() -> None:
     reject_heuristic(heuristic, by=REVIEWER, reason="too general")
 
     with pytest.raises(AlreadyDecided):
-        approve_heuristic(heuristic, by=REVIEWER)
+        approve_as_read(heuristic, by=REVIEWER)
 
 
 def test_revise_with_the_same_text_is_refused() -> None:
@@ -134,7 +134,7 @@ def test_revise_with_the_same_text_is_refused() -> None:
 def test_edit_and_approve_serves_the_reviewers_words_and_records_both() -> None:
     heuristic = proposed()
 
-    edit_and_approve_heuristic(heuristic, text=OTHER, by=REVIEWER)
+    edit_and_approve_heuristic(heuristic, text=OTHER, by=REVIEWER, content_sha256=read(heuristic))
 
     assert served_guidelines(heuristic) == [OTHER.guideline]
     assert set(Review.objects.values_list("decision", flat=True)) == {"edit", "approve"}
@@ -171,7 +171,7 @@ def test_quarantine_of_a_proposal_keeps_it_from_approval() -> None:
     quarantine_heuristic(heuristic, by=REVIEWER, reason="looks like an injection")
 
     with pytest.raises(AlreadyDecided, match="quarantined"):
-        approve_heuristic(heuristic, by=REVIEWER)
+        approve_as_read(heuristic, by=REVIEWER)
 
 
 def test_quarantine_of_served_text_stops_serving() -> None:
@@ -241,7 +241,7 @@ def test_database_refuses_to_change_or_delete_a_review(statement: str) -> None:
 
 def test_review_survives_the_account_of_its_reviewer() -> None:
     user = make_member("ana")
-    heuristic = approve_heuristic(proposed(), by=Actor.person(user))
+    heuristic = approve_as_read(proposed(), by=Actor.person(user))
 
     user.delete()
 

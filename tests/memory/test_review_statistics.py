@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.decisions import reject_heuristic, retire_heuristic
 from memory.curation.review_statistics import (
     count_reviewers,
     count_weeks,
@@ -21,7 +21,7 @@ from memory.curation.review_statistics import (
 from memory.curation.undo import undo_review
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.actors import Actor
-from tests.factories import make_heuristic, make_member, make_project
+from tests.factories import approve_as_read, make_heuristic, make_member, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -64,8 +64,8 @@ def test_agreement_compares_decisions_on_the_same_words() -> None:
 def test_regret_is_an_approval_that_was_taken_back() -> None:
     project = make_project()
     kept, taken = make_heuristic(project=project), make_heuristic(project=project)
-    approve_heuristic(kept, by=ANA)
-    approve_heuristic(taken, by=ANA)
+    approve_as_read(kept, by=ANA)
+    approve_as_read(taken, by=ANA)
     retire_heuristic(taken, by=BEN, reason="Policy changed.")
 
     (ana,) = [row for row in count_reviewers(Review.objects.all()) if row.reviewer == "user:ana"]
@@ -77,7 +77,7 @@ def test_regret_is_an_approval_that_was_taken_back() -> None:
 
 def test_what_was_undone_does_not_count() -> None:
     heuristic = make_heuristic()
-    approve_heuristic(heuristic, by=ANA, seconds_on_screen=3)
+    approve_as_read(heuristic, by=ANA, seconds_on_screen=3)
     undo_review(Review.objects.get(), by=ANA)
     heuristic.refresh_from_db()
     reject_heuristic(heuristic, by=ANA, seconds_on_screen=9)
@@ -89,7 +89,7 @@ def test_what_was_undone_does_not_count() -> None:
 
 def test_withdrawal_that_was_undone_is_no_regret_and_leaves_the_approval_counted() -> None:
     heuristic = make_heuristic()
-    approve_heuristic(heuristic, by=ANA)
+    approve_as_read(heuristic, by=ANA)
     retire_heuristic(heuristic, by=ANA, reason="A slip.")
     undo_review(Review.objects.get(decision="retire"), by=ANA)
 
@@ -115,7 +115,7 @@ def test_every_number_on_the_page_leads_to_as_many_rows(client: Client) -> None:
     client.force_login(get_user_model().objects.create_superuser("root"))
     project = make_project()
     for _ in range(3):
-        approve_heuristic(make_heuristic(project=project), by=ANA)
+        approve_as_read(make_heuristic(project=project), by=ANA)
     reject_heuristic(make_heuristic(project=project), by=BEN)
     retire_heuristic(Heuristic.objects.filter(status="approved").latest("created_at"), by=BEN)
 
@@ -139,7 +139,7 @@ def test_page_of_an_empty_project_and_of_a_strange_period(client: Client) -> Non
 
 def test_other_projects_and_those_without_the_permission_see_nothing(client: Client) -> None:
     mine = make_project()
-    approve_heuristic(make_heuristic(project=make_project()), by=ANA)
+    approve_as_read(make_heuristic(project=make_project()), by=ANA)
     client.force_login(make_member("eve", project=mine, permissions=["view_review"]))
 
     assert client.get(PAGE).context["decided"] == 0
@@ -159,7 +159,7 @@ def test_number_of_queries_does_not_grow(client: Client) -> None:
         for _ in range(rounds):
             heuristic = make_heuristic()
             say(heuristic, "first_approval", BEN)
-            approve_heuristic(heuristic, by=ANA)
+            approve_as_read(heuristic, by=ANA)
             retire_heuristic(heuristic, by=BEN)
 
     fill(1)

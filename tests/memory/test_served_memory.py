@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 
-from memory.curation.decisions import approve_heuristic, quarantine_heuristic, retire_heuristic
+from memory.curation.decisions import quarantine_heuristic, retire_heuristic
 from memory.embeddings.base import Vectors
 from memory.embeddings.registry import get_embedder
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -27,7 +27,7 @@ from memory.retrieval.project_state import ProjectState
 from memory.retrieval.project_state import read_state as read_project_state
 from memory.retrieval.question import Filters, Question
 from memory.retrieval.snapshot import snapshots
-from tests.factories import make_evidence, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, make_evidence, make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BY = Actor.policy("test")
@@ -86,7 +86,7 @@ def search_with(
 def serve(project: Project, trigger: str) -> Heuristic:
     heuristic = make_heuristic(project=project, trigger=trigger)
     embed_heuristics([heuristic.pk])
-    return approve_heuristic(heuristic, by=BY)
+    return approve_as_read(heuristic, by=BY)
 
 
 def triggers(found: list[Candidate]) -> list[str]:
@@ -172,7 +172,7 @@ def test_what_was_approved_is_in_the_next_answer(project: Project) -> None:
 def test_support_is_the_one_of_now(project: Project) -> None:
     snapshots.load(project.pk)
     (first, *_) = search(project, TASKS[0])
-    Heuristic.objects.filter(pk=first.heuristic_id).update(support=7)
+    Heuristic.objects.filter(pk=first.heuristic_id).update(approved_support=7)
     assert search(project, TASKS[0])[0].support == 7
     held = snapshots.find(project.pk, read_state(project))
     assert held is not None  # what is searched is the same: nothing was read anew
@@ -197,7 +197,7 @@ def test_a_change_that_was_rolled_back_leaves_no_trace(project: Project) -> None
 
 def test_folded_changes_keep_their_name(project: Project) -> None:
     for number in range(10):
-        Heuristic.objects.filter(project=project).update(support=number + 10)
+        Heuristic.objects.filter(project=project).update(approved_support=number + 10)
     before = read_state(project)
     assert fold_changes() == [project.pk]
     assert read_state(project) == before

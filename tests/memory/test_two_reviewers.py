@@ -6,18 +6,21 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.curation.decision_steps import record_review
-from memory.curation.decisions import approve_heuristic, edit_and_approve_heuristic
+from memory.curation.decisions import edit_and_approve_heuristic
 from memory.curation.undo import undo_review
 from memory.errors import NotAllowed, SecondReviewerNeeded
 from memory.heuristics.models import HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from tests.factories import (
+    approve_as_read,
     bearer,
     make_api_key,
     make_heuristic,
     make_member,
     make_project,
+    read,
+    require_two,
 )
 from tests.memory.desk_pages import decide, log_in, page, served
 
@@ -25,8 +28,8 @@ pytestmark = pytest.mark.django_db
 
 
 def test_first_of_two_approvals_is_recorded_and_serves_nothing() -> None:
-    heuristic = make_heuristic(project=make_project(four_eyes=True))
     ana = log_in("ana")
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
 
     assert "your approval is the first" in page(ana, heuristic)
     html = decide(ana, heuristic)
@@ -38,9 +41,9 @@ def test_first_of_two_approvals_is_recorded_and_serves_nothing() -> None:
 
 
 def test_second_approval_by_another_person_serves_it() -> None:
+    ana, ben = log_in("ana"), log_in("ben")
     heuristic = make_heuristic(project=make_project(four_eyes=True))
-    decide(log_in("ana"), heuristic)
-    ben = log_in("ben")
+    decide(ana, heuristic)
 
     assert "user:ana approved this wording</strong>" in page(ben, heuristic)
     html = decide(ben, heuristic)
@@ -54,8 +57,8 @@ def test_second_approval_by_another_person_serves_it() -> None:
 
 
 def test_same_person_cannot_be_both_reviewers() -> None:
-    heuristic = make_heuristic(project=make_project(four_eyes=True))
     ana = log_in("ana")
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
     decide(ana, heuristic)
 
     html = decide(ana, heuristic)
@@ -66,66 +69,71 @@ def test_same_person_cannot_be_both_reviewers() -> None:
 
 
 def test_edit_makes_other_words_which_need_two_approvals_again() -> None:
-    heuristic = make_heuristic(project=make_project(four_eyes=True))
     ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
-    approve_heuristic(heuristic, by=ana)
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    approve_as_read(heuristic, by=ana)
 
-    edited = edit_and_approve_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other words"), by=ben)
+    words = HeuristicText(trigger="x", guideline="other words")
+    edited = edit_and_approve_heuristic(heuristic, text=words, by=ben, content_sha256=read(heuristic))
 
     assert edited.status == "proposed"
-    assert approve_heuristic(heuristic, by=ana).status == "approved"
+    assert approve_as_read(heuristic, by=ana).status == "approved"
 
 
 def test_api_key_is_one_reviewer_like_a_person() -> None:
-    project = make_project(four_eyes=True)
+    project, ana = make_project(), make_member("ana")
     heuristic = make_heuristic(project=project)
     key = make_api_key(project=project, client="ci", owner_id=make_member("ben").pk)
+    require_two(project)
     api, path = APIClient(), f"/api/v1/heuristics/{heuristic.pk}/approve"
 
-    first = api.post(path, {}, headers=bearer(key.token))
-    again = api.post(path, {}, headers=bearer(key.token))
+    first = api.post(path, {"content_sha256": read(heuristic)}, headers=bearer(key.token))
+    again = api.post(path, {"content_sha256": read(heuristic)}, headers=bearer(key.token))
 
     assert (first.status_code, first.json()["status"]) == (200, "proposed")
     assert (again.status_code, again.json()["error"]["code"]) == (409, "already_decided")
-    assert approve_heuristic(heuristic, by=Actor.person(make_member("ana"))).status == "approved"
+    assert approve_as_read(heuristic, by=Actor.person(ana)).status == "approved"
 
 
 def test_key_that_a_person_made_is_the_same_reviewer() -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, ana = make_heuristic(project=project), make_member("ana")
     key = make_api_key(project=project).api_key
     type(key).objects.filter(pk=key.pk).update(created_by=ana)
-    approve_heuristic(heuristic, by=Actor.person(ana))
+    require_two(project)
+    approve_as_read(heuristic, by=Actor.person(ana))
 
     with pytest.raises(SecondReviewerNeeded):
-        approve_heuristic(heuristic, by=Actor.key(key))
+        approve_as_read(heuristic, by=Actor.key(key))
 
 
 def test_keys_without_an_owner_are_nobodys_eyes() -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, ana = make_heuristic(project=project), Actor.person(make_member("ana"))
     key = Actor.key(make_api_key(project=project, client="ci").api_key)
+    require_two(project)
 
     with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
-        approve_heuristic(heuristic, by=key)
-    approve_heuristic(heuristic, by=ana)
+        approve_as_read(heuristic, by=key)
+    approve_as_read(heuristic, by=ana)
     with pytest.raises(NotAllowed, match="create_api_key --by USERNAME"):
-        approve_heuristic(heuristic, by=key)
+        approve_as_read(heuristic, by=key)
 
     assert not served(heuristic)
     assert list(Review.objects.values_list("reviewer", flat=True)) == ["user:ana"]
 
 
 def test_key_of_an_inactive_owner_does_not_count() -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
     key = Actor.key(make_api_key(project=project, client="ci", owner_id=ben.pk).api_key)
-    approve_heuristic(heuristic, by=Actor.person(ana))
+    require_two(project)
+    approve_as_read(heuristic, by=Actor.person(ana))
     type(ben).objects.filter(pk=ben.pk).update(is_active=False)
     revision = heuristic.revisions.all()
 
     with pytest.raises(NotAllowed, match="inactive"):
-        approve_heuristic(heuristic, by=key)
+        approve_as_read(heuristic, by=key)
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
         revision.update(
             approved_sha256=revision.get().content_sha256, approved_by="key:ci", approved_at=timezone.now(), served=True
@@ -135,31 +143,33 @@ def test_key_of_an_inactive_owner_does_not_count() -> None:
 
 
 def test_two_keys_of_one_owner_are_one_reviewer_and_of_two_owners_two() -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, ana, ben = make_heuristic(project=project), make_member("ana"), make_member("ben")
     keys = [
         Actor.key(make_api_key(project=project, client=client, owner_id=owner.pk).api_key)
         for client, owner in (("ci", ana), ("cd", ana), ("ben", ben))
     ]
-    approve_heuristic(heuristic, by=keys[0])
+    require_two(project)
+    approve_as_read(heuristic, by=keys[0])
 
     with pytest.raises(SecondReviewerNeeded):
-        approve_heuristic(heuristic, by=keys[1])
-    assert approve_heuristic(heuristic, by=keys[2]).status == "approved"
+        approve_as_read(heuristic, by=keys[1])
+    assert approve_as_read(heuristic, by=keys[2]).status == "approved"
 
 
 def test_actors_without_an_account_are_nobodys_eyes() -> None:
     heuristic = make_heuristic(project=make_project(four_eyes=True))
 
     with pytest.raises(NotAllowed):
-        approve_heuristic(heuristic, by=Actor(label="user:somebody"))
+        approve_as_read(heuristic, by=Actor(label="user:somebody"))
 
 
 def test_first_approval_by_nobody_lets_no_second_through_in_the_database() -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, _ben = make_heuristic(project=project), make_member("ben")
     key, revision = make_api_key(project=project, client="ci").api_key, heuristic.current_revision
     assert revision is not None
+    require_two(project)
     record_review(revision, "first_approval", item=heuristic, by=Actor.key(key))
 
     with pytest.raises(IntegrityError, match="two different people"), transaction.atomic():
@@ -172,17 +182,18 @@ def test_policy_does_not_count_as_a_reviewer() -> None:
     heuristic = make_heuristic(project=make_project(four_eyes=True))
 
     with pytest.raises(NotAllowed, match="a policy does not count"):
-        approve_heuristic(heuristic, by=Actor.policy("quickstart-demo"))
+        approve_as_read(heuristic, by=Actor.policy("quickstart-demo"))
 
 
 @pytest.mark.parametrize("second", ["user:ana", "policy:nightly", "key:ci", "key:unowned", "somebody"])
 def test_database_takes_no_approval_of_one_person_alone(second: str) -> None:
-    project = make_project(four_eyes=True)
+    project = make_project()
     heuristic, ana = make_heuristic(project=project), make_member("ana")
     key = make_api_key(project=project, client="ci").api_key
     type(key).objects.filter(pk=key.pk).update(created_by=ana)
     make_api_key(project=project, client="unowned")
-    approve_heuristic(heuristic, by=Actor.person(ana))
+    require_two(project)
+    approve_as_read(heuristic, by=Actor.person(ana))
     revision = heuristic.current_revision
     assert revision is not None
 
@@ -193,9 +204,9 @@ def test_database_takes_no_approval_of_one_person_alone(second: str) -> None:
 
 
 def test_undone_first_approval_does_not_count() -> None:
-    heuristic = make_heuristic(project=make_project(four_eyes=True))
     ana, ben = Actor.person(make_member("ana")), Actor.person(make_member("ben"))
-    approve_heuristic(heuristic, by=ana)
+    heuristic = make_heuristic(project=make_project(four_eyes=True))
+    approve_as_read(heuristic, by=ana)
     undo_review(Review.objects.get(), by=ana)
 
-    assert approve_heuristic(heuristic, by=ben).status == "proposed"
+    assert approve_as_read(heuristic, by=ben).status == "proposed"

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from memory.curation.decisions import (
-    approve_heuristic,
     edit_and_approve_heuristic,
     quarantine_heuristic,
     reject_heuristic,
@@ -17,7 +16,7 @@ from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from tests.factories import make_project
+from tests.factories import approve_as_read, make_project, read
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +39,7 @@ def served(heuristic: Heuristic) -> list[int]:
 
 
 def test_undone_approval_is_proposed_again_and_not_served() -> None:
-    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+    heuristic = undo(approve_as_read(proposed(), by=ANA))
 
     assert (heuristic.status, served(heuristic)) == ("proposed", [])
     assert heuristic.current_revision is not None
@@ -48,38 +47,38 @@ def test_undone_approval_is_proposed_again_and_not_served() -> None:
 
 
 def test_undo_is_a_decision_of_its_own() -> None:
-    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+    heuristic = undo(approve_as_read(proposed(), by=ANA))
 
     decisions = list(Review.objects.filter(heuristic=heuristic).values_list("decision", "reason"))
     assert decisions == [("undo", "Undid: approve."), ("approve", "")]
 
 
 def test_approval_after_an_undo_is_a_fresh_one() -> None:
-    heuristic = undo(approve_heuristic(proposed(), by=ANA))
+    heuristic = undo(approve_as_read(proposed(), by=ANA))
 
-    approve_heuristic(heuristic, by=Actor(label="user:ben"))
+    approve_as_read(heuristic, by=Actor(label="user:ben"))
 
     revision = HeuristicRevision.objects.get(heuristic=heuristic, served=True)
     assert (revision.number, revision.approved_by) == (2, "user:ben")
 
 
 def test_undone_approval_of_a_new_wording_serves_the_earlier_one_again() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
-    approve_heuristic(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
+    approve_as_read(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
 
     assert served(undo(heuristic)) == [1]
 
 
 def test_two_undone_approvals_still_serve_the_earlier_wording() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
-    approve_heuristic(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
-    approve_heuristic(undo(heuristic), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
+    approve_as_read(revise_heuristic(heuristic, text=OTHER, by=ANA), by=ANA)
+    approve_as_read(undo(heuristic), by=ANA)
 
     assert served(undo(heuristic)) == [1]
 
 
 def test_undone_edit_brings_back_the_words_before_it() -> None:
-    heuristic = undo(edit_and_approve_heuristic(proposed(), text=OTHER, by=ANA))
+    heuristic = undo(edit_and_approve_heuristic(before := proposed(), text=OTHER, by=ANA, content_sha256=read(before)))
 
     assert heuristic.current_revision is not None
     assert (heuristic.status, heuristic.current_revision.as_text()) == ("proposed", LESSON)
@@ -97,14 +96,14 @@ def test_undone_quarantine_of_a_proposal_is_proposed_again() -> None:
 
 
 def test_undone_retirement_is_served_again() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
     heuristic = undo(retire_heuristic(heuristic, by=ANA, reason="old"))
 
     assert (heuristic.status, served(heuristic)) == ("approved", [1])
 
 
 def test_undone_retirement_keeps_the_wording_that_was_waiting() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
     revise_heuristic(heuristic, text=OTHER, by=ANA)
     heuristic = undo(retire_heuristic(heuristic, by=ANA, reason="old"))
 
@@ -113,7 +112,7 @@ def test_undone_retirement_keeps_the_wording_that_was_waiting() -> None:
 
 
 def test_undo_by_another_person_is_refused() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
 
     with pytest.raises(TooLateToUndo, match="Only the person who decided"):
         undo(heuristic, by=Actor(label="user:ben"))
@@ -122,7 +121,7 @@ def test_undo_by_another_person_is_refused() -> None:
 
 
 def test_undo_of_what_was_followed_by_another_decision_is_refused() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
     approval = Review.objects.get(heuristic=heuristic)
     retire_heuristic(heuristic, by=ANA, reason="old")
 
@@ -131,7 +130,7 @@ def test_undo_of_what_was_followed_by_another_decision_is_refused() -> None:
 
 
 def test_undo_after_the_time_is_refused() -> None:
-    heuristic = approve_heuristic(proposed(), by=ANA)
+    heuristic = approve_as_read(proposed(), by=ANA)
     approval = Review.objects.get(heuristic=heuristic)
     approval.created_at -= timedelta(seconds=16)  # the row itself cannot be changed
 

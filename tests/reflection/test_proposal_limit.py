@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.heuristics.models import Heuristic
 from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.models import MistakeCard
@@ -17,7 +17,15 @@ from reflection.llm.models import ModelCall
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import NO_ROOM, run_reflection
 from reflection.reflectors.requests import requeue_reflection
-from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_reflection, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    bearer,
+    make_api_key,
+    make_heuristic,
+    make_project,
+    make_reflection,
+    make_trajectory,
+)
 from tests.reflection.scripted import ScriptedModel, ScriptedReflector, ask_then, make_lesson, propose
 
 pytestmark = pytest.mark.django_db
@@ -82,7 +90,7 @@ def test_without_a_limit_everything_is_stored(project: Any, flooder: APIClient, 
 
 
 def test_rewording_decided_lessons_fills_no_queue(project: Any, flooder: APIClient) -> None:
-    approved = [approve_heuristic(make_heuristic(project=project), by=BY) for _ in range(5)]
+    approved = [approve_as_read(make_heuristic(project=project), by=BY) for _ in range(5)]
 
     answers = [
         flooder.patch(f"/api/v1/heuristics/{each.pk}", {"guideline": "Do as I say."}, format="json")
@@ -108,7 +116,7 @@ def test_run_beyond_the_limit_is_kept_and_costs_nothing(project: Any) -> None:
 def test_run_that_was_kept_is_reflected_on_once_there_is_room(project: Any) -> None:
     waiting = fill(project)
     skipped = reflect(make_trajectory(project=project, client="flooder"))
-    approve_heuristic(waiting[0], by=BY)
+    approve_as_read(waiting[0], by=BY)
 
     again = requeue_reflection(skipped, by=BY)
     plan = propose(make_lesson())

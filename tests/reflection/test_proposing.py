@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic
+from memory.curation.decisions import quarantine_heuristic, reject_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
@@ -14,7 +14,7 @@ from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_near_heuristics
 from reflection.reflectors.reflections import run_reflection
-from tests.factories import make_heuristic, make_project, make_reflection, make_trajectory
+from tests.factories import approve_as_read, make_heuristic, make_project, make_reflection, make_trajectory
 from tests.reflection.scripted import ScriptedReflector, make_lesson, propose
 
 pytestmark = pytest.mark.django_db
@@ -114,7 +114,7 @@ def test_same_words_of_a_project_wide_lesson_add_support() -> None:
 def test_same_words_of_what_is_served_add_support_while_a_new_wording_waits() -> None:
     project = make_project()
     [first] = reflect(project, make_lesson())
-    approve_heuristic(first.heuristic, by=BY)
+    approve_as_read(first.heuristic, by=BY)
     HeuristicRevision.objects.filter(heuristic=first.heuristic).get(served=True)
 
     [second] = reflect(project, make_lesson())

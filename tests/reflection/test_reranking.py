@@ -1,6 +1,7 @@
 """The cross-encoder behind POST /rerank, on a real HTTP server."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,9 +13,10 @@ from memory.curation.decisions import retire_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
-from memory.retrieval import cross_encoder
+from memory.retrieval import cross_encoder, llm_ranking
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.candidates import draw_candidates
+from memory.retrieval.llm_ranking import Choice, RankingFailed
 from memory.retrieval.question import Filters, Question
 from reflection.rankers.cross_encoder import close_reranker
 from tests.factories import make_heuristic, make_project, make_rule
@@ -135,6 +137,28 @@ def test_the_order_without_it_answers_where_it_does_not(
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", f"reranker ({reason})")
     assert given.context
+
+
+@pytest.fixture
+def slow_ranker() -> Iterator[None]:
+    """A language model that is waited for, and gives no ranking."""
+
+    def fail(*arguments: Any, **options: Any) -> list[Choice]:
+        time.sleep(1.2)
+        raise RankingFailed("too slow")
+
+    before = llm_ranking._find[:]
+    llm_ranking.register_ranker(lambda: fail)
+    yield
+    llm_ranking._find[:] = before
+
+
+def test_cross_encoder_is_not_asked_after_a_wait_for_the_language_model(
+    reranker: ScriptedProvider, project: Project, slow_ranker: None
+) -> None:
+    given = ask(project)
+    assert (given.mode, given.degraded) == ("hybrid", "language model (too slow)")
+    assert reranker.requests == []
 
 
 def test_refused_address_is_not_asked(reranker: ScriptedProvider, project: Project, settings: Any) -> None:

@@ -10,10 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic, reject_heuristic
+from memory.curation.decisions import reject_heuristic
 from memory.heuristics.models import HeuristicRevision, Review
 from memory.intake.recording import record_trajectory
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.projects.api_keys import revoke_api_key
@@ -21,7 +20,15 @@ from memory.projects.models import ApiKey
 from memory.trust.audit import Head, verify_audit
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import AuditEntry
-from tests.factories import make_api_key, make_heuristic, make_member, make_project, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    make_api_key,
+    make_heuristic,
+    make_member,
+    make_project,
+    make_trajectory,
+)
 from tests.security.threads import run_in_threads
 
 pytestmark = pytest.mark.django_db
@@ -50,7 +57,7 @@ def decided() -> Any:
     project = make_project()
     make_api_key(project=project)
     for number in range(3):
-        approve_heuristic(make_heuristic(project=project, trigger=f"Trigger {number}"), by=ANA, reason="Right.")
+        approve_as_read(make_heuristic(project=project, trigger=f"Trigger {number}"), by=ANA, reason="Right.")
     reject_heuristic(make_heuristic(project=project), by=ANA, reason="Wrong.")
     write_entries()
     return project
@@ -116,7 +123,7 @@ def test_raw_sql_that_serves_something_leaves_an_entry() -> None:
 def test_change_of_a_decided_mistake_card_is_found(change: str, fault: str) -> None:
     data = {"task": "Cancel", "mistake_cards": [{"mistake_type": "wrong_fare", "lesson": "24 hours only."}]}
     record_trajectory(make_project(), data=data, by=ANA, reflect=False)
-    approve_card(MistakeCard.objects.get(), by=ANA)
+    approve_card_as_read(MistakeCard.objects.get(), by=ANA)
     write_entries()
     assert verify_audit().faults == []
 
@@ -198,7 +205,7 @@ def test_rewritten_chain_is_found_by_a_recorded_head(decided: Any) -> None:
 
 def test_erasure_takes_reviews_without_a_fault() -> None:
     run = make_trajectory()
-    approve_heuristic(make_heuristic(trajectory=run), by=ANA)
+    approve_as_read(make_heuristic(trajectory=run), by=ANA)
     write_entries()
 
     erase_trajectory(run, by=ANA)
@@ -211,7 +218,7 @@ def test_erasure_takes_reviews_without_a_fault() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_command_exits_1_with_the_broken_place() -> None:
     heuristic = make_heuristic()
-    approve_heuristic(heuristic, by=ANA)
+    approve_as_read(heuristic, by=ANA)
     call_command("verify_audit", stdout=StringIO())
     with transaction.atomic():
         as_superuser("UPDATE memory_review SET reviewer = 'user:bob'")
@@ -228,7 +235,7 @@ def test_command_exits_1_with_the_broken_place() -> None:
 def test_decisions_at_the_same_moment_make_one_chain() -> None:
     project = make_project()
     heuristics = [make_heuristic(project=project, trigger=f"Trigger {number}") for number in range(12)]
-    decide: list[Callable[[], object]] = [partial(approve_heuristic, one, by=ANA) for one in heuristics]
+    decide: list[Callable[[], object]] = [partial(approve_as_read, one, by=ANA) for one in heuristics]
 
     errors = run_in_threads(decide, at_once=4)
 

@@ -10,10 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from erl_site import backup
-from memory.curation.decisions import approve_heuristic
 from memory.projects.actors import Actor
 from memory.trust.erasure import erase_trajectory
-from tests.factories import make_heuristic, make_trajectory
+from tests.factories import approve_as_read, make_heuristic, make_trajectory
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -22,7 +21,7 @@ BY = Actor(label="user:ops")
 
 def test_restored_copy_is_the_database(tmp_path: Path) -> None:
     run = make_trajectory()
-    approve_heuristic(make_heuristic(trajectory=make_trajectory(project=run.project)), by=BY)
+    approve_as_read(make_heuristic(trajectory=make_trajectory(project=run.project)), by=BY)
     erase_trajectory(run, by=BY)
     output = StringIO()
 

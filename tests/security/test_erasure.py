@@ -17,7 +17,6 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import Citation
@@ -31,7 +30,7 @@ from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.models import ModelCall
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import pick, report
-from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 from tests.servers import HOME
@@ -94,7 +93,7 @@ def test_erased_canaries_are_nowhere(settings: Any, caplog: pytest.LogCaptureFix
     while run_reflection(owner="test", ask_model=copy_canary).outcome != Outcome.NOTHING:
         pass
     for heuristic in Heuristic.objects.all():
-        approve_heuristic(heuristic, by=Actor(label="user:ana"), reason="Right.")
+        approve_as_read(heuristic, by=Actor(label="user:ana"), reason="Right.")
     served = client.post("/api/v1/retrieve", {"task": "Cancel"}, format="json", headers={"Idempotency-Key": "carried"})
     before = sum(canary in every_row() for canary in canaries)
 
@@ -132,7 +131,7 @@ def test_wording_that_quotes_the_run_goes_and_the_rest_is_reviewed_again() -> No
     other = make_trajectory(project=project)
     heuristic = make_heuristic(trajectory=erased, source_task=erased.task)
     add_evidence(heuristic, other, citations=[Citation(first_step=1, last_step=1)])
-    approve_heuristic(heuristic, by=BY)
+    approve_as_read(heuristic, by=BY)
 
     result = erase_trajectory(erased, by=BY)
 

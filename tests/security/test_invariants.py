@@ -7,14 +7,20 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from memory.curation.decisions import approve_heuristic
 from memory.intake.recording import record_trajectory
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.trust.invariants import all_invariants, find_violations
 from reflection.reflectors.models import Proposal
-from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    make_heuristic,
+    make_idempotency_record,
+    make_project,
+    make_reflection,
+    make_trajectory,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -57,14 +63,14 @@ def whole(settings: Any) -> Any:
     """One valid row of everything."""
     settings.ERL_EMBEDDER = "none"
     run = make_trajectory()
-    heuristic = approve_heuristic(make_heuristic(trajectory=run), by=BY)
+    heuristic = approve_as_read(make_heuristic(trajectory=run), by=BY)
     reflection = make_reflection(trajectory=run, status="done", finished_at=run.created_at, heuristics_proposed=1)
     Proposal.objects.create(
         project=run.project, reflection=reflection, ordinal=1, heuristic=heuristic, effect=Proposal.Effect.NEW
     )
     make_idempotency_record(project=run.project, resource_id=run.pk)
     record_trajectory(run.project, data={"task": "t", "mistake_cards": [CARD]}, by=BY, reflect=False)
-    approve_card(MistakeCard.objects.get(), by=BY)
+    approve_card_as_read(MistakeCard.objects.get(), by=BY)
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
         cursor.execute(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
-from tests.factories import make_heuristic, make_project
+from tests.factories import approve_as_read, make_heuristic, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -126,17 +126,17 @@ def test_lesson_cannot_be_born_approved() -> None:
 
     with pytest.raises(IntegrityError, match=DISAGREES):
         commit(
-            "INSERT INTO memory_heuristic (id, project_id, status, support, created_at, updated_at, reflector, "
-            "reflector_version, model, prompt_version, client, usefulness, usefulness_basis, usefulness_version, "
-            "review_priority, review_basis, risk_flags) "
-            "VALUES (gen_random_uuid(), %s, 'approved', 0, now(), now(), '', '', '', '', '', 0.5, '{}', '', 0, '{}', "
-            "'{}')",
+            "INSERT INTO memory_heuristic (id, project_id, status, support, approved_support, created_at, updated_at, "
+            "reflector, reflector_version, model, prompt_version, client, usefulness, usefulness_basis, "
+            "usefulness_version, review_priority, review_basis, risk_flags) "
+            "VALUES (gen_random_uuid(), %s, 'approved', 0, 0, now(), now(), '', '', '', '', '', 0.5, '{}', '', 0, "
+            "'{}', '{}')",
             project.pk,
         )
 
 
 def test_withdrawn_wording_cannot_be_served_again_behind_the_lesson() -> None:
-    retire_heuristic(approve_heuristic(make_heuristic(), by=BY), by=BY)
+    retire_heuristic(approve_as_read(make_heuristic(), by=BY), by=BY)
 
     with pytest.raises(IntegrityError, match=DISAGREES):
         commit("UPDATE memory_heuristicrevision SET served = true")

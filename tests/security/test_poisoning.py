@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.actors import Actor
 from memory.projects.api_keys import AGENT_SCOPES
@@ -18,14 +17,14 @@ from reflection.jobs.execution import Outcome
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.reflectors.reflections import run_reflection
 from tests.chaos.profile import make_random, pick, report
-from tests.factories import bearer, make_api_key, make_heuristic, make_project
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 
 pytestmark = pytest.mark.django_db
 
-RUNS = pick(50, 1000)
-QUESTIONS = pick(200, 10_000)
+RUNS = pick(50, 1000, full=300)
+QUESTIONS = pick(200, 10_000, full=3_000)
 MARK = "xqpoison"  # in every poisoned text, so that one served anywhere is seen
 
 KINDS = {
@@ -70,7 +69,7 @@ def test_nothing_unreviewed_is_served_whatever_the_runs_say(settings: Any) -> No
     settings.ERL_REFLECTOR, settings.ERL_LLM_PROVIDER, settings.ERL_LLM_MODEL = "llm", "openai", "gullible"
     settings.ERL_EMBEDDER, settings.ERL_PENDING_PROPOSALS_PER_CLIENT = "none", 0
     project = make_project()
-    honest = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
+    honest = approve_as_read(make_heuristic(project=project), by=Actor(label="user:ana"))
     client = APIClient(headers=bearer(make_api_key(project=project, scopes=list(AGENT_SCOPES)).token))
     kinds = list(KINDS)
     for number in range(RUNS):

@@ -13,14 +13,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import add_evidence, restore_revision
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.intake.recording import Sender, record_trajectory
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.actors import Actor
 from memory.projects.api_keys import NewApiKey
@@ -29,7 +27,15 @@ from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 from memory.trust.models import QuarantineOrder
 from memory.trust.quarantine import quarantine_source
-from tests.factories import make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    make_api_key,
+    make_heuristic,
+    make_project,
+    make_retrieval,
+    make_trajectory,
+)
 from tests.security.test_invariants import CARD
 
 pytestmark = pytest.mark.django_db
@@ -146,7 +152,7 @@ def test_only_a_review_brings_it_back() -> None:
 
     again = restore_revision(heuristic, revision=revision, by=OPERATOR)
     waiting = served(project)
-    approve_heuristic(again, by=OPERATOR)
+    approve_as_read(again, by=OPERATOR)
     embed_heuristics([heuristic.pk])
 
     assert waiting == set()
@@ -163,7 +169,7 @@ def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
         reflect=False,
         sender=Sender(client=key.client, api_key=key),
     )
-    card = approve_card(MistakeCard.objects.get(), by=OPERATOR)
+    card = approve_card_as_read(MistakeCard.objects.get(), by=OPERATOR)
 
     done = quarantine_source(project, api_key=key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
 

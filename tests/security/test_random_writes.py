@@ -10,21 +10,28 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connection, models, transaction
 
-from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.decisions import retire_heuristic
 from memory.intake.recording import record_trajectory
-from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.invariants import find_violations
 from reflection.reflectors.models import Proposal
 from tests.chaos.profile import make_random, pick, report
-from tests.factories import make_heuristic, make_idempotency_record, make_project, make_reflection, make_retrieval
+from tests.factories import (
+    approve_as_read,
+    approve_card_as_read,
+    make_heuristic,
+    make_idempotency_record,
+    make_project,
+    make_reflection,
+    make_retrieval,
+)
 from tests.security.any_rows import all_models
 
 pytestmark = pytest.mark.django_db
 
-WRITES = pick(100, 1000)
+WRITES = pick(100, 1000, full=500)
 BY = Actor(label="user:ana")
 CARD = {"mistake_type": "fare", "bad_decision": "Cancelled.", "correct_decision": "Look first."}
 # What no constraint can hold without reading other tables at every write, or what only erasure may do; the rules that
@@ -73,9 +80,9 @@ def populate() -> None:
         project = make_project()
         run = record_trajectory(project, data={"task": "t", "mistake_cards": [CARD]}, by=BY, reflect=False).trajectory
         other = record_trajectory(project, data={"task": "u"}, by=BY, reflect=False).trajectory
-        approve_card(MistakeCard.objects.get(project=project), by=BY)
-        served = approve_heuristic(make_heuristic(trajectory=run), by=BY)
-        retire_heuristic(approve_heuristic(make_heuristic(trajectory=other), by=BY), by=BY)
+        approve_card_as_read(MistakeCard.objects.get(project=project), by=BY)
+        served = approve_as_read(make_heuristic(trajectory=run), by=BY)
+        retire_heuristic(approve_as_read(make_heuristic(trajectory=other), by=BY), by=BY)
         make_heuristic(trajectory=run)
         done = make_reflection(trajectory=run, status="done", heuristics_proposed=1)
         make_reflection(trajectory=other)

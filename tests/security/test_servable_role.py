@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.db import OperationalError, ProgrammingError, connection, transaction
 
-from memory.curation.decisions import approve_heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import database_search, snapshot
@@ -16,7 +15,7 @@ from memory.retrieval.answers import retrieve
 from memory.retrieval.database import ServingRole, read_prepared, serving_role
 from memory.retrieval.question import Question
 from memory.retrieval.snapshot import Snapshots
-from tests.factories import make_heuristic, make_project, make_trajectory
+from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +43,7 @@ def test_role_cannot_read_the_tables(table: str) -> None:
 
 def test_role_reads_approved_lessons_alone() -> None:
     project = make_project()
-    approved = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
+    approved = approve_as_read(make_heuristic(project=project), by=Actor(label="user:ana"))
     waiting = make_heuristic(trajectory=make_trajectory(project=project))
     embed_heuristics([approved.pk, waiting.pk])
 
@@ -71,7 +70,7 @@ def test_role_may_write_nothing() -> None:
 def test_searches_run_as_the_role_by_themselves() -> None:
     assert read_prepared("SELECT current_user", {}) == [("erl_serving",)]
     project = make_project()
-    approved = approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana"))
+    approved = approve_as_read(make_heuristic(project=project), by=Actor(label="user:ana"))
     make_heuristic(project=project)
     embed_heuristics([approved.pk])
 
@@ -95,7 +94,7 @@ def test_search_that_reads_a_table_is_refused_as_the_role() -> None:
 def test_what_a_process_holds_in_memory_is_read_as_the_role(settings: Any) -> None:
     settings.ERL_RETRIEVE_MEMORY_MB = 64
     project = make_project()
-    embed_heuristics([approve_heuristic(make_heuristic(project=project), by=Actor(label="user:ana")).pk])
+    embed_heuristics([approve_as_read(make_heuristic(project=project), by=Actor(label="user:ana")).pk])
     assert Snapshots().load(project.pk) is not None
 
     with connection.cursor() as cursor:

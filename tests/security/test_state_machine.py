@@ -16,7 +16,7 @@ from tests.security.world import World
 
 pytestmark = pytest.mark.django_db
 
-RUNS, STEPS = pick(4, 2_000), 50
+RUNS, STEPS = pick(4, 2_000, full=240), 50
 
 
 @pytest.fixture(autouse=True)

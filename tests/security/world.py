@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, rule
 from rest_framework.test import APIClient
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
@@ -39,7 +39,7 @@ from reflection.llm.models import ProviderState
 from reflection.reflectors.models import KIND, Reflection
 from reflection.reflectors.reflections import run_reflection
 from reflection.reflectors.requests import requeue_reflection
-from tests.factories import bearer
+from tests.factories import approve_as_read, bearer
 from tests.reflection.scripted import make_completion
 from tests.scripted_answers import lesson
 from tests.security.watched import Watched, choose, has
@@ -277,7 +277,7 @@ class World(Watched):
 
     # ── What a broken variant does otherwise ──────────────────────────────────────────────────────────────────────
     def approve(self, heuristic: Heuristic) -> Heuristic:
-        return approve_heuristic(heuristic, by=REVIEWER)
+        return approve_as_read(heuristic, by=REVIEWER)
 
     def erase_run(self, run: Trajectory) -> None:
         erase_trajectory(run, by=OPERATOR)

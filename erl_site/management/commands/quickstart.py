@@ -21,7 +21,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from erl_site.embedded import postgres, processes, valkey
-from erl_site.embedded.home import EmbeddedServerError
+from erl_site.embedded.home import EmbeddedServerError, home_unusable
 from erl_site.embedded.supervisor import Supervisor, end_leftovers
 from erl_site.quickstart.access import FILE, PreparedAccess, prepare_access, read_access, write_access
 from erl_site.quickstart.loop import Answer, Loop, LoopError
@@ -57,9 +57,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         home: Path = settings.ERL_HOME
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            log_to(home / "logs" / "quickstart.log")
+        except OSError as error:
+            raise CommandError(str(home_unusable(home, error))) from error
         terminal = Terminal(sys.stderr if options["json"] else sys.stdout)
-        log_to(home / "logs" / "quickstart.log")
         _interrupt_on(signal.SIGINT, signal.SIGTERM)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             _interrupt_on(signal.SIGHUP)
@@ -154,8 +157,11 @@ class Command(BaseCommand):
                 f"ERL is already running{f' at {url}' if url else ''}. Stop it first with Ctrl-C in its terminal."
             )
         if not url or not is_ready(url):
-            raise CommandError("Another quickstart is starting or stopping in this folder. Try again in a moment.")
-        terminal.say(f"ERL is already running at {url} (review queue: {known['admin_url']}{QUEUE}).", indent=0)
+            raise CommandError(
+                f"Another quickstart is starting or stopping in this folder, or {home / FILE} is damaged. Try again in "
+                "a moment, or stop it with Ctrl-C in its terminal and start again, which writes that file again."
+            )
+        terminal.say(f"ERL is already running at {url} (review queue: {url}/admin/{QUEUE}).", indent=0)
         if options["json"]:
             print((home / FILE).read_text().strip(), flush=True)
 

@@ -12,7 +12,8 @@ from evaluation.arms import EVALUATION
 from evaluation.environments.base import Task, TryResult
 from evaluation.suites.timing import milliseconds_since
 from evaluation.suites.vector_cache import prefetch_vectors
-from memory.curation.decisions import approve_heuristic
+from memory.curation.decision_steps import get_current_revision
+from memory.curation.decisions import approve_heuristic, confirm_evidence
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.reviewed import ReviewedQuerySet
@@ -123,10 +124,26 @@ def approve_all(project: Project) -> list[float]:
     spent = []
     for heuristic in Heuristic.objects.filter(project=project, status=Heuristic.Status.PROPOSED).order_by("id"):
         started = time.perf_counter()
-        approve_heuristic(heuristic, by=EVALUATION, reason="Approved unread, in an evaluation's sandbox.")
+        approve_unread(heuristic, reason="Approved unread, in an evaluation's sandbox.")
         spent.append(milliseconds_since(started))
+    later = Evidence.objects.filter(heuristic=OuterRef("pk"), approved_at__isnull=True)
+    approved = Heuristic.objects.filter(project=project, status=Heuristic.Status.APPROVED)
+    for heuristic in approved.filter(Exists(later)).order_by("id"):
+        confirm_unread_evidence(heuristic)
     count_terms(project.pk)  # in a running system the sweeper does this
     return spent
+
+
+def approve_unread(heuristic: Heuristic, *, reason: str) -> Heuristic:
+    """Approve the present wording, whatever it is, in the name of the policy."""
+    sha256 = get_current_revision(heuristic, content_sha256=None).content_sha256
+    return approve_heuristic(heuristic, by=EVALUATION, content_sha256=sha256, reason=reason)
+
+
+def confirm_unread_evidence(heuristic: Heuristic) -> Heuristic:
+    """Let all evidence of an approved lesson count, in the name of the policy."""
+    sha256 = get_current_revision(heuristic, content_sha256=None).content_sha256
+    return confirm_evidence(heuristic, by=EVALUATION, content_sha256=sha256)
 
 
 def add_background(project: Project, texts: Sequence[HeuristicText], *, progress: Callable[[int], None]) -> None:
@@ -134,7 +151,7 @@ def add_background(project: Project, texts: Sequence[HeuristicText], *, progress
     prefetch_vectors(part for text in texts for part in (text.trigger, text.guideline))
     for number, text in enumerate(texts, 1):
         heuristic = propose_heuristic(project, text=text, by=EVALUATION)
-        approve_heuristic(heuristic, by=EVALUATION, reason="A background lesson about other work.")
+        approve_unread(heuristic, reason="A background lesson about other work.")
         progress(number)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.arms import EVALUATION
-from evaluation.suites.loop.store import WRONG_JUDGEMENTS, reflect_on
+from evaluation.suites.loop.store import WRONG_JUDGEMENTS, approve_unread, reflect_on
 from evaluation.suites.loop.store import approve_all as approve_proposed
 from evaluation.suites.timing import milliseconds_since
 from evaluation.suites.toolchoice.agent import ACCEPTED, AVOID, REJECTED, USE, ToolAgent
 from evaluation.suites.toolchoice.data import Request
 from evaluation.suites.toolchoice.reflector import ToolChoiceReflector, write_lesson
-from memory.curation.decisions import approve_heuristic, retire_heuristic
+from memory.curation.decisions import retire_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
@@ -139,7 +139,7 @@ def replace_with(project: Project, wrong: list[Heuristic]) -> None:
     for heuristic in Heuristic.objects.filter(project=project, status=Heuristic.Status.APPROVED).order_by("id"):
         retire_heuristic(heuristic, by=EVALUATION)
     for heuristic in wrong:
-        approve_heuristic(heuristic, by=EVALUATION, reason="Approved to measure the harm it does.")
+        approve_unread(heuristic, reason="Approved to measure the harm it does.")
     count_terms(project.pk)
 
 
@@ -154,7 +154,7 @@ def approve_shuffled(project: Project, source: Project, *, seed: str) -> None:
     for text, other in zip(texts, others, strict=True):
         lesson = write_lesson(text.source_task, use=_read_tool(other), avoid=[])
         heuristic = propose_heuristic(project, text=lesson, by=EVALUATION)
-        approve_heuristic(heuristic, by=EVALUATION, reason="A negative control.")
+        approve_unread(heuristic, reason="A negative control.")
     count_terms(project.pk)
 
 

@@ -14,11 +14,10 @@ from evaluation.errors import EvaluationError
 from evaluation.reports.figures import estimate_json, power_note, rounded
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, UnitResult
-from evaluation.suites.loop.store import approve_all, record_and_reflect
+from evaluation.suites.loop.store import approve_all, approve_unread, record_and_reflect
 from evaluation.suites.loop.suite import ClosedLoop
 from evaluation.suites.timing import milliseconds_since, percentiles
 from evaluation.suites.yours.collection import collect_project
-from memory.curation.decisions import approve_heuristic
 from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
@@ -168,7 +167,7 @@ class _Recorded:
             heuristic = propose_heuristic(
                 project, text=HeuristicText(**text | {"tags": tuple(text["tags"])}), by=EVALUATION
             )
-            approve_heuristic(heuristic, by=EVALUATION, reason="To see what would change.")
+            approve_unread(heuristic, reason="To see what would change.")
             of_runs = {self.by_id[run]["task_id"] for run in lesson["runs"]}
             families[str(heuristic.pk)] = of_runs | {text["task_id"]}
         count_terms(project.pk)

@@ -12,6 +12,7 @@ from django.core.validators import validate_slug
 from django.db import transaction
 from django.utils import timezone
 
+from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
 from memory.projects.api_keys import AGENT_SCOPES, create_api_key
 from memory.projects.models import ApiKey, Project
@@ -57,17 +58,25 @@ class Command(BaseCommand):
             raise CommandError("Give --client the name of the agent or tool, for example airline-agent.")
         asked = options["scopes"] or list(AGENT_SCOPES)
         owner = _find_owner(options["by"])
-        with transaction.atomic():
-            project = _find_project(options["project"], create=options["create_project"])
-            new = create_api_key(
-                project,
-                client=options["client"].strip(),
-                scopes=ApiKey.Scope.values if "all" in asked else asked,
-                expires_at=timezone.now() + timedelta(days=expires_days) if expires_days else None,
-                by=Actor(
-                    label="command:create_api_key" + (f" --by {owner.get_username()}" if owner else ""),
-                    user_id=owner.pk if owner else None,
-                ),
+        try:
+            with transaction.atomic():
+                project = _find_project(options["project"], create=options["create_project"])
+                new = create_api_key(
+                    project,
+                    client=options["client"].strip(),
+                    scopes=ApiKey.Scope.values if "all" in asked else asked,
+                    expires_at=timezone.now() + timedelta(days=expires_days) if expires_days else None,
+                    by=Actor(
+                        label="command:create_api_key" + (f" --by {owner.get_username()}" if owner else ""),
+                        user_id=owner.pk if owner else None,
+                    ),
+                )
+        except MemoryAppError as refusal:
+            raise CommandError(f"{refusal} (--scope review in a project that requires two reviewers)") from refusal
+        if new.request is not None:
+            self.stderr.write(
+                "It may not review yet: this project requires two reviewers, so another one has to confirm that in the "
+                "admin, under Rule changes."
             )
         key = new.api_key
         if options["json"]:

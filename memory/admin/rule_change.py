@@ -1,0 +1,72 @@
+"""Requests to change who decides, where two people are required: another reviewer confirms or refuses them here."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+
+from memory.admin.panels import Figure, add_figures
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.errors import MemoryAppError
+from memory.projects.access import narrow_to_projects
+from memory.projects.actors import Actor
+from memory.projects.models import RuleChange
+from memory.projects.rule_changes import confirm_change, refuse_change
+from memory.redaction.visible_text import show_hidden
+
+REQUESTED = (
+    "Nothing has changed yet: two reviewers are required here, so another one has to confirm this under Rule changes."
+)
+
+
+@admin.register(RuleChange)
+class RuleChangeAdmin(ReadOnlyAdmin[RuleChange]):
+    list_display = ["what", "project", "status", "requested_by", "requested_at", "decided_by", "decided_at"]
+    list_filter = ["status", "kind", "project"]
+    list_select_related = ["project"]
+    search_fields = ["requested_by", "decided_by"]
+    actions = ["confirm_selected", "refuse_selected"]
+
+    @admin.display(description="change")
+    def what(self, change: RuleChange) -> str:
+        return show_hidden(str(change))
+
+    @admin.action(description="Confirm the selected changes", permissions=["review"])
+    def confirm_selected(self, request: HttpRequest, queryset: QuerySet[RuleChange]) -> None:
+        self._decide(request, queryset, confirm_change, "Confirmed, and in force now: {}.")
+
+    @admin.action(description="Refuse the selected changes", permissions=["review"])
+    def refuse_selected(self, request: HttpRequest, queryset: QuerySet[RuleChange]) -> None:
+        self._decide(request, queryset, refuse_change, "Refused: {}.")
+
+    def has_review_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memory.review_heuristic")
+
+    def _decide(
+        self, request: HttpRequest, queryset: QuerySet[RuleChange], decide: Callable[..., RuleChange], said: str
+    ) -> None:
+        assert request.user.is_authenticated
+        for change in queryset:
+            name = show_hidden(str(change))
+            try:
+                decide(change, by=Actor.person(request.user))
+            except MemoryAppError as refusal:
+                messages.error(request, f"{name}: {refusal}")
+            else:
+                messages.success(request, said.format(name))
+
+
+def count_requested_changes(user: Any) -> Iterable[Figure]:
+    """Return how many changes wait to be confirmed, if any do."""
+    if not user.has_perm("memory.view_rulechange"):
+        return
+    waiting = narrow_to_projects(RuleChange.objects.filter(status=RuleChange.Status.REQUESTED), user).count()
+    if waiting:
+        link = f"{reverse('admin:memory_rulechange_changelist')}?status__exact=requested"
+        yield Figure(label="rule changes to confirm", value=str(waiting), link=link, alarming=True)
+
+
+add_figures(count_requested_changes)

@@ -1,0 +1,224 @@
+"""Secrets recognised by the name before them in a text: password=…, "api_key": "…", Authorization: Bearer …"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from memory.redaction.formats import pattern
+from memory.redaction.spans import TAKEN, Rule, Span, View
+from memory.redaction.values import Said, is_secret
+
+_QUOTE = r"(?:\\{0,7}[\"'`])"
+_QUOTED = re.compile(_QUOTE)
+# How a value follows its name, in lower-case ASCII, Q for a quote. The first that leads to a secret counts.
+_SET = (
+    r"Q?\]?[ \t]{0,3}(?::[ ](?:str|string)[ ]?)?(?::=|=>|==|=)[ \t]{0,3}",  # password = X, ["password"] = X
+    r"\(@?(?=Q)",  # setPassword("X")
+    r"Q[ ,;{]{1,4}Q?(?:value|default)Q?[ ]?[:=][ ]?(?=Q)",  # name="password" value="X"
+    # <password>X</password>, <key>password</key> <string>X</string>
+    r"(?:[ ][\w:.-]{1,40}=[\"'][^\"'<>\n?]{0,100}[\"']){0,4}[ ]?>(?:<!\[cdata\[)?(?=[^<>\]\n]{1,128}(?:\]\]>)?</)",
+    r"</\w{1,20}>\s{0,20}<\w{1,20}>(?=[^<>\n]{1,128}</)",
+)
+_TOLD = (
+    # password: X, "password": {"plain": X}, "passwords": [X, **password:** X
+    r"(?:Q|\*\*)?[ \t]{0,3}:(?:\*\*)?[ \t]{0,3}(?:\{[ ]?Q?\w{1,20}Q?[ ]?:[ ]?|\[[ ]?|&\w{1,20}[ ]|@)?",
+    r"(?:[ ](?:for|of)[ ][^\s?]{1,64})?[ ](?:is|was)[ ]?:?[ ](?=\S)",  # the secret of ana is X
+)
+_NEAR = (
+    r"Q,[ ]{0,3}(?=Q)",  # define("PASSWORD", "X")
+    r"Q?[ \t]{0,3}:[ \t]{0,3}(?:[|>][+-]?)?[ \t]{0,3}\r?\n[ \t]{0,40}(?:-[ \t]{1,3})?",  # on the next line
+    # the password for ana should be changed to X, password -> X
+    (
+        r"(?:(?:[ ](?:for|of)[ ][^\s?]{1,64})?"
+        r"(?:['?]s|(?:[ ](?:is|was|should|must|be|has|been|reset|set|changed|now)){1,4}))?"
+        r"(?:[ ](?:to|as|lautet|est|es))?[ ]?(?:[:=]|->|-)?[ \t]{1,3}"
+    ),
+)
+_INTRODUCTIONS = tuple(
+    (said, re.compile(introduction.replace("Q", _QUOTE).encode()))
+    for said, introductions in ((Said.SET, _SET), (Said.TOLD, _TOLD), (Said.NEAR, _NEAR))
+    for introduction in introductions
+)
+_OPTION = re.compile(rb"(?<![^\s\"'(\[,])--?[\w-]{0,30}\Z")
+_BLANKS = re.compile(rb"[ \t]{1,3}")
+_TAIL = re.compile(rb"[\w-]{0,24}")
+_BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{4,128}")
+_REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]*+")  # of a secret of which _BARE read enough to judge
+_REDACTED = re.compile(rf"{_QUOTE}?{TAKEN}")
+_LONGEST_QUOTED = 512
+_LINE_END = re.compile(r"[\r\n\x1e]")
+# Properties of a secret rather than the secret: token_id, secret_name
+_NOT_ITSELF = tuple(b"id ids name type count limit path file url uri length expires expiry".split())
+
+
+def _read_named(
+    view: View, position: int, *, kind: str, name: re.Pattern[bytes], after: tuple[bytes, ...]
+) -> Span | None:
+    """Read the secret that follows a name.
+
+    Args:
+        name: the name, which starts at the position.
+        after: words of which one comes before the name, unless there are none.
+    """
+    lower = view.lower
+    if not (found := name.match(lower, position)):
+        return None
+    if after and not lower[max(0, position - 16) : position].rstrip(b"-_ ").endswith(after):
+        return None
+    tail = _TAIL.match(lower, found.end())
+    end = tail.end() if tail else found.end()
+    if lower.endswith(_NOT_ITSELF, found.end(), end):
+        return None
+    for said, introduction in _INTRODUCTIONS:
+        if (said is Said.NEAR and kind != "password") or not (led := introduction.match(lower, end)):
+            continue
+        if span := _read_value(view, led.end(), kind=kind, said=said):
+            return span
+        if _REDACTED.match(view.text, led.end()):
+            return None
+    if (blanks := _BLANKS.match(lower, end)) and _OPTION.search(lower, max(0, position - 32), position):
+        return _read_value(view, blanks.end(), kind=kind, said=Said.SET)
+    return None
+
+
+def _read_value(view: View, position: int, *, kind: str, said: Said) -> Span | None:
+    """Read a quoted value or a word, and return it if it is a secret."""
+    text = view.text
+    if quote := _QUOTED.match(text, position):
+        position = quote.end()
+        said = Said.SET if said is Said.TOLD else said
+        close = text.find(quote[0], position, position + _LONGEST_QUOTED)
+        if close >= 0 and not _LINE_END.search(text, position, close):
+            value = text[position:close]
+            return Span(position, close, kind) if is_secret(value, kind=kind, said=said) else None
+    word = _BARE.match(text, position)
+    if word and is_secret(word[0], kind=kind, said=said):
+        rest = _REST.match(text, word.end())
+        return Span(position, rest.end() if rest else word.end(), kind)
+    return None
+
+
+def _judged(kind: str, regex: str, *, said: Said = Said.SET) -> Callable[[View, int], Span | None]:
+    """Make a reader of a regular expression whose group is a secret if it looks like one."""
+    compiled = re.compile(regex, re.IGNORECASE)
+
+    def read(view: View, position: int) -> Span | None:
+        match = compiled.match(view.text, position)
+        if not match or not is_secret(match[1], kind=kind, said=said):
+            return None
+        rest = _REST.match(view.text, match.end(1))
+        return Span(match.start(1), rest.end() if rest else match.end(1), kind)
+
+    return read
+
+
+def _read_piped(view: View, position: int) -> Span | None:
+    """Read the password that a command like `echo X | sudo -S` pipes."""
+    if not _ASKS.match(view.lower, position):
+        return None
+    match = _ECHO.search(view.text, max(0, position - _COMMAND_LENGTH), position)
+    if not match or not is_secret(match[1], kind="password", said=Said.SET):
+        return None
+    return Span(*match.span(1), "password")
+
+
+def _named(anchor: str, kind: str, name: str = "", after: str = "") -> Rule:
+    compiled = re.compile((name or anchor).encode())
+    return Rule(
+        "lower", anchor.encode(), partial(_read_named, kind=kind, name=compiled, after=tuple(after.encode().split()))
+    )
+
+
+_WORD = r"[\"']?([^\s\"'|\x1e]{4,128}+)"
+# Options that hold a password only in some commands: by letter, the commands, and the option
+_OPTIONS = {
+    ord(letter): (re.compile(commands), re.compile(option))
+    for letter, commands, option in (
+        ("p", rb"mysql|mariadb|mongo|sshpass| login |\b7z\b", rf"[ ]-p[ =]?{_WORD}"),
+        ("u", rb"curl|wget|http", rf"[ ]-u[ =]?[\"']?[^\s:\"'\x1e]{{1,64}}+:{_WORD}"),
+        ("-", rb"curl", rf"[ ]--user[ =][\"']?[^\s:\"'\x1e]{{1,64}}+:{_WORD}"),
+        ("a", rb"redis-cli", rf"[ ]-a[ ]{_WORD}"),
+        ("w", rb"ldap", rf"[ ]-w[ ]?{_WORD}"),
+        ("b", rb"htpasswd", rf"[ ]-b[ ]\S{{1,200}}+[ ]\S{{1,64}}+[ ]{_WORD}"),
+    )
+}
+_ASKS = re.compile(rb"\|[ ]?(?:sudo[ ]-s|chpasswd)")
+_ECHO = re.compile(rf"\becho[ ][\"']?(?:[\w.-]{{1,64}}:)?{_WORD}[\"']?[ ]?\Z")
+_COMMAND_LENGTH = 200  # before the option
+
+
+def _read_option(view: View, position: int) -> Span | None:
+    """Read the password in a short option of a well-known command."""
+    if position + 2 >= len(view.lower) or not (known := _OPTIONS.get(view.lower[position + 2])):
+        return None
+    commands, option = known
+    begin = max(0, position - _COMMAND_LENGTH)
+    begin = max(begin, *(view.text.rfind(border, begin, position) for border in ("\n", TAKEN)))
+    if not commands.search(view.lower, begin, position) or not (match := option.match(view.text, position)):
+        return None
+    joined = match[0][-len(match[1]) - 1] != " "  # mysql -p shop: the name of the database
+    said = Said.SET if joined else Said.NEAR
+    return Span(*match.span(1), "password") if is_secret(match[1], kind="password", said=said) else None
+
+
+RULES = (
+    _named("pass", "password", r"pass(?:w|phrase|code|e(?![a-z])|(?![a-z]))"),
+    _named("pw", "password", r"pwd|(?<![a-z0-9])pw(?![a-z0-9])"),
+    _named("contrase", "password", r"contrase\S{1,2}a"),
+    _named("senha", "password"),
+    _named("secret", "secret"),
+    _named("token", "secret"),
+    _named("credential", "secret"),
+    # "key" alone means nothing: "keyboard", "primary key"
+    _named("key", "secret", after="api access private secret auth account encryption signing shared master"),
+    _named("pin", "code", r"(?<![a-z0-9])pin(?: code)?(?![a-z])"),
+    _named("code", "code", after="verification security access time authentication authorization login 2fa"),
+    Rule(
+        "lower",
+        b"ssn",
+        pattern("national_id", r"(?ai)ssn(?: number| no\.?)?[^\d\n]{0,8}(\d{3}[- ]?\d\d[- ]?\d{4})(?!\w)"),
+    ),
+    *(
+        Rule(
+            "lower",
+            label.encode(),
+            pattern(
+                "phone",
+                r"(?ai)(?:phone|mobile|tel|fax)[ _]?(?:number|no\.?|nr\.?)?(?:\\?[\"'])?[ \t]{0,3}(?:[:=]|is\b)"
+                r"[ \t]{0,3}(?:\\?[\"'])?(\+?\(?\d(?:[ ().\-/]{0,2}\d){6,14})(?!-?\w)",
+            ),
+        )
+        for label in ("phone", "mobile", "tel", "fax")
+    ),
+    Rule(
+        "lower",
+        b"authorization",
+        _judged(
+            "authorization",
+            r"authorization(?:\\?[\"'])?[ \t]{0,3}[:=,][ \t]{0,3}(?:\\?[\"'])?"
+            r"(?:(?:basic|bearer|digest|token|apikey|api-key|negotiate|bot|aws4-hmac-sha256)[ \t]{1,3})?"
+            r"([^\s\"'\\,;&<>(){}\[\]|$][^\s\"'`\\,;&<>(){}\[\]|]{7,128})",
+        ),
+    ),
+    *(
+        Rule("lower", scheme, _judged("authorization", r"(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9._~+/-]{16,128})"))
+        for scheme in (b"bearer", b"basic")
+    ),
+    Rule(
+        "lower",
+        b"cookie",
+        pattern(
+            "cookie",
+            r"(?i)cookie(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\?[\"'])?"
+            r"(\w[\w.-]{0,64}=[^\s;\"'\\]{8,4096}(?:; ?[\w.-]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,64})",
+        ),
+    ),
+    *(
+        Rule("raw", mark, _judged("secret", r"[?&;](?:sig|key)=([A-Za-z0-9%+/=_-]{8,200})"))
+        for mark in (b"?", b"&", b";")
+    ),
+    Rule("lower", b" -", _read_option),
+    Rule("lower", b"net user", _judged("password", rf"net[ ]user[ ]\S{{1,64}}+[ ]{_WORD}")),
+    Rule("lower", b"identified by", _judged("password", rf"identified[ ]by[ ](?:password[ ])?{_WORD}")),
+    Rule("raw", b"|", _read_piped),
+)
