@@ -13,7 +13,7 @@ from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
-from memory.runs.step_formats import normalise_steps
+from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, parse_json
 from memory.transcripts.formats import is_part_of_a_whole, look_up, read_document
@@ -30,7 +30,7 @@ _OUTCOME_WORDS = {
     **dict.fromkeys(("failure", "failed", "fail", "false", "no", "error", "unresolved", "incorrect"), "failure"),
     "unknown": "unknown",
 }
-_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect"}
+_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect", "transcript", "open"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +120,9 @@ def _as_data(known: Mapping[str, Any], raw: Mapping[str, Any], defaults: Mapping
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
     data = TrajectoryInput.from_body(fields).run()
-    data["steps"] = normalise_steps(data.get("steps"))
+    data["steps"], left_out = read_steps(data.get("steps"))
+    if left_out:
+        data["metadata"] = {**data.get("metadata", {}), "left_out": left_out}
     return data
 
 

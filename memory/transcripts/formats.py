@@ -117,7 +117,7 @@ def _read_list(items: Sequence[Json]) -> Reading:
         return Reading(format="Codex", counted=f"{len(items)} lines", transcripts=read_codex(objects))
     if any("resourceSpans" in item or "resource_spans" in item for item in objects):
         return _read_otlp(objects)
-    if all(is_message(parse(item)) for item in items):
+    if is_message(parse(items[0])):
         return Reading(format=_name_messages(items), transcripts=[_read_messages({}, "messages", items)])
     if all(item.get("object") in ("trace", "trace.span") for item in objects):
         spans = spans_of_agents_sdk(objects)
