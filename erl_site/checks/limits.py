@@ -16,6 +16,7 @@ LIMITS: tuple[tuple[str, float, float], ...] = (
     ("ERL_API_MAX_REQUEST_BYTES", 1_024, 64 * 1024 * 1024),
     ("ERL_API_KEY_CACHE_SECONDS", 0, 60),
     ("ERL_IDEMPOTENCY_HOURS", 1, 24 * 365),
+    ("ERL_OPEN_RUN_HOURS", 0.1, 24 * 365),
     ("ERL_EMBEDDER_DIMENSIONS", 1, 4_000),  # the most a halfvec index supports
     ("ERL_RETRIEVE_TOP_K", 1, MAX_TOP_K),
     ("ERL_RETRIEVE_MAX_PER_SOURCE", 0, MAX_TOP_K),

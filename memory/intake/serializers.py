@@ -25,10 +25,19 @@ from memory.api.input import (
     wrong_member,
 )
 from memory.errors import InvalidSteps
-from memory.limits import MAX_REMARKS, MAX_STATED_STEPS, MAX_SUMMARY_CHARS, MAX_TASK_CHARS, MAX_TOKENS
+from memory.limits import (
+    MAX_REMARKS,
+    MAX_STATED_STEPS,
+    MAX_SUMMARY_CHARS,
+    MAX_TASK_CHARS,
+    MAX_TEXT_CHARS,
+    MAX_TOKENS,
+    JsonLimits,
+)
 from memory.runs.models import Trajectory
 from memory.runs.scores import outcome_of
 from memory.runs.step_formats import opening_message
+from memory.strict_json import InvalidJson, check_json
 from memory.transcripts.formats import read_document
 from memory.transcripts.log import UnreadableTranscript
 from memory.transcripts.messages import is_message
@@ -269,6 +278,10 @@ class TrajectoryInput(RunOutcome):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        try:
+            check_json(self.metadata, limits=JsonLimits(text_chars=MAX_TEXT_CHARS))
+        except InvalidJson as error:
+            raise wrong_member("metadata", error.reason) from None
         if self.open and {"outcome", "score", "reflect"} & self.model_fields_set:
             raise wrong_member("open", "Send the outcome, the score and reflect when the run is finished.")
         for name in ("steps", "messages"):
