@@ -140,7 +140,9 @@ def _routes(patterns: list[Any], prefix: str = "") -> set[str]:
         route = prefix + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             found |= _routes(pattern.url_patterns, route)
-        elif isinstance(pattern, URLPattern) and issubclass(getattr(pattern.callback, "cls", object), ApiView):
+            continue
+        view = getattr(pattern.callback, "cls", object)
+        if issubclass(view, ApiView) and view.schema is not None:  # /otlp/v1/traces is OpenTelemetry's contract
             found.add(route)
     return found
 
