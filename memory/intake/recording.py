@@ -151,7 +151,7 @@ def _find_recorded(project: Project, external_id: str, fields: dict[str, Any]) -
     if known is None:
         return None
     # Neither an outcome reported later nor what became of an open run makes the repeated recording another run.
-    changed = _OUTCOME if known.outcome_at is not None else ()
+    changed: tuple[str, ...] = _OUTCOME if known.outcome_at is not None else ()
     if fields.get("is_open"):
         changed = (*_OUTCOME, "is_open", "steps", "ended_at", "tokens", "cost_usd", "summary", "mistakes", "successes")
     compared = {name: value for name, value in fields.items() if name not in changed}

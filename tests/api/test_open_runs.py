@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -14,7 +15,7 @@ from tests.factories import make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
-STEPS = [{"index": 1, "action": "look[desk]", "observation": "a lamp"}, {"action": "take[lamp]"}]
+STEPS: list[dict[str, Any]] = [{"index": 1, "action": "look[desk]", "observation": "a lamp"}, {"action": "take[lamp]"}]
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_unknown_parent_is_404(api_client):
 def test_run_left_open_is_closed_as_unknown(settings):
     settings.ERL_OPEN_RUN_HOURS = 2.0
     project = make_project()
-    hours = {"steps": [], "outcome": "unknown", "score": None, "is_open": True, "project": project}
+    hours: dict[str, Any] = {"steps": [], "outcome": "unknown", "score": None, "is_open": True, "project": project}
     old = make_trajectory(created_at=timezone.now() - timedelta(hours=3), **hours)
     working = make_trajectory(
         created_at=timezone.now() - timedelta(hours=3), appended_at=timezone.now() - timedelta(hours=1), **hours

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from django.core.management import call_command
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLResolver, get_resolver
 from jsonschema import Draft202012Validator
 
 from memory.api.base import ApiView
@@ -141,7 +141,7 @@ def _routes(patterns: list[Any], prefix: str = "") -> set[str]:
         if isinstance(pattern, URLResolver):
             found |= _routes(pattern.url_patterns, route)
             continue
-        view = getattr(pattern.callback, "cls", object)
+        view: Any = getattr(pattern.callback, "cls", object)
         if issubclass(view, ApiView) and view.schema is not None:  # /otlp/v1/traces is OpenTelemetry's contract
             found.add(route)
     return found
