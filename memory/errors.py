@@ -1,6 +1,7 @@
 """What the memory app refuses: one exception for each fact that a caller can act on."""
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 
 class MemoryAppError(Exception):
@@ -112,6 +113,25 @@ class NotServable(MemoryAppError):
     """A heuristic that is not served cannot be retired or quarantined."""
 
     code = "not_servable"
+
+
+class CoveredByOrder(MemoryAppError):
+    """A quarantine order covers the words, so nothing can serve them until it is lifted."""
+
+    code = "covered_by_order"
+
+    def __init__(self, order_id: UUID) -> None:
+        self.order_id = order_id
+        super().__init__(
+            f"The quarantine order {order_id} covers these words, so they cannot be served and nothing was changed. If "
+            "they are sound, ask an operator to lift the order, for all it covers or for this lesson alone."
+        )
+
+
+class OrderUnderWay(MemoryAppError):
+    """A quarantine order is being placed in the project at this moment."""
+
+    code = "conflict"
 
 
 class CannotMerge(MemoryAppError):

@@ -14,6 +14,7 @@ from memory.heuristics.models import (
     ReviewClaim,
     SavedFilter,
 )
+from memory.heuristics.provenance import WordOrigin
 from memory.mistakes.models import (
     MistakeCard,
     MistakeCardReview,
@@ -36,4 +37,4 @@ from memory.retrieval.models import (
     TermCount,
 )
 from memory.runs.models import Trajectory
-from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
+from memory.trust.models import AuditEntry, Erasure, QuarantineLift, QuarantineOrder

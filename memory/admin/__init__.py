@@ -1,7 +1,8 @@
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
-from memory.admin.records import AuditEntryAdmin, ErasureAdmin, QuarantineOrderAdmin, ReviewAdmin
+from memory.admin.quarantine_order import QuarantineOrderAdmin
+from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
 from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.trajectory import TrajectoryAdmin

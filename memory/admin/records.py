@@ -1,4 +1,4 @@
-"""The records: decisions with their statistics, the audit chain, erasures and quarantine orders."""
+"""The records: decisions with their statistics, the audit chain and erasures."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from memory.curation.review_statistics import (
     regretted,
 )
 from memory.heuristics.models import Review
-from memory.trust.models import AuditEntry, Erasure, QuarantineOrder
+from memory.trust.models import AuditEntry, Erasure
 
 PERIODS_DAYS = (7, 30, 90, 365)
 
@@ -110,14 +110,6 @@ class ErasureAdmin(ReadOnlyAdmin[Erasure]):
     list_display = ["erased_at", "trajectory_id", "erased_by", "project_id"]
     search_fields = ["erased_by"]
     date_hierarchy = "erased_at"
-
-
-@admin.register(QuarantineOrder)
-class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
-    project_path = "project_id"
-    list_display = ["ordered_at", "source", "since", "reason", "retrieval_count", "ordered_by", "project_id"]
-    search_fields = ["source", "reason", "ordered_by"]
-    date_hierarchy = "ordered_at"
 
 
 def _list(**filters: object) -> str:

@@ -57,6 +57,10 @@ class IdempotentMixin:
         """
         return response
 
+    def replay(self, response: HttpResponse) -> HttpResponse:
+        """Return what is sent instead of a stored response whose content may no longer be given."""
+        return response
+
     def run(self, handler: Handler, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method in SAFE_METHODS:
             return handler(request, *args, **kwargs)
@@ -64,7 +68,7 @@ class IdempotentMixin:
         keyed = None if key is None else KeyedRequest.of(request, api_key=self.api_key, key=key, body=self.body)
         with transaction.atomic(durable=True):
             stored = keyed.find_answer() if keyed else None
-            response = handler(request, *args, **kwargs) if stored is None else stored
+            response = handler(request, *args, **kwargs) if stored is None else self.replay(stored)
             if isinstance(response, Response):  # rendering may still query
                 self.finalize_response(request, response, *args, **kwargs)  # type: ignore[attr-defined]
                 response.render()
@@ -245,6 +249,7 @@ def _replay(record: IdempotencyRecord) -> HttpResponse:
     response = HttpResponse(bytes(record.body), status=record.status_code, headers=headers)
     if "Content-Type" not in record.headers:
         del response["Content-Type"]
+    response.resource_id = record.resource_id  # type: ignore[attr-defined]
     return response
 
 

@@ -5,6 +5,7 @@ from typing import Any, TypedDict, TypeVar
 from django.utils import timezone
 
 from memory.errors import ChangedMeanwhile, NotServable
+from memory.heuristics.provenance import check_servable
 from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
 
@@ -44,11 +45,26 @@ def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
 
 
 def serve_revision(item: Reviewed, revision: AbstractRevision, *, by: Actor) -> None:
-    """Approve a wording by its hash and serve it from now on, in place of any earlier one."""
+    """Approve a wording by its hash and serve it from now on, in place of any earlier one.
+
+    Raises:
+        CoveredByOrder, OrderUnderWay: see `check_servable`.
+    """
+    check_servable(item.project_id, [revision.lineage])
     item.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
     item.revisions.filter(pk=revision.pk).update(
         approved_sha256=revision.content_sha256, approved_by=by.label, approved_at=timezone.now(), served=True
     )
+
+
+def serve_again(revision: AbstractRevision) -> None:
+    """Serve a wording that was approved and withdrawn.
+
+    Raises:
+        CoveredByOrder, OrderUnderWay: see `check_servable`.
+    """
+    check_servable(revision.project_id, [revision.lineage])
+    type(revision)._default_manager.filter(pk=revision.pk).update(served=True)
 
 
 def withdraw_revision(item: Reviewed) -> Any:

@@ -34,6 +34,7 @@ from memory.errors import (
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection
 from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
+from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms
 from memory.projects.actors import Actor
@@ -65,12 +66,14 @@ def approve_heuristic(
     Raises:
         AlreadyDecided: it is not waiting for a decision.
         ChangedMeanwhile: the newest wording is not the one that was read.
+        CoveredByOrder, OrderUnderWay: a quarantine order covers it, see `check_servable`.
         SecondReviewerNeeded: the same person approved this wording before, and two people are required.
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision, see `check_decider`.
     """
     heuristic = _lock_proposed(heuristic)
     project = check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    check_servable(heuristic.project_id, [revision.lineage])
     if project.four_eyes and not _is_second_approval(revision, by):
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic

@@ -11,6 +11,7 @@ from memory.curation.proposals import count_support, revise_heuristic
 from memory.curation.reviewers import check_claim, check_decider
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.provenance import Sources
 from memory.projects.actors import Actor
 
 _Status = Heuristic.Status
@@ -39,6 +40,7 @@ def merge_heuristics(
         CannotMerge: the two are the same or of two projects.
         AlreadyDecided: one of them is neither proposed nor approved.
         ChangedMeanwhile: one of the texts is not the one that was read.
+        CoveredByOrder, OrderUnderWay: a quarantine order covers the wording that would be served.
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
     """
     if heuristic.pk == into.pk or heuristic.project_id != into.project_id:
@@ -88,7 +90,7 @@ def _copy_evidence(heuristic: Heuristic, into: Heuristic) -> None:
 def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, request_id: str) -> Heuristic:
     was_approved = into.status == _Status.APPROVED
     try:
-        revised = revise_heuristic(into, text=revision.as_text(), by=by)
+        revised = revise_heuristic(into, text=revision.as_text(), by=by, sources=Sources(wordings=(revision.pk,)))
     except NothingChanged:
         return into
     if not was_approved:

@@ -14,6 +14,7 @@ from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
 from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_when_committed
 from memory.projects.actors import Actor
@@ -23,26 +24,38 @@ from memory.runs.models import Trajectory
 
 
 @transaction.atomic
-def propose_heuristic(project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None) -> Heuristic:
+def propose_heuristic(
+    project: Project, *, text: HeuristicText, by: Actor, origin: Origin | None = None, runs: Iterable[UUID] = ()
+) -> Heuristic:
     """Propose a lesson for review. It is not served until a reviewer approves it.
+
+    Args:
+        runs: those that its words were written from.
 
     Raises:
         TooManyProposals: an API client asks, and as many of its lessons wait as may (reliability D5).
     """
     _take_room(project.pk, by)
-    heuristic = Heuristic.objects.create(project=project, **asdict(origin or Origin()))
-    _add_revision(heuristic, number=1, text=text, by=by)
+    origin = origin or Origin()
+    heuristic = Heuristic.objects.create(project=project, **asdict(origin))
+    _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
     return heuristic
 
 
 @transaction.atomic
 def revise_heuristic(
-    heuristic: Heuristic, *, text: HeuristicText, by: Actor, content_sha256: str | None = None
+    heuristic: Heuristic,
+    *,
+    text: HeuristicText,
+    by: Actor,
+    content_sha256: str | None = None,
+    sources: Sources = OWN_WORDS,
 ) -> Heuristic:
     """Propose another wording. What is served now stays served until the new wording is decided.
 
     Args:
         content_sha256: the hash of the wording the author saw; None takes the newest.
+        sources: what the words were taken from, besides the wording before.
 
     Raises:
         ChangedMeanwhile: the wording changed since the author saw it.
@@ -55,15 +68,17 @@ def revise_heuristic(
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
     if heuristic.status != Heuristic.Status.PROPOSED:
         _take_room(heuristic.project_id, by)
-    return repropose_heuristic(heuristic, text=text, by=by)
+    return repropose_heuristic(heuristic, text=text, by=by, sources=sources)
 
 
 @transaction.atomic
-def repropose_heuristic(heuristic: Heuristic, *, text: HeuristicText, by: Actor) -> Heuristic:
+def repropose_heuristic(
+    heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources = OWN_WORDS
+) -> Heuristic:
     """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
     heuristic = lock_item(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
-    _add_revision(heuristic, number=number, text=text, by=by)
+    _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
     return heuristic
 
 
@@ -152,7 +167,7 @@ def _clean(text: HeuristicText) -> HeuristicText:
     return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
-def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor) -> None:
+def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor, sources: Sources) -> None:
     values = asdict(_clean(text))
     values["tags"] = list(values["tags"])
     revision = HeuristicRevision.objects.create(
@@ -160,9 +175,11 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by:
         heuristic=heuristic,
         number=number,
         created_by=by.label,
+        lineage=list(sources.wordings),
         **values,
     )
-    revision.refresh_from_db(fields=["content_sha256"])  # a trigger computes it
+    revision.refresh_from_db(fields=["content_sha256", "lineage", "created_at"])  # triggers compute them
+    record_origins(revision, sources)
     heuristic.current_revision = revision
     heuristic.status = Heuristic.Status.PROPOSED
     heuristic.superseded_by = None

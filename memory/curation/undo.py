@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, lock_item, record_review, set_status
+from memory.curation.decision_steps import get_current_revision, lock_item, record_review, serve_again, set_status
 from memory.curation.proposals import count_support, repropose_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import TooLateToUndo
@@ -42,6 +42,7 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
     Raises:
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
         TooLateToUndo: it is too old, another person's, or not the latest decision.
+        CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
     """
     heuristic = lock_item(review.heuristic)
     check_decider(heuristic, by=by)
@@ -60,7 +61,7 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
     heuristic = count_support(heuristic)
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     if served_before := _find_served_before(review):
-        HeuristicRevision.objects.filter(pk=served_before).update(served=True)
+        serve_again(HeuristicRevision.objects.get(pk=served_before))
     if review.decision in _APPROVALS:
         heuristic = repropose_heuristic(heuristic, text=_before_edit(review, decided).as_text(), by=by)
     else:

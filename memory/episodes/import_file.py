@@ -123,7 +123,8 @@ class _Importer:
         ).first()
         if heuristic is None:
             text = make_rule(words, polarity=polarity, task_id=task_id)
-            heuristic = propose_heuristic(self.project, text=text, by=self.by, origin=Origin(reflector=REFLECTOR))
+            origin = Origin(reflector=REFLECTOR, client=self.by.label)
+            heuristic = propose_heuristic(self.project, text=text, by=self.by, origin=origin)
             self.made["rules"] += 1
         return {"heuristic": str(heuristic.pk), "text": rule}
 

@@ -176,6 +176,8 @@ class HeuristicRevision(AbstractRevision):
             ),
             GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
             models.Index(F("project"), hash_said(), name="memory_revision_words"),
+            models.Index(fields=["project", "words_sha256", "created_at", "id"], name="memory_revision_same_words"),
+            GinIndex(fields=["lineage"], name="memory_revision_lineage"),
             GinIndex(
                 fields=["project", "names"],
                 opclasses=["uuid_ops", "gin_trgm_ops"],

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -66,7 +67,8 @@ class AbstractRevision(models.Model):
     """One wording. A trigger fills `content_sha256` from every text that is served.
 
     The database lets `served` be true only where exactly that hash was approved (reliability C2), and only for one
-    revision of a heuristic or card.
+    revision of a heuristic or card. It also fills `lineage`, and serves nothing whose lineage a quarantine order covers
+    (D3). A service names in `lineage` the wordings of other lessons that it took words from.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -79,6 +81,15 @@ class AbstractRevision(models.Model):
     approved_at = models.DateTimeField(null=True, editable=False)
     created_by = models.TextField(editable=False, default="")
     created_at = models.DateTimeField(db_default=Now(), editable=False)  # by the clock that quarantine uses
+    words_sha256 = models.CharField(
+        max_length=64, editable=False, default="", help_text="Of what it tells to do, without case and punctuation."
+    )
+    lineage = ArrayField(
+        models.UUIDField(),
+        editable=False,
+        default=list,
+        help_text="The wordings that its words come from, this one included.",
+    )
 
     class Meta:
         abstract = True

@@ -13,6 +13,7 @@ class Migration(migrations.Migration):
         install("memory/sql/mistakes.sql"),
         install("memory/sql/search.sql"),
         install("memory/sql/audit.sql"),
+        install("memory/sql/quarantine.sql"),
         install("memory/sql/projects.sql"),
         install("memory/sql/serving.sql"),
     ]

@@ -153,6 +153,6 @@ def propose_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajector
     revision = card.revisions.create(
         project_id=card.project_id, number=newest + 1, trajectory=trajectory, created_by=by.label, **text.words()
     )
-    revision.refresh_from_db(fields=["content_sha256"])  # a trigger computes it
+    revision.refresh_from_db(fields=["content_sha256", "lineage"])  # triggers compute them
     card.current_revision = revision
     set_status(card, _Status.PROPOSED)

@@ -3,11 +3,11 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, record_review
+from memory.curation.decision_steps import get_current_revision, record_review, serve_again
 from memory.curation.reviewers import check_rights
 from memory.errors import AlreadyDecided, CannotMerge
 from memory.mistakes.counts import recount
-from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeCardRevision, MistakeMerge
+from memory.mistakes.models import MistakeCard, MistakeCardReview, MistakeMerge
 from memory.projects.actors import Actor
 
 IN_USE = (MistakeCard.Status.PROPOSED, MistakeCard.Status.APPROVED)
@@ -66,6 +66,7 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCa
 
     Raises:
         AlreadyDecided: it was undone before.
+        CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
         NotAllowed, ProjectArchived: see `check_rights`.
     """
     check_rights(merge.card, by=by)
@@ -76,8 +77,8 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCa
     if not undone:
         raise AlreadyDecided("This merge was undone before.")
     _set_merged_into(card, None)
-    if merge.served_before_id is not None:
-        MistakeCardRevision.objects.filter(pk=merge.served_before_id).update(served=True)
+    if merge.served_before is not None:
+        serve_again(merge.served_before)
     recount(card)
     recount(into)
     revision = get_current_revision(card, content_sha256=None)

@@ -2,6 +2,7 @@
 
 from typing import Self
 
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -192,6 +193,8 @@ class MistakeCardRevision(AbstractRevision):
         ]
         indexes = [
             models.Index(fields=["project", "task_id"], name="memory_cardrevision_servable", condition=Q(served=True)),
+            models.Index(fields=["project", "words_sha256", "created_at", "id"], name="memory_cardrevision_same_words"),
+            GinIndex(fields=["lineage"], name="memory_cardrevision_lineage"),
         ]
 
     def __str__(self) -> str:

@@ -9,7 +9,16 @@ import structlog
 from django.db.models import Q
 from django.utils import timezone
 
-from memory.errors import AlreadyDecided, ChangedMeanwhile, EmbedderError, NotAllowed, NotServable, ProjectArchived
+from memory.errors import (
+    AlreadyDecided,
+    ChangedMeanwhile,
+    CoveredByOrder,
+    EmbedderError,
+    NotAllowed,
+    NotServable,
+    OrderUnderWay,
+    ProjectArchived,
+)
 from memory.mistakes.decisions import approve_card, retire_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.mistakes.similarity import find_unsettled_cards, merge_similar
@@ -75,6 +84,8 @@ def _apply_policy(card: MistakeCard) -> None:
         approve_card(card, by=Actor.policy(policy), content_sha256=judged.content_sha256)
     except (AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived):
         return  # other words came, it was decided, or the project was archived or asked for two, in the meantime
+    except (CoveredByOrder, OrderUnderWay) as error:
+        log.info("mistake_card_covered", card_id=str(card.pk), reason=type(error).__name__)
 
 
 def _is_corroborated(card: MistakeCard, judged: MistakeCardRevision) -> bool:

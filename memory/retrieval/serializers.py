@@ -126,6 +126,13 @@ class RetrieveAnswer(BaseModel):
     context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
     context_sha256: str
     tokens: Annotated[int, Field(description="About how many tokens `context` has.")]
+    covered_by: Annotated[
+        UUID | None,
+        Field(
+            description="Only where a request is repeated: the quarantine order that covers words of the answer, which "
+            "has no lessons any more."
+        ),
+    ] = None
 
 
 class LessonPage(BaseModel):
@@ -192,6 +199,10 @@ class RetrievalRecord(BaseModel):
     context: Annotated[str, Field(description="What was injected, written again from the words that were served.")]
     context_is_exact: Annotated[
         bool, Field(description="Whether it has the recorded hash; not where a lesson or a run was erased since.")
+    ]
+    covered_by: Annotated[
+        UUID | None,
+        Field(description="The quarantine order that covers words of it; `context` is then withheld."),
     ]
     context_sha256: str
     tokens: int

@@ -29,9 +29,11 @@ from memory.retrieval.answers import (
     prepare_empty_answer,
     record_answer,
 )
+from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import PATIENCE_SECONDS, Filters, Question
-from memory.retrieval.replay import name_subtask, replay_block
+from memory.retrieval.record_block import NO_RECORD
+from memory.retrieval.replay import Replayed, name_subtask, replay_block
 from memory.retrieval.serializers import RetrievalRecord, RetrieveAnswer, RetrieveQuery
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,8 @@ log = structlog.get_logger(__name__)
 Scope = ApiKey.Scope
 _NO_DATABASE = (OperationalError, InterfaceError)
 RETRIEVE_PARAMS = frozenset(RetrieveQuery.model_fields)
+# Instead of what a stored answer gave, where an order covers words of it.
+WITHHELD = {"subtasks": [], "items": [], "context": "", "context_sha256": NO_RECORD.sha256, "tokens": 0}
 
 
 class PlainText(BaseRenderer):
@@ -68,13 +72,24 @@ class RetrieveView(ApiView):
                 raise OperationalError("The search waited for the database, and failed.")
         return super().run(handler, request, *args, **kwargs)
 
+    def replay(self, response: HttpResponse) -> HttpResponse:
+        """Answer with nothing but the order where a quarantine order covers words of the stored answer."""
+        answered = Retrieval.objects.filter(project=self.project, pk=response.resource_id).first()  # type: ignore[attr-defined]
+        order_id = find_order_over(answered) if answered else None
+        if order_id is None:
+            return response
+        response.content = orjson.dumps(orjson.loads(response.content) | WITHHELD | {"covered_by": str(order_id)})
+        return response
+
     @describe(
         "retrieveLessons",
         tag="retrieval",
         summary="Get the lessons for a task",
         description="Answers with approved lessons only, best first, and with `context`, the text to inject once at "
         "the top of the prompt. Nothing relevant gives an empty `context` and status 200. What was answered is "
-        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons.",
+        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons. Where a "
+        "quarantine order covers words of an answer, a request repeated under its `Idempotency-Key` gets no lessons, "
+        "and `covered_by` names the order.",
         request=RetrieveQuery,
         responses=RetrieveAnswer,
     )
@@ -99,7 +114,8 @@ class RetrievalView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
-        block = replay_block(row)
+        order_id = find_order_over(row)
+        block = replay_block(row) if order_id is None else Replayed(text="", exact=False)
         runs = row.trajectories.order_by("created_at", "pk").values_list("pk", "outcome", "score", "outcome_source")
         return Response(
             {
@@ -112,6 +128,7 @@ class RetrievalView(ApiView):
                 ],
                 "context": block.text,
                 "context_is_exact": block.exact,
+                "covered_by": order_id,
                 "degraded": bool(row.degraded),
                 "degraded_reason": row.degraded,
                 "runs": [

@@ -75,6 +75,7 @@ SELECT memory_belongs_to_project('memory_mistakeembedding');
 SELECT memory_belongs_to_project('memory_mistakemerge');
 SELECT memory_belongs_to_project('memory_mistakesighting');
 SELECT memory_belongs_to_project('memory_polarityquota');
+SELECT memory_belongs_to_project('memory_quarantinelift');
 SELECT memory_belongs_to_project('memory_quarantineorder');
 SELECT memory_belongs_to_project('memory_retrieval');
 SELECT memory_belongs_to_project('memory_review');
@@ -86,6 +87,7 @@ SELECT memory_belongs_to_project('memory_termchange');
 SELECT memory_belongs_to_project('memory_termcount');
 SELECT memory_belongs_to_project('memory_trajectory');
 SELECT memory_belongs_to_project('memory_usageverdict');
+SELECT memory_belongs_to_project('memory_wordorigin');
 
 -- These have no project_id of their own, or one that may be empty.
 SELECT memory_limit_rows('memory_project', 'id = (SELECT memory_current_project())');

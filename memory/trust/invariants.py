@@ -76,6 +76,14 @@ _INVARIANTS: list[Invariant] = [
         "AND r.decision = 'approve' AND r.content_sha256 = v.content_sha256))",
     ),
     Invariant(
+        name="nothing_covered_is_served",
+        says="Nothing that a quarantine order covers is served until the order is lifted.",
+        broken_by="SELECT v.id FROM (SELECT id, project_id, lineage FROM memory_heuristicrevision WHERE served UNION "
+        "ALL SELECT id, project_id, lineage FROM memory_mistakecardrevision WHERE served) v WHERE EXISTS (SELECT FROM "
+        "memory_quarantineorder o WHERE o.project_id = v.project_id) "
+        "AND memory_covering_order(v.project_id, v.lineage) IS NOT NULL",
+    ),
+    Invariant(
         name="content_is_what_was_hashed",
         says="The hash of a wording matches its text.",
         broken_by="SELECT id FROM memory_heuristicrevision WHERE content_sha256 <> encode(sha256(convert_to("

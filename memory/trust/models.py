@@ -58,16 +58,25 @@ class Erasure(models.Model):
 
 
 class QuarantineOrder(models.Model):
-    """An order that took everything learnt from a source since a time out of service (D3)."""
+    """An order that took everything learnt from a source since a time out of service (D3).
+
+    It covers those lessons and every wording that descends from the source's words, also one written later. The
+    database serves nothing that an order covers until the order is lifted.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project_id = models.UUIDField()
     source = models.TextField(help_text="The API key or client, for example key:1a2b3c4d or client:agent.")
+    client = models.TextField()
+    api_key_id = models.UUIDField(null=True, blank=True, help_text="Empty for all keys of the client.")
     since = models.DateTimeField()
     reason = models.TextField(blank=True, default="")
     heuristic_ids = ArrayField(models.UUIDField(), default=list, help_text="Heuristics taken out of service.")
+    wording_ids = ArrayField(
+        models.UUIDField(), default=list, help_text="All wordings of the lessons that the source contributed to."
+    )
     retrieval_count = models.PositiveIntegerField(
-        default=0, help_text="Answers that had given any of them to an agent."
+        default=0, help_text="Answers that had given any of the words to an agent."
     )
     ordered_by = models.TextField()
     ordered_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -78,3 +87,32 @@ class QuarantineOrder(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source} since {self.since:%Y-%m-%d %H:%M}"
+
+
+class QuarantineLift(models.Model):
+    """The end of a quarantine order, for all it covers or for the words of one lesson or mistake card.
+
+    Nothing is served by it; it only lets a review serve the words again.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project_id = models.UUIDField()
+    order = models.ForeignKey(QuarantineOrder, on_delete=models.PROTECT, related_name="lifts")
+    subject_id = models.UUIDField(
+        null=True, blank=True, help_text="The lesson or mistake card; empty if the whole order was lifted."
+    )
+    wording_ids = ArrayField(models.UUIDField(), default=list, help_text="The wordings it no longer covers.")
+    reason = models.TextField(blank=True, default="")
+    lifted_by = models.TextField()
+    lifted_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-lifted_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["order", "subject_id"], nulls_distinct=False, name="memory_quarantinelift_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.order} lifted" + (f" for {self.subject_id}" if self.subject_id else "")

@@ -1,46 +1,61 @@
-"""Take everything learnt from one source out of service, and list the answers that carried it (reliability D3)."""
+"""Take everything learnt from one source out of service, list the answers that carried it, and lift an order (D3)."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 import structlog
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from memory.curation.decisions import quarantine_heuristic
+from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
-from memory.retrieval.models import Retrieval
-from memory.trust.models import QuarantineOrder
+from memory.trust.carried import Carried, find_carried
+from memory.trust.models import QuarantineLift, QuarantineOrder
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
-    """An answer that carried a lesson that is now quarantined."""
+class Source:
+    """An API key, or a client with all of its keys, since a time."""
 
-    retrieval_id: UUID
-    answered_at: datetime
-    request_id: str
     client: str
-    agent: str
-    heuristic_ids: tuple[UUID, ...]
+    api_key: ApiKey | None = None
+    since: datetime
+
+    def __str__(self) -> str:
+        return f"key:{self.api_key.prefix}" if self.api_key else f"client:{self.client}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """What an order covers at a moment: lessons the source contributed to, and all wordings with its words.
+
+    `contributed` are all wordings of those lessons, `covered` these and what descends from them or from the source's
+    words.
+    """
+
+    heuristic_ids: frozenset[UUID]
+    contributed: frozenset[UUID]
+    covered: frozenset[UUID]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quarantined:
-    """What an order took out of service, and the answers that had carried it."""
+    """What an order took out of service, and the answers that had carried the words."""
 
     order: QuarantineOrder
     heuristic_ids: tuple[UUID, ...]
     carried: tuple[Carried, ...]
-    card_ids: tuple[UUID, ...] = ()
+    card_ids: tuple[UUID, ...] = field(default=())
 
 
 @transaction.atomic
@@ -53,87 +68,143 @@ def quarantine_source(
     by: Actor,
     reason: str = "",
 ) -> Quarantined:
-    """Quarantine all lessons that an API key or a client contributed to since a time, served or waiting for review.
+    """Quarantine all that an API key or a client contributed to since a time, served or waiting for review.
 
-    These are the lessons with evidence from runs it recorded, and the lessons it proposed or reworded. A lesson is
-    included even if it has other evidence, so that a person decides again. Answers given after the commit carry none of
-    them, and only a review brings one back. Mistake cards with the source's wording are retired.
+    These are the lessons with evidence from runs it recorded, the lessons it proposed or reworded, and every lesson and
+    mistake card that is served in words which descend from the source's: by an edit, a merge, an import or a copy. A
+    lesson is included even if it has other evidence, so that a person decides again. Until the order is lifted the
+    database serves none of these words again, whatever tries it. Answers given after the commit carry none of them.
 
     Raises:
         ValueError: not exactly one of key and client is given, or the key belongs to another project.
     """
-    if (api_key is None) == (not client) or (api_key is not None and api_key.project_id != project.pk):
-        raise ValueError("Name either an API key of this project or a client.")
+    source = _check_source(project, api_key=api_key, client=client, since=since)
     name_actor(by)
-    source = f"key:{api_key.prefix}" if api_key else f"client:{client}"
-    suspects = find_suspects(project, api_key=api_key, client=client, since=since)
+    _stop_serving(project)
+    reach = find_reach(project, source)
     # Lock them all, in a fixed order, before changing the first.
-    locked = list(Heuristic.objects.select_for_update().filter(pk__in=suspects).order_by("pk"))
-    live = [heuristic for heuristic in locked if _is_live(heuristic)]
+    locked = list(Heuristic.objects.select_for_update().filter(pk__in=_find_live(reach)).order_by("pk"))
     words = f"Everything from {source} since {since:%Y-%m-%d %H:%M} UTC" + (f": {reason}" if reason else ".")
-    for heuristic in live:
+    for heuristic in locked:
         quarantine_heuristic(heuristic, by=by, reason=words)
-    ids = tuple(heuristic.pk for heuristic in live)
-    cards = _find_cards(project, api_key=api_key, client=client, since=since)
+    ids = tuple(heuristic.pk for heuristic in locked)
+    served = MistakeCardRevision.objects.served().filter(pk__in=reach.covered)
+    cards = list(MistakeCard.objects.select_for_update().filter(pk__in=served.values("card")).order_by("pk"))
     for card in cards:
         retire_card(card, by=by, reason=words)
-    carried = find_carried(project, heuristic_ids=ids)
+    carried = find_carried(project, reach.covered)
     order = QuarantineOrder.objects.create(
         project_id=project.pk,
-        source=source,
+        source=str(source),
+        client=source.client,
+        api_key_id=api_key.pk if api_key else None,
         since=since,
         reason=reason,
         heuristic_ids=list(ids),
+        wording_ids=sorted(reach.contributed),
         retrieval_count=len(carried),
         ordered_by=by.label,
     )
-    log.warning("source_quarantined", source=source, heuristics=len(ids), retrievals=len(carried), by=by.label)
+    log.warning("source_quarantined", source=str(source), heuristics=len(ids), retrievals=len(carried), by=by.label)
     failpoint("quarantine.before_commit")
     return Quarantined(order=order, heuristic_ids=ids, carried=carried, card_ids=tuple(card.pk for card in cards))
 
 
-def _find_cards(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> list[MistakeCard]:
-    """Return the served cards whose wording comes from a run that the source recorded."""
-    source = {"trajectory__api_key": api_key} if api_key else {"trajectory__client": client}
-    words = MistakeCardRevision.objects.served().filter(**source, project=project, trajectory__created_at__gte=since)
-    return list(MistakeCard.objects.select_for_update().filter(pk__in=words.values("card")).order_by("pk"))
+@transaction.atomic
+def lift_order(
+    order: QuarantineOrder, *, by: Actor, subject: Heuristic | MistakeCard | None = None, reason: str = ""
+) -> QuarantineLift:
+    """End an order, for all it covers or for the words of one lesson or mistake card.
 
+    Nothing is served by that: a review decides what is. Lifting twice changes nothing.
 
-def find_suspects(project: Project, *, api_key: ApiKey | None = None, client: str = "", since: datetime) -> list[UUID]:
-    """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
-    name = api_key.client if api_key else client
-    recorded = Q(evidence__trajectory__created_at__gte=since)
-    recorded &= Q(evidence__trajectory__api_key=api_key) if api_key else Q(evidence__trajectory__client=client)
-    proposed = Q(client=name, created_at__gte=since, evidence__isnull=True)  # with evidence, the time of the run counts
-    reworded = Q(revisions__created_by=f"key:{name}", revisions__created_at__gte=since)
-    found = Heuristic.objects.for_project(project).filter(recorded | proposed | reworded)
-    return list(found.order_by().values_list("pk", flat=True).distinct())
-
-
-def find_carried(project: Project, *, heuristic_ids: tuple[UUID, ...]) -> tuple[Carried, ...]:
-    """Return the answers whose block contained any of these lessons, oldest first."""
-    if not heuristic_ids:
-        return ()
-    wanted = set(heuristic_ids)
-    rows = (
-        Retrieval.objects.filter(project=project)
-        .injecting(heuristic_ids)
-        .order_by("created_at", "pk")
-        .values_list("pk", "created_at", "request_id", "client", "agent", "injected_ids")
+    Raises:
+        MemoryAppError: the lesson or card belongs to another project.
+    """
+    if subject is not None and subject.project_id != order.project_id:
+        raise MemoryAppError("This order belongs to another project than the lesson. Choose one of its own project.")
+    name_actor(by)
+    lineages: Iterable[list[UUID]] = subject.revisions.values_list("lineage", flat=True) if subject else ()
+    lift, _ = QuarantineLift.objects.get_or_create(
+        order=order,
+        subject_id=subject.pk if subject else None,
+        defaults={
+            "project_id": order.project_id,
+            "wording_ids": sorted({id for lineage in lineages for id in lineage}),
+            "reason": reason,
+            "lifted_by": by.label,
+        },
     )
-    return tuple(
-        Carried(
-            retrieval_id=pk,
-            answered_at=created_at,
-            request_id=request_id,
-            client=client,
-            agent=agent,
-            heuristic_ids=tuple(id for id in ids if id in wanted),
+    log.warning("quarantine_lifted", order_id=str(order.pk), subject_id=str(lift.subject_id or ""), by=by.label)
+    return lift
+
+
+def find_reach(project: Project, source: Source) -> Reach:
+    """Return what an order on a source covers now."""
+    suspects = find_suspects(project, source)
+    revisions = HeuristicRevision.objects.filter(heuristic__in=suspects)
+    contributed = frozenset(revisions.values_list("pk", flat=True))
+    key_id = source.api_key.pk if source.api_key else None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT memory_wordings_of(%s, %s, %s, %s)", [project.pk, source.client, key_id, source.since])
+        said = {id for (id,) in cursor.fetchall()}
+    covered = _find_descendants(project, contributed | said)
+    return Reach(heuristic_ids=frozenset(suspects), contributed=contributed, covered=covered)
+
+
+def find_covered_by(order: QuarantineOrder) -> frozenset[UUID]:
+    """Return all wordings of lessons and cards that an order covers, or covered before it was lifted."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT memory_wordings_of(%s, %s, %s, %s)", [order.project_id, order.client, order.api_key_id, order.since]
         )
-        for pk, created_at, request_id, client, agent, ids in rows
-    )
+        said = {id for (id,) in cursor.fetchall()}
+    return _find_descendants(Project.objects.get(pk=order.project_id), said.union(order.wording_ids))
 
 
-def _is_live(heuristic: Heuristic) -> bool:
-    waits = heuristic.status == Heuristic.Status.PROPOSED
-    return waits or HeuristicRevision.objects.filter(heuristic=heuristic, served=True).exists()
+def find_suspects(project: Project, source: Source) -> set[UUID]:
+    """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
+    recorded = Q(evidence__trajectory__created_at__gte=source.since)
+    if source.api_key:
+        recorded &= Q(evidence__trajectory__api_key=source.api_key)
+    else:
+        recorded &= Q(evidence__trajectory__client=source.client)
+    # With evidence, the time of the run counts.
+    proposed = Q(client=source.client, created_at__gte=source.since, evidence__isnull=True)
+    reworded = Q(revisions__created_by=f"key:{source.client}", revisions__created_at__gte=source.since)
+    found = Heuristic.objects.for_project(project).filter(recorded | proposed | reworded)
+    return set(found.order_by().values_list("pk", flat=True))
+
+
+def _check_source(project: Project, *, api_key: ApiKey | None, client: str, since: datetime) -> Source:
+    if (api_key is None) == (not client) or (api_key is not None and api_key.project_id != project.pk):
+        raise ValueError("Name either an API key of this project or a client.")
+    return Source(client=api_key.client if api_key else client, api_key=api_key, since=since)
+
+
+def _stop_serving(project: Project) -> None:
+    """Wait for transactions that serve something in this project, and refuse others until this one ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = 0")  # an order is not to fail because something is being served
+        cursor.execute("SELECT pg_advisory_xact_lock(memory_quarantine_lock(%s))", [project.pk])
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+
+
+def _find_descendants(project: Project, wording_ids: set[UUID] | frozenset[UUID]) -> frozenset[UUID]:
+    ids = list(wording_ids)
+    lessons = HeuristicRevision.objects.filter(project=project, lineage__overlap=ids)
+    cards = MistakeCardRevision.objects.filter(project=project, lineage__overlap=ids)
+    return frozenset(lessons.values_list("pk", flat=True)) | frozenset(cards.values_list("pk", flat=True))
+
+
+def _find_live(reach: Reach) -> set[UUID]:
+    """Return the lessons to quarantine: those served in the words, and those of the source that wait for a review."""
+    served = HeuristicRevision.objects.filter(served=True)
+    suspects = Heuristic.objects.filter(pk__in=reach.heuristic_ids)
+    waiting = Heuristic.objects.proposed().filter(current_revision__in=reach.covered).exclude(revisions__served=True)
+    return {
+        *served.filter(pk__in=reach.covered).values_list("heuristic", flat=True),
+        *served.filter(heuristic__in=suspects).values_list("heuristic", flat=True),
+        *suspects.proposed().values_list("pk", flat=True),
+        *waiting.values_list("pk", flat=True),
+    }

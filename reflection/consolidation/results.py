@@ -82,6 +82,7 @@ def _write_lesson(run: ConsolidationRun, draft: NewLesson) -> str:
             confidence=draft.confidence,
             client=clients.pop() if len(clients) == 1 else "",
         ),
+        runs=[each.trajectory_id for each in draft.support],
     )
     _add_runs(heuristic, draft.support)
     revision = heuristic.current_revision

@@ -12,6 +12,7 @@ from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
 from memory.heuristics.models import Heuristic
+from memory.heuristics.provenance import Sources
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
 from reflection.consolidation.models import Suggestion
@@ -93,10 +94,21 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
     was_approved = heuristic.status == Heuristic.Status.APPROVED
     words: dict[str, Any] = text | {"tags": tuple(text.get("tags", ()))}
     check_decider(heuristic, by=by)
-    revised = revise_heuristic(heuristic, text=HeuristicText(**words), by=by, content_sha256=content_sha256)
+    revised = revise_heuristic(
+        heuristic, text=HeuristicText(**words), by=by, content_sha256=content_sha256, sources=_find_sources(suggestion)
+    )
     if was_approved:
         revision = get_current_revision(revised, content_sha256=None)  # the words of the suggestion
         approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, reason=reason)
+
+
+def _find_sources(suggestion: Suggestion) -> Sources:
+    """Return what the words of a suggestion were written from: the lessons it is about, and the runs it names."""
+    lessons = [each for each in (suggestion.heuristic, suggestion.other) if each is not None]
+    return Sources(
+        wordings=tuple(each.current_revision_id for each in lessons if each.current_revision_id is not None),
+        runs=tuple(suggestion.evidence.values_list("trajectory_id", flat=True)),
+    )
 
 
 def _check_unchanged(heuristic: Heuristic, suggestion: Suggestion) -> None:

@@ -88,6 +88,7 @@ def _store_lesson(
                 confidence=lesson.confidence,
                 client=trajectory.client,
             ),
+            runs=[trajectory.pk],
         )
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
-from memory.trust.quarantine import find_carried, quarantine_source
+from memory.trust.carried import find_carried
+from memory.trust.quarantine import find_covered_by, quarantine_source
 from tests.chaos.profile import pick, report
 from tests.chaos.web import ChaosWeb
 from tests.factories import approve_as_read, make_api_key, make_heuristic, make_project, make_trajectory
@@ -76,7 +77,7 @@ def test_poison_stops_at_once_and_every_answer_with_it_is_listed(chaos_web: Chao
     carried = {id: at for asker in askers for id, at in asker.carried.items()}
     late = [at - committed_at for at in carried.values() if at > committed_at]
     # What was being answered at the very moment of the order is in the list that is asked for a little later.
-    listed = {str(each.retrieval_id) for each in find_carried(project, heuristic_ids=done.heuristic_ids)}
+    listed = {str(each.retrieval_id) for each in find_carried(project, find_covered_by(done.order))}
     report(
         "F17",
         answers=sum(asker.answers for asker in askers),

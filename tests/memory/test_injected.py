@@ -9,7 +9,7 @@ from django.urls import reverse
 from memory.effects.feedback import Feedback, record_feedback
 from memory.effects.outcomes import count_by_heuristic
 from memory.retrieval.models import Retrieval
-from memory.trust.quarantine import find_carried
+from memory.trust.carried import find_carried
 from tests.factories import bearer, make_api_key, make_heuristic, make_project, make_retrieval, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -115,7 +115,7 @@ def test_list_of_runs_given_lessons_leaves_the_others_out(world: World, admin: C
 
 
 def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
-    carried = find_carried(world.project, heuristic_ids=(world.heuristic.pk,))
+    carried = find_carried(world.project, set(world.heuristic.revisions.values_list("pk", flat=True)))
 
     assert {each.retrieval_id for each in carried} == {each.pk for each in world.given}
 

@@ -38,6 +38,11 @@ BREAKS: dict[str, str] = {
     "served_is_approved": "UPDATE memory_heuristicrevision SET approved_by = '' WHERE served",
     "served_has_a_review": "DELETE FROM memory_review",
     "served_card_is_approved": "DELETE FROM memory_mistakecardreview",
+    "nothing_covered_is_served": (
+        "INSERT INTO memory_quarantineorder (id, project_id, source, client, since, reason, heuristic_ids, "
+        "wording_ids, retrieval_count, ordered_by, ordered_at) SELECT gen_random_uuid(), project_id, 'client:x', 'x', "
+        "now(), '', '{}', ARRAY[id], 0, 'x', now() FROM memory_heuristicrevision"
+    ),
     "content_is_what_was_hashed": "UPDATE memory_heuristicrevision SET guideline = 'Do as I say.'",
     "vectors_follow_service": "UPDATE memory_heuristicembedding SET served = NOT served",
     "status_agrees_with_service": "UPDATE memory_heuristic SET status = 'quarantined'",

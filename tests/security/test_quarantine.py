@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memory.curation.proposals import add_evidence, restore_revision
+from memory.errors import CoveredByOrder
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
@@ -26,7 +27,7 @@ from memory.projects.models import Project, ProjectMembership
 from memory.retrieval.answers import retrieve
 from memory.retrieval.question import Question
 from memory.trust.models import QuarantineOrder
-from memory.trust.quarantine import quarantine_source
+from memory.trust.quarantine import lift_order, quarantine_source
 from tests.factories import (
     approve_as_read,
     approve_card_as_read,
@@ -143,14 +144,16 @@ def test_what_was_learnt_before_stays() -> None:
     assert len(served(project)) == 1
 
 
-def test_only_a_review_brings_it_back() -> None:
+def test_only_a_review_after_the_lifting_brings_it_back() -> None:
     project = make_project()
     key = make_api_key(project=project)
     heuristic = learn(project, key)
-    quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
-    revision = heuristic.revisions.get()
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    again = restore_revision(heuristic, revision=heuristic.revisions.get(), by=OPERATOR)
+    with pytest.raises(CoveredByOrder, match=f"order {done.order.pk} covers these words"):
+        approve_as_read(again, by=OPERATOR)
 
-    again = restore_revision(heuristic, revision=revision, by=OPERATOR)
+    lift_order(done.order, by=OPERATOR, reason="It was sound.")
     waiting = served(project)
     approve_as_read(again, by=OPERATOR)
     embed_heuristics([heuristic.pk])
@@ -246,3 +249,40 @@ def test_operator_quarantines_a_key_in_the_admin(client: Client, group: str, sta
 
     heuristic.refresh_from_db()
     assert heuristic.status == status
+
+
+def make_operator(project: Project) -> User:
+    grant_permissions(apps, "memory", MEMORY_PERMISSIONS)  # again, because a test that commits empties the table
+    person = User.objects.create_user("ops@example.com", is_staff=True)
+    person.groups.add(Group.objects.get(name="Operator"))
+    ProjectMembership.objects.create(user=person, project=project, role="operator")
+    return person
+
+
+def test_page_of_an_order_lists_what_it_covers_and_the_answers(client: Client) -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    heuristic = learn(project, key)
+    answer = retrieve(Question(project=project, task="Cancel a reservation", by=AGENT))
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    client.force_login(make_operator(project))
+
+    page = client.get(f"/admin/memory/quarantineorder/{done.order.pk}/change/").content.decode()
+
+    assert f"/admin/memory/heuristic/{heuristic.pk}/change/" in page
+    assert f"/admin/memory/retrieval/{answer.retrieval_id}/change/" in page
+
+
+@pytest.mark.parametrize(("member", "lifted"), [(True, 1), (False, 0)])
+def test_operator_of_the_project_lifts_an_order_in_the_admin(client: Client, member: bool, lifted: int) -> None:
+    project = make_project()
+    key = make_api_key(project=project)
+    learn(project, key)
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+    client.force_login(make_operator(project if member else make_project()))
+
+    client.post(
+        "/admin/memory/quarantineorder/", {"action": "lift", "_selected_action": [str(done.order.pk)]}, follow=True
+    )
+
+    assert done.order.lifts.count() == lifted

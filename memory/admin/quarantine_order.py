@@ -1,0 +1,102 @@
+"""Quarantine orders: what each covers, the answers that carried the words, and lifting it."""
+
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.heuristics.models import Heuristic
+from memory.mistakes.models import MistakeCard
+from memory.projects.access import has_role
+from memory.projects.actors import Actor
+from memory.projects.models import Project, ProjectMembership
+from memory.trust.carried import find_carried
+from memory.trust.models import QuarantineOrder
+from memory.trust.quarantine import find_covered_by, lift_order
+
+SHOWN = 500
+
+
+@admin.register(QuarantineOrder)
+class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
+    project_path = "project_id"
+    list_display = [
+        "ordered_at",
+        "source",
+        "since",
+        "reason",
+        "retrieval_count",
+        "ordered_by",
+        "is_lifted",
+        "project_id",
+    ]
+    search_fields = ["source", "reason", "ordered_by"]
+    date_hierarchy = "ordered_at"
+    fields = ["source", "since", "reason", "ordered_by", "ordered_at", "lifted", "covered", "answers"]
+    actions = ["lift"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[QuarantineOrder]:
+        return super().get_queryset(request).prefetch_related("lifts")
+
+    @admin.display(description="lifted", boolean=True)
+    def is_lifted(self, order: QuarantineOrder) -> bool:
+        return any(lift.subject_id is None for lift in order.lifts.all())
+
+    @admin.display(description="lifted")
+    def lifted(self, order: QuarantineOrder) -> str:
+        said = [
+            f"{lift.lifted_at:%Y-%m-%d %H:%M} by {lift.lifted_by}"
+            + (f" for {lift.subject_id}" if lift.subject_id else " for all it covers")
+            + (f": {lift.reason}" if lift.reason else "")
+            for lift in order.lifts.all()
+        ]
+        return "; ".join(said) or "No. Nothing that it covers is served."
+
+    @admin.display(description="lessons and mistake cards in its words")
+    def covered(self, order: QuarantineOrder) -> SafeString | str:
+        wordings = find_covered_by(order)
+        lessons = Heuristic.objects.filter(revisions__in=wordings).distinct().select_related("current_revision")
+        cards = MistakeCard.objects.filter(revisions__in=wordings).distinct()
+        rows = [(_link("heuristic", each.pk), str(each), each.get_status_display()) for each in lessons[:SHOWN]]
+        rows += [(_link("mistakecard", each.pk), str(each), each.get_status_display()) for each in cards[:SHOWN]]
+        return (
+            format_html("<ul>{}</ul>", format_html_join("", '<li><a href="{}">{}</a> ({})</li>', rows)) if rows else "–"
+        )
+
+    @admin.display(description="answers that carried the words")
+    def answers(self, order: QuarantineOrder) -> SafeString | str:
+        carried = find_carried(Project.objects.get(pk=order.project_id), find_covered_by(order))
+        rows = [
+            (
+                _link("retrieval", each.retrieval_id),
+                f"{each.answered_at:%Y-%m-%d %H:%M:%S}",
+                each.client,
+                each.request_id,
+            )
+            for each in carried[:SHOWN]
+        ]
+        shown = format_html_join("", '<li><a href="{}">{}</a> client {}, request {}</li>', rows)
+        more = f"{len(carried):,} in all. The first {SHOWN:,}:" if len(carried) > SHOWN else f"{len(carried):,} in all."
+        return format_html("{}<ul>{}</ul>", more, shown)
+
+    @admin.action(description="Lift the selected orders", permissions=["lift"])
+    def lift(self, request: HttpRequest, queryset: QuerySet[QuarantineOrder]) -> None:
+        assert request.user.is_authenticated
+        for order in queryset:
+            if not has_role(request.user, order.project_id, ProjectMembership.Role.OPERATOR):
+                messages.error(request, f"You are not an operator of the project of {order}. The order stays.")
+                continue
+            lift_order(order, by=Actor.person(request.user))
+            messages.success(request, f"Lifted: {order}. Nothing is served by that; review the lessons next.")
+
+    def has_lift_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memory.quarantine_source")
+
+
+def _link(model: str, pk: UUID) -> str:
+    return reverse(f"admin:memory_{model}_change", args=[pk])

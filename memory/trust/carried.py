@@ -1,0 +1,68 @@
+"""The answers that carried certain words, whichever lesson or mistake card had them then (reliability D3)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from django.db.models import Q
+
+from memory.heuristics.models import HeuristicRevision
+from memory.mistakes.models import MistakeCardRevision
+from memory.projects.models import Project
+from memory.retrieval.context import get_label
+from memory.retrieval.given_words import find_given_wordings
+from memory.retrieval.models import Retrieval
+
+BATCH = 500  # answers that are looked into at a time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """An answer that gave an agent words that are now quarantined, and the lessons and cards that had them then."""
+
+    retrieval_id: UUID
+    answered_at: datetime
+    request_id: str
+    client: str
+    agent: str
+    heuristic_ids: tuple[UUID, ...]
+    card_ids: tuple[UUID, ...] = ()
+
+
+def find_carried(project: Project, wording_ids: Collection[UUID]) -> tuple[Carried, ...]:
+    """Return the answers whose block contained any of these wordings, oldest first."""
+    lessons = set(
+        HeuristicRevision.objects.filter(pk__in=wording_ids).order_by().values_list("heuristic_id", flat=True)
+    )
+    cards = MistakeCardRevision.objects.filter(pk__in=wording_ids).exclude(approved_sha256="")
+    card_ids = set(cards.order_by().values_list("card_id", flat=True))
+    contained = Q(injected_ids__overlap=list(lessons)) if lessons else Q(pk__in=[])
+    for card_id in card_ids:
+        contained |= Q(record_text__contains=f"[{get_label(card_id, letter='M')}]")
+    candidates = Retrieval.objects.filter(contained, project=project).order_by("created_at", "pk")
+    if not lessons and not card_ids:
+        return ()
+    found: list[Carried] = []
+    answers_left = candidates.iterator(chunk_size=BATCH)
+    while answers := list(islice(answers_left, BATCH)):
+        given = find_given_wordings(answers)
+        for answer in answers:
+            subjects = {one.subject_id for one in given[answer.pk] if one.injected and one.id in wording_ids}
+            if subjects:
+                found.append(_describe(answer, subjects, card_ids))
+    return tuple(found)
+
+
+def _describe(answer: Retrieval, subjects: set[UUID], card_ids: set[UUID]) -> Carried:
+    in_order = dict.fromkeys([*answer.injected_ids, *sorted(subjects)])
+    return Carried(
+        retrieval_id=answer.pk,
+        answered_at=answer.created_at,
+        request_id=answer.request_id,
+        client=answer.client,
+        agent=answer.agent,
+        heuristic_ids=tuple(id for id in in_order if id in subjects and id not in card_ids),
+        card_ids=tuple(id for id in in_order if id in subjects and id in card_ids),
+    )
