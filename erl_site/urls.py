@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 from erl_site.sign_in.views import second_factor
 from erl_site.web import views
 from memory.api import documentation
+from memory.intake.trace_views import TraceView
 
 admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.site_url = None  # no "View site" link
@@ -19,6 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("ready", views.ready, name="ready"),
     path("api/schema", documentation.schema, name="api-schema"),
     path("api/docs", documentation.docs, name="api-docs"),
+    path("otlp/v1/traces", TraceView.as_view(), name="otlp-traces"),
     path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),

@@ -54,6 +54,31 @@ class DuplicateExternalId(MemoryAppError):
     code = "external_id_taken"
 
 
+class UnknownParent(MemoryAppError):
+    """A run names a parent that is not a run of this project."""
+
+    code = "not_found"
+    pointer = "/parent_id"
+
+
+class RunIsOpen(MemoryAppError):
+    """What is asked needs a finished run, and more steps of this one may come."""
+
+    code = "run_is_open"
+
+
+class RunIsFinished(MemoryAppError):
+    """Steps or another ending are sent for a run that is finished."""
+
+    code = "run_is_finished"
+
+
+class StepsDiffer(MemoryAppError):
+    """Steps are sent again that say something else, or steps before them are missing."""
+
+    code = "steps_differ"
+
+
 class UnknownRetrieval(MemoryAppError):
     """A run names a retrieval that was not answered in this project."""
 

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from memory.api.idempotency import delete_expired_idempotency_records
 from memory.curation.priority import prioritise_queue
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
+from memory.intake.open_runs import close_unfinished_runs
 from memory.mistakes.policy import keep_cards
 from memory.retrieval.models import ServedChange, TermChange
 from memory.trust.retention import delete_old_answers
@@ -82,6 +83,7 @@ PERIODIC = (
     PeriodicWork("review queue", _SOON, prioritise_queue),
     PeriodicWork("changed terms", _SOON, count_new_terms),
     PeriodicWork("served changes", _SOON, fold_changes),
+    PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),
     PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
     PeriodicWork("old answers", _HOUR, delete_old_answers),
 )

@@ -13,7 +13,13 @@ from memory.curation.review_views import (
 from memory.curation.views import HeuristicListView, HeuristicView
 from memory.effects.views import FeedbackView, RetrievalOutcomesView
 from memory.episodes.views import MemorySummaryView
-from memory.intake.views import TrajectoryListView, TrajectoryOutcomeView, TrajectoryView
+from memory.intake.views import (
+    TrajectoryFinishView,
+    TrajectoryListView,
+    TrajectoryOutcomeView,
+    TrajectoryStepsView,
+    TrajectoryView,
+)
 from memory.retrieval.views import ContextView, RetrievalView, RetrieveView
 
 app_name = "api"
@@ -21,6 +27,8 @@ urlpatterns = [
     path("trajectories", TrajectoryListView.as_view(), name="trajectory-list"),
     path("trajectories/<uuid:id>", TrajectoryView.as_view(), name="trajectory"),
     path("trajectories/<uuid:id>/outcome", TrajectoryOutcomeView.as_view(), name="trajectory-outcome"),
+    path("trajectories/<uuid:id>/steps", TrajectoryStepsView.as_view(), name="trajectory-steps"),
+    path("trajectories/<uuid:id>/finish", TrajectoryFinishView.as_view(), name="trajectory-finish"),
     path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
     path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),
     path("heuristics/<uuid:id>/approve", ApproveView.as_view(), name="heuristic-approve"),

@@ -3,11 +3,11 @@
 import os
 import re
 import subprocess
-import urllib.error
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
@@ -62,15 +62,21 @@ def test_plain_http_and_shell_snippets_work(stack: Any, monkeypatch: pytest.Monk
     assert "seen 1×" in (tmp_path / "system-prompt.txt").read_text()
 
 
-def test_agent_goes_on_without_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_goes_on_without_its_memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("ERL_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("ERL_API_KEY", "erl_live_x")
     names: dict[str, Any] = {}
     exec(compile(PYTHON[0], "docs/memory.md", "exec"), names)  # noqa: S102 - our own documentation
 
     assert names["get_memory"]("t", "f", "a") == ("", None)
-    with pytest.raises(urllib.error.URLError):
-        names["record_episode"]("t", "f", "a", None, 1.0)
+    assert names["record_episode"]("t", "f", "a", None, 1.0) is None
+    assert "The run was not recorded" in caplog.text
+
+
+def test_client_waits_longer_than_the_server_waits_for_a_model() -> None:
+    (timeout,) = re.findall(r"timeout=(\d+)", PYTHON[0])
+
+    assert int(timeout) > settings.ERL_RANKING_DEADLINE_SECONDS
 
 
 def run(script: str, folder: Path, **variables: str) -> None:

@@ -38,6 +38,9 @@ class ErrorCode(TextChoices):
     NOT_ACCEPTABLE = "not_acceptable", "The answer has no accepted content type"
     CONFLICT = "conflict", "The request collided with another one"
     EXTERNAL_ID_TAKEN = "external_id_taken", "The external id is taken"
+    RUN_IS_OPEN = "run_is_open", "The run is not finished"
+    RUN_IS_FINISHED = "run_is_finished", "The run is finished"
+    STEPS_DIFFER = "steps_differ", "The steps do not follow those that are stored"
     CHANGED_MEANWHILE = "changed_meanwhile", "The text has changed"
     ALREADY_DECIDED = "already_decided", "The decision was already made"
     NOT_SERVABLE = "not_servable", "The heuristic is not served"
@@ -74,6 +77,9 @@ STATUS: dict[str, int] = {
     ErrorCode.NOT_ACCEPTABLE: 406,
     ErrorCode.CONFLICT: 409,
     ErrorCode.EXTERNAL_ID_TAKEN: 409,
+    ErrorCode.RUN_IS_OPEN: 409,
+    ErrorCode.RUN_IS_FINISHED: 409,
+    ErrorCode.STEPS_DIFFER: 409,
     ErrorCode.CHANGED_MEANWHILE: 409,
     ErrorCode.ALREADY_DECIDED: 409,
     ErrorCode.NOT_SERVABLE: 409,

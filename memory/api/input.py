@@ -68,14 +68,15 @@ def read_body(request: HttpRequest) -> dict[str, Any]:
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body without Content-Encoding.")
     if (request.content_params or {}).get("charset", "utf-8").strip("'\"").lower() not in ("utf-8", "utf8"):
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body in UTF-8.")
-    data = _read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES)
+    data = read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES)
     document = parse_json(data) if data else {}  # a chunked body may turn out to be empty
     if not isinstance(document, dict):
         raise InvalidJson("Send one JSON object, not an array or a single value.")
     return document
 
 
-def _read_bytes(request: HttpRequest, *, limit: int) -> bytes:
+def read_bytes(request: HttpRequest, *, limit: int) -> bytes:
+    """Return the bytes of the body, or raise Refusal where they are more than `limit`."""
     announced = request.META.get("CONTENT_LENGTH") or ""
     stream = request if announced else request.META["wsgi.input"]  # Django reads nothing of a body sent in chunks
     chunks: list[bytes] = []

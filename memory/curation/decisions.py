@@ -132,7 +132,7 @@ def confirm_evidence(
         raise NotServable(f"This heuristic is {heuristic.status}. Its evidence counts once it is approved.")
     if not _approve_evidence(heuristic, by=by, read_at=read_at):
         raise NothingChanged("All evidence that was on the page counts already.")
-    transaction.on_commit(partial(count_terms, heuristic.project_id), robust=True)
+    after_commit(count_terms, heuristic.project_id)
     record_review(revision, _Decision.CONFIRM_EVIDENCE, item=heuristic, by=by, **note)
     return heuristic
 

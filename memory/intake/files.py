@@ -1,6 +1,7 @@
 """Read recorded runs from files in any format that `memory.transcripts` reads. A bad entry does not stop the rest."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,21 +13,24 @@ from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
-from memory.runs.step_formats import normalise_steps
+from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, parse_json
 from memory.transcripts.formats import is_part_of_a_whole, look_up, read_document
 from memory.transcripts.log import UnreadableTranscript
+from memory.transcripts.otlp import decode_trace_request
 
 FORMATS = ("auto", "jsonl", "json")
+PROTOBUF_SUFFIXES = (".pb", ".binpb", ".otlp")
 
 WHOLE_FILE = "file"
+_NEXT = re.compile(r"\s*")
 _OUTCOME_WORDS = {
     **dict.fromkeys(("success", "succeeded", "pass", "passed", "true", "yes", "resolved", "correct"), "success"),
     **dict.fromkeys(("failure", "failed", "fail", "false", "no", "error", "unresolved", "incorrect"), "failure"),
     "unknown": "unknown",
 }
-_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect"}
+_KNOWN = frozenset(TrajectoryInput.model_fields) - {"reflect", "transcript", "open"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +120,9 @@ def _as_data(known: Mapping[str, Any], raw: Mapping[str, Any], defaults: Mapping
         canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         fields["external_id"] = f"sha256:{sha256(canonical.encode()).hexdigest()[:32]}"
     data = TrajectoryInput.from_body(fields).run()
-    data["steps"] = normalise_steps(data.get("steps"))
+    data["steps"], left_out = read_steps(data.get("steps"))
+    if left_out:
+        data["metadata"] = {**data.get("metadata", {}), "left_out": left_out}
     return data
 
 
@@ -175,9 +181,15 @@ def _from_members(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]:
+    if path.suffix.lower() in PROTOBUF_SUFFIXES:
+        try:
+            yield WHOLE_FILE, decode_trace_request(path.read_bytes()), ""
+        except UnreadableTranscript as error:
+            raise UnreadableFile(f"{path.name} is not readable. {error}") from None
+        return
     if not _is_lines(path, file_format):
         try:
-            yield WHOLE_FILE, parse_json(path.read_bytes(), limits=FILE_JSON), ""
+            yield WHOLE_FILE, _parse_documents(path.read_bytes()), ""
         except InvalidJson as error:
             raise UnreadableFile(f"{path.name} is not readable JSON. {error}") from error
         return
@@ -196,6 +208,27 @@ def _raw_entries(path: Path, file_format: str) -> Iterator[tuple[str, Any, str]]
         else:
             values.append(value)
     yield WHOLE_FILE, values, ""
+
+
+def _parse_documents(data: bytes) -> Any:
+    """Return the JSON document of a file, or the list of those that follow one another, as console exporters write."""
+    try:
+        return parse_json(data, limits=FILE_JSON)
+    except InvalidJson as error:
+        if not error.reason.startswith("Extra data"):
+            raise
+        found = []
+        text, position = data.decode(), 0
+        while position < len(text):
+            try:
+                _, end = json.JSONDecoder().raw_decode(text, position)
+            except ValueError:
+                raise error from None
+            found.append(parse_json(text[position:end].encode(), limits=FILE_JSON))
+            position = _NEXT.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if not all(isinstance(document, dict) for document in found):
+            raise
+        return found
 
 
 def _parsed_lines(path: Path) -> Iterator[tuple[str, Any, str]]:

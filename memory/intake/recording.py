@@ -1,5 +1,6 @@
 """Record a finished run, and how it ended."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,14 +10,14 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from memory.effects.usefulness import refresh_usefulness_of_run
-from memory.errors import DuplicateExternalId, UnknownRetrieval
+from memory.errors import DuplicateExternalId, RunIsOpen, UnknownParent, UnknownRetrieval
 from memory.mistakes.sightings import sight_mistakes
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
 from memory.redaction import redact
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
-from memory.runs.step_formats import normalise_steps
+from memory.runs.step_formats import read_steps
 from memory.runs.tools import read_tools
 
 # Sent with sender=Trajectory and trajectory=…, reflect=bool, actor=Actor; receivers run inside the transaction.
@@ -38,7 +39,7 @@ _TEXTS = (
     "tools",
 )
 _OUTCOME = ("outcome", "score", "outcome_source")
-_FIGURES = ("tokens", "cost_usd", "stated_step_count", "started_at", "ended_at")
+_FIGURES = ("tokens", "cost_usd", "stated_step_count", "started_at", "ended_at", "is_open")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,12 +87,17 @@ def record_trajectory(
         UnknownRetrieval: `retrieval_id` is not an answer of this project.
     """
     redacted = redact({name: data[name] for name in _TEXTS if name in data})
+    steps, left_out = read_steps(redacted.value.get("steps", []))
     fields: dict[str, Any] = {
         **redacted.value,
         **{name: data[name] for name in (*_OUTCOME, *_FIGURES) if name in data},
-        "steps": normalise_steps(redacted.value.get("steps", [])),
+        "steps": steps,
         "tools": read_tools(redacted.value.get("tools")),
+        "parent": find_parent(project, data.get("parent_id", "")),
     }
+    if left_out:
+        metadata = fields.get("metadata", {})
+        fields["metadata"] = {**metadata, "left_out": [*metadata.get("left_out", ()), *left_out]}
     external_id = fields.get("external_id", "")
     if external_id and (known := _find_recorded(project, external_id, fields)):
         return Recorded(trajectory=known, created=False)
@@ -112,18 +118,43 @@ def record_trajectory(
         if external_id and (known := _find_recorded(project, external_id, fields)):
             return Recorded(trajectory=known, created=False)
         raise
-    sight_mistakes(trajectory, by=by)
-    wanted = project.reflect_on_record if reflect is None else reflect
-    trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
+    if not trajectory.is_open:
+        announce(trajectory, reflect=reflect, by=by)
     return Recorded(trajectory=trajectory, created=True)
+
+
+def announce(trajectory: Trajectory, *, reflect: bool | None, by: Actor) -> None:
+    """Count the mistakes of a finished run and let it be reflected on."""
+    sight_mistakes(trajectory, by=by)
+    wanted = trajectory.project.reflect_on_record if reflect is None else reflect
+    trajectory_recorded.send(sender=Trajectory, trajectory=trajectory, reflect=wanted, actor=by)
+
+
+def find_parent(project: Project, named: str) -> Trajectory | None:
+    """Return the run that another run names as its parent, by id or external id; None where it names none.
+
+    Raises UnknownParent.
+    """
+    if not named:
+        return None
+    known = Trajectory.objects.for_project(project)
+    with suppress(ValueError):
+        if parent := known.filter(pk=UUID(named)).first():
+            return parent
+    if parent := known.filter(external_id=named).first():
+        return parent
+    raise UnknownParent(f"No run {named!r} exists in this project. Record the parent first; name it by either id.")
 
 
 def _find_recorded(project: Project, external_id: str, fields: dict[str, Any]) -> Trajectory | None:
     known = Trajectory.objects.for_project(project).filter(external_id=external_id).first()
     if known is None:
         return None
-    # An outcome reported later does not make the repeated recording another run.
-    compared = fields if known.outcome_at is None else {k: v for k, v in fields.items() if k not in _OUTCOME}
+    # Neither an outcome reported later nor what became of an open run makes the repeated recording another run.
+    changed: tuple[str, ...] = _OUTCOME if known.outcome_at is not None else ()
+    if fields.get("is_open"):
+        changed = (*_OUTCOME, "is_open", "steps", "ended_at", "tokens", "cost_usd", "summary", "mistakes", "successes")
+    compared = {name: value for name, value in fields.items() if name not in changed}
     if any(getattr(known, name) != value for name, value in compared.items()):
         raise DuplicateExternalId(
             f"A different trajectory with external_id {external_id!r} exists: {known.id}. Use another external_id, "
@@ -155,6 +186,8 @@ def report_outcome(
 ) -> Trajectory:
     """Set the outcome of a run; a changed outcome queues a new reflection. Repeating it changes nothing."""
     trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
+    if trajectory.is_open:
+        raise RunIsOpen(f"Send how this run ended to POST /api/v1/trajectories/{trajectory.pk}/finish.")
     if (trajectory.outcome, trajectory.score, trajectory.outcome_source) == (outcome, score, outcome_source):
         return trajectory
     trajectory.outcome, trajectory.score, trajectory.outcome_source = outcome, score, outcome_source

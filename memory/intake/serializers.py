@@ -1,5 +1,6 @@
 """Runs as clients send and read them."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -24,10 +25,22 @@ from memory.api.input import (
     wrong_member,
 )
 from memory.errors import InvalidSteps
-from memory.limits import MAX_REMARKS, MAX_STATED_STEPS, MAX_SUMMARY_CHARS, MAX_TASK_CHARS, MAX_TOKENS
+from memory.limits import (
+    MAX_REMARKS,
+    MAX_STATED_STEPS,
+    MAX_SUMMARY_CHARS,
+    MAX_TASK_CHARS,
+    MAX_TEXT_CHARS,
+    MAX_TOKENS,
+    JsonLimits,
+)
 from memory.runs.models import Trajectory
 from memory.runs.scores import outcome_of
 from memory.runs.step_formats import opening_message
+from memory.strict_json import InvalidJson, check_json
+from memory.transcripts.formats import read_document
+from memory.transcripts.log import UnreadableTranscript
+from memory.transcripts.messages import is_message
 
 _CALL = {
     "oneOf": [
@@ -135,8 +148,43 @@ class OutcomeInput(RunOutcome):
         return self
 
 
+class StepsInput(Input):
+    """The next steps of an open run."""
+
+    steps: Annotated[
+        SkipValidation[list[StepInput]],
+        Field(description="Steps in our own form. The `index` of the first says where they belong."),
+    ]
+
+    @model_validator(mode="after")
+    def _be_steps(self) -> Self:
+        if not isinstance(self.steps, list) or not self.steps:
+            raise wrong_member("steps", "Send a list of steps.")
+        if is_message(self.steps[0]):
+            raise wrong_member("steps", "Send steps here. A chat log is recorded whole, with POST /trajectories.")
+        return self
+
+
+class FinishInput(RunOutcome):
+    """How an open run ended."""
+
+    ended_at: Annotated[Moment | None, Field(description="When the run ended; now if left out.")] = None
+    tokens: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_TOKENS, json_schema_extra={"format": "int64"}), WHOLE] | None,
+        Field(description="Model tokens the run used."),
+    ] = None
+    cost_usd: Annotated[Dollars | None, Field(description="What the run cost, in US dollars.")] = None
+    summary: Annotated[str, Field(max_length=MAX_SUMMARY_CHARS, description="The run in a few sentences.")] = ""
+    mistakes: Annotated[Remarks, Field(description="What went wrong, a sentence each.")] = Field(default_factory=list)
+    successes: Annotated[Remarks, Field(description="What went well, a sentence each.")] = Field(default_factory=list)
+
+    def ending(self) -> dict[str, Any]:
+        """Return what `finish_run` sets."""
+        return {name: value for name, value in self.sent().items() if name != "reflect" and value is not None}
+
+
 class TrajectoryInput(RunOutcome):
-    """A finished run to record."""
+    """A run to record."""
 
     task: Annotated[
         Text,
@@ -151,6 +199,17 @@ class TrajectoryInput(RunOutcome):
         default_factory=list
     )
     messages: Annotated[Messages, Field(description="The chat log, in place of steps.")] = Field(default_factory=list)
+    transcript: Annotated[
+        SkipValidation[dict[str, Any] | list[Any]],
+        Field(
+            description="A log of the run in any format that docs/integrations.md lists, instead of steps or messages. "
+            "What it says of the task, tools, model, times and outcome is taken where you do not send it."
+        ),
+    ] = Field(default_factory=dict)
+    open: Annotated[
+        bool, Field(description="Whether more steps follow: POST …/steps adds them, POST …/finish ends the run.")
+    ] = False
+    parent_id: Annotated[Name, Field(description="The run that called this one: its id, or its `external_id`.")] = ""
     step_count: Annotated[
         Annotated[int, Field(ge=0, le=MAX_STATED_STEPS), WHOLE] | None,
         Field(description="How many steps the run had, where the steps are not sent."),
@@ -189,8 +248,42 @@ class TrajectoryInput(RunOutcome):
         Field(description="The answer of POST /retrieve that the run was given: its outcome measures those lessons."),
     ] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_transcript(cls, body: Any) -> Any:
+        """Put what a log says in place of it."""
+        if not isinstance(body, Mapping) or "transcript" not in body:
+            return body
+        if "steps" in body or "messages" in body:
+            raise wrong_member("transcript", "Send either a transcript, or steps, or messages.")
+        sent = {name: value for name, value in body.items() if name != "transcript"}
+        try:
+            reading = read_document(body["transcript"])
+        except UnreadableTranscript as error:
+            raise wrong_member("transcript", str(error)) from None
+        if reading.problems:
+            said = (f"{place}: {reason}" for place, reason in reading.problems)
+            raise wrong_member("transcript", "; ".join(said))
+        if len(reading.transcripts) + len(reading.own) != 1:
+            raise wrong_member("transcript", f"Send one run at a time. This holds {reading.summary()}.")
+        read = dict(reading.own[0][1]) if reading.own else reading.transcripts[0].fields()
+        if {"outcome", "score"} & sent.keys():
+            read = {name: value for name, value in read.items() if name not in ("outcome", "score", "outcome_source")}
+        metadata = sent.get("metadata")
+        if isinstance(metadata, Mapping | None) and isinstance(read.get("metadata"), Mapping):
+            sent["metadata"] = {**read["metadata"], **(metadata or {})}
+        if "task" in read and isinstance(read["task"], str):
+            read["task"] = read["task"][:MAX_TASK_CHARS]
+        return {**read, **sent}
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        try:
+            check_json(self.metadata, limits=JsonLimits(text_chars=MAX_TEXT_CHARS))
+        except InvalidJson as error:
+            raise wrong_member("metadata", error.reason) from None
+        if self.open and {"outcome", "score", "reflect"} & self.model_fields_set:
+            raise wrong_member("open", "Send the outcome, the score and reflect when the run is finished.")
         for name in ("steps", "messages"):
             if getattr(self, name) is None:
                 raise wrong_member(name, "Send a list, or leave this member out.")
@@ -222,6 +315,9 @@ class TrajectoryInput(RunOutcome):
         run = self.sent()
         run.pop("messages", None)
         run.pop("reflect", None)
+        run.pop("transcript", None)
+        if run.pop("open", False):
+            run["is_open"] = True
         if (stated := run.pop("step_count", None)) is not None:
             run["stated_step_count"] = stated
         if "mistake_cards" in run:
@@ -283,6 +379,8 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
         child=serializers.IntegerField(), read_only=True, help_text="What was taken out, by kind."
     )
     retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
+    parent_id = serializers.UUIDField(read_only=True, allow_null=True, help_text="The run that called this one.")
+    open = serializers.BooleanField(source="is_open", read_only=True, help_text="Whether more steps may come.")
 
     class Meta:
         model = Trajectory
@@ -309,6 +407,8 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
             "metadata",
             "redactions",
             "retrieval_id",
+            "parent_id",
+            "open",
             "client",
             "created_at",
             "outcome_at",

@@ -16,9 +16,12 @@ from memory.api.base import ApiView, represent
 from memory.api.filters import ExactText
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
+from memory.intake.open_runs import append_steps, finish_run
 from memory.intake.recording import Recorded, Sender, record_trajectory, report_outcome
 from memory.intake.serializers import (
+    FinishInput,
     OutcomeInput,
+    StepsInput,
     TrajectoryInput,
     TrajectoryItemSerializer,
     TrajectorySerializer,
@@ -62,7 +65,7 @@ class TrajectoryListView(ApiView):
     @describe(
         "recordTrajectory",
         tag="trajectories",
-        summary="Record a finished run",
+        summary="Record a run",
         description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
         "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
         "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
@@ -130,6 +133,47 @@ class TrajectoryOutcomeView(ApiView):
             by=self.actor,
             reflect=sent.reflect,
         )
+        response = Response(represent(TrajectorySerializer, trajectory))
+        response.resource_id = trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+class TrajectoryStepsView(ApiView):
+    required_scopes = {"POST": Scope.TRAJECTORIES_WRITE}
+
+    @describe(
+        "appendSteps",
+        tag="trajectories",
+        summary="Add steps to an open run",
+        description="Steps that are stored already change nothing, so a batch can be sent again; a stored step that "
+        "says something else, or a gap before the first one, is 409.",
+        request=StepsInput,
+        responses=TrajectorySerializer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = StepsInput.from_body(self.body)
+        trajectory = append_steps(get_trajectory(self, id), steps=sent.steps)
+        response = Response(represent(TrajectorySerializer, trajectory))
+        response.resource_id = trajectory.pk  # type: ignore[attr-defined]
+        return response
+
+
+class TrajectoryFinishView(ApiView):
+    required_scopes = {"POST": Scope.TRAJECTORIES_WRITE}
+    body_optional = True
+
+    @describe(
+        "finishTrajectory",
+        tag="trajectories",
+        summary="Finish an open run",
+        description="From now on the run counts, and a reflection is queued unless `reflect` or the project says "
+        "otherwise. The same ending again changes nothing; another one is 409.",
+        request=FinishInput,
+        responses=TrajectorySerializer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = FinishInput.from_body(self.body)
+        trajectory = finish_run(get_trajectory(self, id), ending=sent.ending(), by=self.actor, reflect=sent.reflect)
         response = Response(represent(TrajectorySerializer, trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response

@@ -379,6 +379,9 @@ class Migration(migrations.Migration):
                 ('tokens', models.PositiveBigIntegerField(blank=True, null=True)),
                 ('cost_usd', models.DecimalField(blank=True, decimal_places=6, max_digits=14, null=True)),
                 ('tools', models.JSONField(blank=True, default=list, help_text='Names or JSON schemas of the tools on offer.')),
+                ('is_open', models.BooleanField(default=False, help_text='More steps may come, and the outcome is still to be told.')),
+                ('appended_at', models.DateTimeField(blank=True, editable=False, null=True)),
+                ('spans', models.JSONField(blank=True, default=list, editable=False, help_text='Trace spans of an open run, from which its steps are read.')),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('metadata', models.JSONField(blank=True, default=dict)),
@@ -388,6 +391,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 ('outcome_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('api_key', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='memory.apikey')),
+                ('parent', models.ForeignKey(blank=True, help_text='What called it.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='children', to='memory.trajectory')),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='trajectories', to='memory.project')),
                 ('retrieval', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trajectories', to='memory.retrieval')),
             ],
@@ -720,6 +724,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='trajectory',
             index=models.Index(condition=models.Q(('retrieval__isnull', False)), fields=['retrieval'], name='memory_trajectory_guided'),
+        ),
+        migrations.AddIndex(
+            model_name='trajectory',
+            index=models.Index(condition=models.Q(('is_open', True)), fields=['created_at'], name='memory_trajectory_open'),
+        ),
+        migrations.AddIndex(
+            model_name='trajectory',
+            index=models.Index(condition=models.Q(('parent__isnull', False)), fields=['parent'], name='memory_trajectory_parent'),
         ),
         migrations.AddIndex(
             model_name='trajectory',

@@ -63,6 +63,14 @@ class Trajectory(models.Model):
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
     cost_usd = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
     tools = models.JSONField(default=list, blank=True, help_text="Names or JSON schemas of the tools on offer.")
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children", help_text="What called it."
+    )
+    is_open = models.BooleanField(default=False, help_text="More steps may come, and the outcome is still to be told.")
+    appended_at = models.DateTimeField(null=True, blank=True, editable=False)
+    spans = models.JSONField(
+        default=list, blank=True, editable=False, help_text="Trace spans of an open run, from which its steps are read."
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
@@ -109,6 +117,8 @@ class Trajectory(models.Model):
                 name="memory_trajectory_scores",
             ),
             models.Index(fields=["retrieval"], name="memory_trajectory_guided", condition=Q(retrieval__isnull=False)),
+            models.Index(fields=["created_at"], name="memory_trajectory_open", condition=Q(is_open=True)),
+            models.Index(fields=["parent"], name="memory_trajectory_parent", condition=Q(parent__isnull=False)),
             GinIndex(fields=["tags"], name="memory_trajectory_tags"),
         ]
 

@@ -11,7 +11,12 @@ from memory.transcripts.messages import is_message, read_messages
 
 
 def normalise_steps(raw: Json) -> list[dict[str, Any]]:
-    """Return the steps of a run in normal form.
+    """Return the steps of a run in normal form, as `read_steps` does."""
+    return read_steps(raw)[0]
+
+
+def read_steps(raw: Json) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the steps of a run in normal form, and what messages held that is not kept, with its place.
 
     Reads our own form (a list of {"thought", "action", "observation", "error"}, the action an object with `name` and
     `arguments` or a string such as `search[red shoes]`, `get_user({"id": 1})` or `go to desk 1`), a list of messages
@@ -27,12 +32,12 @@ def normalise_steps(raw: Json) -> list[dict[str, Any]]:
             raise InvalidSteps(f"{where} must be a list of chat messages, not {kind_of(raw)}.")
         return _steps_of_messages(raw, where=where)
     if raw is None:
-        return []
+        return [], []
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
         raise InvalidSteps(f"{where} must be a list of steps or of chat messages, not {kind_of(raw)}.")
     if raw and (is_message(raw[0]) or (isinstance(raw[0], Mapping) and "role" in raw[0])):
         return _steps_of_messages(raw, where=where)
-    return _checked(raw, where=where)
+    return _checked(raw, where=where), []
 
 
 def opening_message(messages: Sequence[Json]) -> str:
@@ -48,7 +53,7 @@ def opening_message(messages: Sequence[Json]) -> str:
     return log.task
 
 
-def _steps_of_messages(messages: Sequence[Json], *, where: str) -> list[dict[str, Any]]:
+def _steps_of_messages(messages: Sequence[Json], *, where: str) -> tuple[list[dict[str, Any]], list[str]]:
     if len(messages) > MAX_STEPS:
         raise InvalidSteps(f"{where} has {len(messages)} messages; at most {MAX_STEPS} are kept. Split the run.")
     log = Log()
@@ -56,7 +61,7 @@ def _steps_of_messages(messages: Sequence[Json], *, where: str) -> list[dict[str
         read_messages(log, messages, where)
     except UnreadableTranscript as error:
         raise InvalidSteps(str(error)) from None
-    return _checked(log.transcript().steps, where="steps")
+    return _checked(log.transcript().steps, where="steps"), log.left_out
 
 
 def _checked(steps: Sequence[Json], *, where: str) -> list[dict[str, Any]]:

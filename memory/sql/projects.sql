@@ -188,6 +188,7 @@ CREATE OR REPLACE TRIGGER memory_rulechange_guard BEFORE UPDATE ON memory_rulech
 -- The API key of a retrieval is left to `check_invariants`: the busiest request writes retrievals.
 SELECT memory_check_references('memory_trajectory', ARRAY[
     ['retrieval_id', 'memory_retrieval', ''],
+    ['parent_id', 'memory_trajectory', ''],
     ['api_key_id', 'memory_apikey', '']
 ]);
 SELECT memory_check_references('memory_heuristic', ARRAY[

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .log import Json, Log, Transcript, UnreadableTranscript, as_text, to_number
+from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, to_number
 from .messages import INSTRUCTION_ROLES, is_message, read_messages
-from .otlp import decode_trace_request
 from .sessions import (
     read_adk,
     read_agentdojo,
@@ -78,11 +77,6 @@ def read_document(document: Json) -> Reading:
     raise UnreadableTranscript("The log must be a JSON object or a list.")
 
 
-def read_otlp(body: bytes) -> Reading:
-    """Read an OTLP trace request in protobuf."""
-    return _read_otlp([decode_trace_request(body)])
-
-
 def _read_object(document: Mapping[str, Json]) -> Reading:
     for name, matches, read in _OBJECTS:
         if matches(document):
@@ -123,7 +117,7 @@ def _read_list(items: Sequence[Json]) -> Reading:
         return Reading(format="Codex", counted=f"{len(items)} lines", transcripts=read_codex(objects))
     if any("resourceSpans" in item or "resource_spans" in item for item in objects):
         return _read_otlp(objects)
-    if all(is_message(parse(item)) for item in items):
+    if is_message(parse(items[0])):
         return Reading(format=_name_messages(items), transcripts=[_read_messages({}, "messages", items)])
     if all(item.get("object") in ("trace", "trace.span") for item in objects):
         spans = spans_of_agents_sdk(objects)
@@ -249,11 +243,15 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
             known[name] = document[name]
     if isinstance(document.get("id"), str | int) and "external_id" not in known:
         known["external_id"] = str(document["id"])
-    response = document.get("response")
-    if "model" not in known and isinstance(response, Mapping):
-        known["model"] = as_text(response.get("model"))
-    if isinstance(document.get("tools"), list):
-        known["tools"] = document["tools"]
+    for part in (document.get("response"), document.get("request"), document):
+        if not isinstance(part, Mapping):
+            continue
+        known["model"] = known.get("model") or as_text(part.get("model"))
+        known["tokens"] = known.get("tokens") or count_tokens(part.get("usage"))
+        if isinstance(part.get("tools"), list):
+            known["tools"] = known.get("tools") or _tools(part["tools"])
+    if isinstance(document.get("tokens"), int):
+        known["tokens"] = document["tokens"]
     score = to_number(document.get("score", document.get("reward")))
     if score is not None and 0 <= score <= 1:
         known["score"] = score
@@ -269,6 +267,8 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
         "object",
         "reward",
         "system",
+        "instructions",
+        "usage",
     }
     metadata = document.get("metadata")
     kept = {
@@ -276,6 +276,16 @@ def _read_messages(document: Mapping[str, Json], member: str, messages: Sequence
     }
     known["metadata"] = {**kept, **(metadata if isinstance(metadata, Mapping) else {})}
     return log.transcript(**known)
+
+
+def _tools(tools: Sequence[Json]) -> list[Json]:
+    """Return the definitions one by one: Gemini puts several into an entry."""
+    found: list[Json] = []
+    for tool in tools:
+        known = tool if isinstance(tool, Mapping) else {}
+        inner = known.get("functionDeclarations", known.get("function_declarations"))
+        found += inner if isinstance(inner, list) else [tool]
+    return found
 
 
 def _name_messages(messages: Sequence[Json]) -> str:

@@ -5,6 +5,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -78,6 +79,8 @@ class Log:
         self.steps: list[dict[str, Any]] = []
         self.left_out: list[str] = []
         self.task = ""
+        self.model = ""
+        self.tokens = 0
         self._open: list[_Call] = []
         self._thoughts: list[str] = []
         self._texts: list[str] = []
@@ -147,6 +150,11 @@ class Log:
             self._add(thought="\n".join(self._thoughts))
         self._thoughts, self._texts = [], []
 
+    def use(self, *, model: Json = None, usage: Json = None) -> None:
+        """Take the model of a message, and add the tokens that it cost."""
+        self.model = (model if isinstance(model, str) else "") or self.model
+        self.tokens += count_tokens(usage)
+
     def leave_out(self, where: str, what: str) -> None:
         self.left_out.append(f"{where}: {what}")
 
@@ -154,6 +162,11 @@ class Log:
         """End the log."""
         self.end_turn()
         known.setdefault("task", self.task)
+        known["model"] = known.get("model") or self.model
+        known["tokens"] = known.get("tokens") or self.tokens or None
+        for name in ("started_at", "ended_at"):
+            if known.get(name):
+                known[name] = read_time(known[name])
         return Transcript(steps=self.steps, left_out=self.left_out, **known)
 
     def _add(
@@ -238,6 +251,35 @@ def describe_bytes(kind: str, media_type: Json, data: Json) -> str:
         content = data.encode(errors="replace")
     about = f"{len(content):,} bytes, sha256 {sha256(content).hexdigest()[:16]}"
     return f"[{kind}{f' {media_type}' if isinstance(media_type, str) and media_type else ''}, {about}]"
+
+
+def count_tokens(usage: Json) -> int:
+    """Return the tokens that a model's usage counts: its total, or what went in and came out."""
+    if not isinstance(usage, Mapping):
+        return 0
+
+    def first(*names: str) -> float:
+        return next((number for name in names if (number := to_number(usage.get(name)))), 0)
+
+    counted = first("total_tokens", "totalTokenCount", "total") or (
+        first("input_tokens", "prompt_tokens", "promptTokenCount", "input")
+        + first("output_tokens", "completion_tokens", "candidatesTokenCount", "output")
+    )
+    return int(counted)
+
+
+def read_time(value: Json) -> str:
+    """Return a time in ISO 8601 with its zone; without one it is taken as UTC. "" where it cannot be read."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value / 1000 if value > 10_000_000_000 else value
+        return datetime.fromtimestamp(seconds, tz=UTC).isoformat() if 0 < seconds < 253_402_300_799 else ""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return ""
+    if time is None:
+        return ""
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
 
 
 def to_number(value: Json) -> float | None:

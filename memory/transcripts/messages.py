@@ -4,6 +4,8 @@ Each message is told by what it has: `role`, a Responses or LangChain `type`, or
 not read are kept with the step as its metadata.
 """
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +45,9 @@ _LANGCHAIN = {
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 _CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call")
 _RESULT_PARTS = ("tool_result", "mcp_tool_result", "tool_call_response")
+_EXIT_CODE = re.compile(  # what Codex writes before the output of a command
+    r"Exit code: (\d+)\n|(?:Chunk ID: [^\n]*\n)?(?:Wall time: [^\n]*\n)?Process exited with code (\d+)"
+)
 _SAYS_NOTHING = frozenset({"role", "type", "object", "index", "lc"})
 _READ = frozenset(
     {
@@ -128,6 +133,10 @@ def _read_role(log: Log, message: Mapping[str, Json], where: str) -> None:
         log.instruct(_flatten(log, content, place))
         return
     log.note(metadata)
+    about = message.get("response_metadata")
+    if role in AGENT_ROLES:
+        named = about.get("model_name", about.get("model")) if isinstance(about, Mapping) else None
+        log.use(model=message.get("model", named), usage=message.get("usage_metadata", message.get("usage")))
     if role in USER_ROLES:
         _read_user(log, content, place)
         return
@@ -224,7 +233,7 @@ def _read_result_part(log: Log, part: Mapping[str, Json], where: str) -> bool:
     response = part.get("functionResponse", part.get("function_response"))
     if isinstance(response, Mapping):
         answer = response.get("response")
-        failed = isinstance(answer, Mapping) and bool(answer.get("error")) and len(answer) == 1
+        failed = isinstance(answer, Mapping) and bool(answer.get("error") or answer.get("status") == "error")
         name = read_text(response.get("name"), f"{where}.name")
         log.result(as_text(answer), id=read_text(response.get("id"), f"{where}.id"), name=name, failed=failed)
         return True
@@ -376,6 +385,7 @@ def _read_langchain(log: Log, message: Mapping[str, Json], where: str) -> None:
 
 def _read_pydantic_ai(log: Log, message: Mapping[str, Json], where: str) -> None:
     log.note(_extras(message, frozenset({"parts", "kind", "instructions"})))
+    log.use(model=message.get("model_name"), usage=message.get("usage"))
     for number, part in enumerate(read_list(message.get("parts"), f"{where}.parts")):
         place = f"{where}.parts[{number}]"
         part = read_object(part, place)
@@ -396,9 +406,9 @@ def _read_pydantic_ai(log: Log, message: Mapping[str, Json], where: str) -> None
                 read_name(name, f"{place}.tool_name"), read_arguments(part.get("args"), f"{place}.args"), id=call_id
             )
         elif kind in ("tool-return", "builtin-tool-return"):
-            failed = part.get("outcome") in ("failed", "denied")
+            failed = part.get("outcome") in ("failed", "denied", "interrupted", "retried")
             log.result(as_text(content), id=call_id, name=name, failed=failed)
-        elif kind == "retry-prompt":
+        elif kind in ("retry-prompt", "retry-feedback"):
             if name:
                 log.result(as_text(content), id=call_id, name=name, failed=True)
             else:
@@ -425,8 +435,22 @@ def _read_item_call(log: Log, item: Mapping[str, Json], where: str) -> None:
 def _read_item_output(log: Log, item: Mapping[str, Json], where: str) -> None:
     output = item.get("output")
     text = _flatten(log, output, f"{where}.output") if isinstance(output, list) else as_text(output)
-    failed = item.get("status") == "failed" or bool(item.get("error"))
+    failed = item.get("status") == "failed" or bool(item.get("error")) or _exit_code(text) != 0
     log.result(text, id=read_text(item.get("call_id") or item.get("id"), f"{where}.call_id"), failed=failed)
+
+
+def _exit_code(text: str) -> int:
+    """Return the exit code in what Codex writes about a command, 0 where there is none."""
+    if found := _EXIT_CODE.match(text):
+        return int(found[1] or found[2])
+    if not text.startswith("{"):
+        return 0
+    try:
+        about = json.loads(text).get("metadata")
+    except (ValueError, RecursionError):
+        return 0
+    code = about.get("exit_code") if isinstance(about, Mapping) else None
+    return code if isinstance(code, int) else 0
 
 
 def _read_item_reasoning(log: Log, item: Mapping[str, Json], where: str) -> None:

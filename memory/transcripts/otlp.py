@@ -132,3 +132,20 @@ def _any_value(data: bytes, depth: int) -> dict[str, Any]:
         if number == 7:
             return {"bytesValue": value.hex()}
     return {}
+
+
+def encode_trace_answer(*, rejected: int, reason: str) -> bytes:
+    """Return an `ExportTraceServiceResponse`, with a partial success where spans were rejected."""
+    if not rejected:
+        return b""
+    said = reason.encode()
+    partial = b"\x08" + _as_varint(rejected) + b"\x12" + _as_varint(len(said)) + said
+    return b"\x0a" + _as_varint(len(partial)) + partial
+
+
+def _as_varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])

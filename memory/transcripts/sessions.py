@@ -2,8 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
-from typing import Any
 
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_arguments, read_list, read_object, to_number
 from .messages import is_message, read_message, read_messages
@@ -41,6 +39,8 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
                 counts = (to_number(usage.get(m)) or 0 for m in ("input_tokens", "output_tokens"))
                 tokens[as_text(message.get("id")) or str(number)] = sum(counts)
             model = as_text(message.get("model")) or model
+            if _is_added_by_harness(message):
+                continue
             kept = {"role": message.get("role"), "content": message.get("content")}
             if line.get("timestamp"):
                 kept["timestamp"] = line["timestamp"]
@@ -128,8 +128,8 @@ def _is_added_by_harness(item: Mapping[str, Json]) -> bool:
     if item.get("role") != "user":
         return False
     blocks = _blocks(item.get("content"))
-    texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping)]
-    return bool(texts) and all(text.lstrip().startswith(_ADDED_BY_HARNESS) for text in texts)
+    texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
+    return len(texts) == len(blocks) > 0 and all(text.lstrip().startswith(_ADDED_BY_HARNESS) for text in texts)
 
 
 def read_swe_agent(document: Mapping[str, Json]) -> Transcript:
@@ -252,7 +252,8 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
     log = Log()
     events = read_list(document.get("events"), "events")
     authors = [as_text(event.get("author")) for event in events if isinstance(event, Mapping)]
-    times = [to_number(event.get("timestamp")) for event in events if isinstance(event, Mapping)]
+    stamps = [to_number(event.get("timestamp")) for event in events if isinstance(event, Mapping)]
+    times = [stamp for stamp in stamps if stamp is not None]
     for number, event in enumerate(events):
         event = read_object(event, f"events[{number}]")
         content = event.get("content")
@@ -264,6 +265,7 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
             "functionResponse" in p or "function_response" in p for p in parts if isinstance(p, Mapping)
         )
         role = "user" if author == "user" or has_results else "model"
+        log.use(model=event.get("modelVersion"), usage=event.get("usageMetadata", event.get("usage_metadata")))
         read_message(log, {"role": role, "parts": parts or []}, f"events[{number}].content")
     metadata = {n: v for n in ("userId", "user_id", "state") if (v := document.get(n))}
     return log.transcript(
@@ -272,18 +274,9 @@ def read_adk(document: Mapping[str, Json]) -> Transcript:
         agent=as_text(document.get("appName", document.get("app_name")))
         or next((a for a in authors if a != "user"), ""),
         metadata=metadata,
-        **_seconds(times),
+        started_at=min(times, default=None),
+        ended_at=max(times, default=None),
     )
-
-
-def _seconds(times: Sequence[float | None]) -> dict[str, Any]:
-    known = [time for time in times if time]
-    if not known:
-        return {}
-    return {
-        name: datetime.fromtimestamp(time, tz=timezone.utc).isoformat()
-        for name, time in (("started_at", min(known)), ("ended_at", max(known)))
-    }
 
 
 def read_crewai(entries: Sequence[Mapping[str, Json]]) -> Transcript:

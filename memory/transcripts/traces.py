@@ -39,12 +39,51 @@ class Span:
 
 
 def transcripts_of(spans: Iterable[Span], *, format: str) -> list[Transcript]:
-    """Return one run for each trace that has a model call or a tool call, in the order of their start."""
-    traces: dict[str, list[Span]] = defaultdict(list)
+    """Return the run of each trace, in the order of their start; an agent that another agent calls has its own run.
+
+    A span that came twice counts once.
+    """
+    traces: dict[str, dict[str, Span]] = defaultdict(dict)
     for span in spans:
-        traces[span.trace].append(span)
-    ordered = sorted(traces.values(), key=lambda spans: min((s.started_at for s in spans), default=""))
-    return [_transcript(spans, format=format) for spans in ordered]
+        traces[span.trace].setdefault(span.id, span)
+    ordered = sorted(traces.values(), key=lambda spans: min((s.started_at for s in spans.values()), default=""))
+    return [run for trace in ordered for run in _runs_of(trace, format=format)]
+
+
+def _runs_of(trace: Mapping[str, Span], *, format: str) -> list[Transcript]:
+    """Return the run of a trace and those of its sub-agents, each after the run that called it."""
+    groups: dict[str, list[Span]] = defaultdict(list)
+    callers: dict[str, str] = {}
+    for span in sorted(trace.values(), key=lambda span: (span.started_at, span.id)):
+        inside = _agents_around(span, trace)
+        own = inside[0] if len(inside) > 1 else ""  # the outermost agent's run is the run of the trace
+        groups[own].append(span)
+        if own:
+            callers[own] = inside[1] if len(inside) > 2 else ""
+    runs = []
+    for own, spans in sorted(groups.items(), key=lambda group: (group[0] != "", group[1][0].started_at)):
+        if own and not any(span.kind in ("llm", "tool") for span in spans):
+            groups[callers[own]] += spans
+            continue
+        run = _transcript(spans, format=format)
+        if own:
+            run.external_id = f"{run.external_id}/{own}"
+            run.parent_id = f"{spans[0].trace}/{callers[own]}" if callers[own] else spans[0].trace
+        runs.append(run)
+    return runs
+
+
+def _agents_around(span: Span, trace: Mapping[str, Span]) -> list[str]:
+    """Return the ids of the agents that a span belongs to, the innermost first."""
+    found: list[str] = []
+    seen: set[str] = set()
+    at: Span | None = span
+    while at is not None and at.id not in seen:
+        seen.add(at.id)
+        if at.kind == "agent":
+            found.append(at.id)
+        at = trace.get(at.parent)
+    return found
 
 
 def _transcript(spans: list[Span], *, format: str) -> Transcript:
@@ -69,6 +108,7 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         )
         log.end_turn()
         _mark_errors(log, spans)
+        _note_what_is_missing(log, spans)
     else:
         if (asked := _plain(root.input)) and root.kind != "tool":
             log.hear(asked)
@@ -98,6 +138,16 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
         tokens=sum(span.tokens for span in models) or None,
         metadata=metadata,
     )
+
+
+def _note_what_is_missing(log: Log, spans: list[Span]) -> None:
+    """Name the calls that are in the trace and not in its longest conversation."""
+    told = [step["action"]["name"] for step in log.steps if step["action"]]
+    for span in spans:
+        if span.kind == "tool" and span.name in told:
+            told.remove(span.name)
+        elif span.kind == "tool":
+            log.leave_out(f"span {span.id}", f"a call of {span.name} outside the longest conversation of the trace")
 
 
 def _mark_errors(log: Log, spans: list[Span]) -> None:
@@ -256,7 +306,8 @@ def _otel_span(raw: Mapping[str, Json], resource: Mapping[str, Json]) -> Span:
         agent=as_text(said.get("gen_ai.agent.name") or said.get("agent.name")),
         session=as_text(said.get("gen_ai.conversation.id") or said.get("session.id")),
         tokens=tokens,
-        tools=_list(parse(said.get("gen_ai.tool.definitions"))),
+        tools=_list(parse(said.get("gen_ai.tool.definitions")))
+        or [parse(tool.get("tool.json_schema", tool)) for tool in _numbered(said, "llm.tools.")],
         call_id=as_text(said.get("gen_ai.tool.call.id") or said.get("tool_call.id")),
         metadata={"service": resource["service.name"]} if resource.get("service.name") else {},
     )
@@ -299,7 +350,11 @@ def _otel_messages(value: Json) -> list[Json]:
 
 
 def _indexed(said: Mapping[str, Json], prefix: str) -> list[Json]:
-    """Rebuild messages that a tracer wrote as attributes with numbers in their names."""
+    return [_flat_message(item) for item in _numbered(said, prefix)]
+
+
+def _numbered(said: Mapping[str, Json], prefix: str) -> list[dict[str, Any]]:
+    """Rebuild what a tracer wrote as attributes with numbers in their names."""
     tree: dict[str, Any] = {}
     for name, value in said.items():
         if not name.startswith(prefix):
@@ -313,7 +368,14 @@ def _indexed(said: Mapping[str, Json], prefix: str) -> list[Json]:
             node = below
         else:
             node[last] = value
-    return [_flat_message(tree[key]) for key in sorted(tree, key=lambda key: int(key) if key.isdecimal() else 0)]
+    return [_joined(tree[key]) for key in sorted(tree, key=lambda key: int(key) if key.isdecimal() else 0)]
+
+
+def _joined(node: Any) -> dict[str, Any]:
+    """Write a tool's two-part attribute name as one again."""
+    if isinstance(node, dict) and isinstance(node.get("tool"), dict) and "json_schema" in node["tool"]:
+        return {"tool.json_schema": node["tool"]["json_schema"]}
+    return node if isinstance(node, dict) else {}
 
 
 def _flat_message(node: dict[str, Any]) -> dict[str, Any]:
@@ -453,7 +515,7 @@ def transcripts_of_langfuse(traces: Iterable[Mapping[str, Json]]) -> list[Transc
             id=identity,
             trace=identity,
             name=as_text(trace.get("name")),
-            kind="agent",
+            kind="other" if any(as_text(o.get("type")).upper() == "AGENT" for o in observations) else "agent",
             started_at=as_text(trace.get("timestamp")),
             input=trace.get("input"),
             output=trace.get("output"),
@@ -465,10 +527,10 @@ def transcripts_of_langfuse(traces: Iterable[Mapping[str, Json]]) -> list[Transc
         children = spans_of_langfuse(observations)
         for span in children:
             span.parent = span.parent or identity
-        run = _transcript([top, *children], format="langfuse")
+        found = transcripts_of([top, *children], format="langfuse")
         cost = to_number(trace.get("totalCost"))
-        run.cost_usd = cost if cost else None
-        runs.append(run)
+        found[0].cost_usd = cost if cost else None
+        runs += found
     return runs
 
 
@@ -524,9 +586,13 @@ def spans_of_agents_sdk(items: Iterable[Mapping[str, Json]]) -> list[Span]:
     """Return the spans of what the Agents SDK's trace exporter writes: traces and spans in one list."""
     kinds = {"generation": "llm", "response": "llm", "function": "tool", "agent": "agent"}
     spans = []
+    items = list(items)
+    sessions = {as_text(raw.get("id")): as_text(raw.get("group_id")) for raw in items if raw.get("object") == "trace"}
+    names = {as_text(raw.get("id")): raw.get("workflow_name") for raw in items if raw.get("object") == "trace"}
     for raw in items:
         if raw.get("object") != "trace.span":
             continue
+        trace = as_text(raw.get("trace_id"))
         data = _object(raw.get("span_data"))
         response = _object(data.get("response"))
         usage = _object(data.get("usage") or response.get("usage"))
@@ -534,7 +600,9 @@ def spans_of_agents_sdk(items: Iterable[Mapping[str, Json]]) -> list[Span]:
         spans.append(
             Span(
                 id=as_text(raw.get("id")),
-                trace=as_text(raw.get("trace_id")),
+                trace=trace,
+                session=sessions.get(trace, ""),
+                metadata={"workflow": names[trace]} if names.get(trace) else {},
                 parent=as_text(raw.get("parent_id")),
                 name=as_text(data.get("name")),
                 kind=kinds.get(as_text(data.get("type")), "other"),

@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 from django.db import transaction
 
-from memory.errors import QueueFull
+from memory.errors import QueueFull, RunIsOpen
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from reflection.errors import StillQueued
@@ -24,6 +24,8 @@ def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "
     Raises:
         QueueFull: an API client asks, and too many reflections of the project wait (reliability B11).
     """
+    if trajectory.is_open:
+        raise RunIsOpen("Finish this run first: it is reflected on as a whole.")
     if by.api_key_id is not None:
         _refuse_if_full(trajectory)
     return enqueue(

@@ -57,7 +57,9 @@ def make_target(operation: Operation, project: Project) -> UUID:
     served = operation.id in ("retireHeuristic", "quarantineHeuristic")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
-        "trajectories": lambda: make_trajectory(project=project),
+        "trajectories": lambda: make_trajectory(
+            project=project, is_open=operation.id in ("appendSteps", "finishTrajectory"), steps=[]
+        ),
         "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed", **words),
         "reflections": lambda: make_reflection(trajectory=make_trajectory(project=project)),
         "retrievals": lambda: make_retrieval(project=project),

@@ -72,6 +72,13 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     outcome = {"outcome": "failure", "score": run["score"], "outcome_source": "environment", "reflect": False}
     call("reportOutcome", "post", f"{run_path}/outcome", outcome)
 
+    opened = client.post(f"{ROOT}/trajectories", {"task": TASK, "open": True, "parent_id": trajectory["id"]}).json()
+    open_path = f"/trajectories/{opened['id']}"
+    step = {"index": 1, "action": "search[shower curtain]", "observation": "50 results", "duration_ms": 420}
+    call("appendSteps", "post", f"{open_path}/steps", {"steps": [step]})
+    ending = {"outcome": "success", "outcome_source": "environment", "tokens": 1200, "reflect": False}
+    call("finishTrajectory", "post", f"{open_path}/finish", ending)
+
     queued = call("reflect", "post", "/reflect", {"trajectory_id": trajectory["id"]})
     run_reflection(owner="examples")
     reflection = call("getReflection", "get", f"/reflections/{queued['id']}")

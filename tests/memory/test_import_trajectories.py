@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
 from tests.factories import make_project
-from tests.real_runs import TAU, TAU_NATIVE, WEBSHOP
+from tests.real_runs import EXCERPTS, TAU, TAU_NATIVE, WEBSHOP
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +40,7 @@ def test_import_records_real_runs_and_queues_their_reflection(path: Path, count:
     out, err, code = run_import(path)
 
     assert (code, err) == (0, "")
-    assert out.startswith(f"{count} imported, 0 unchanged, 0 failed ({path.name}).")
+    assert f"\n{count} imported, 0 unchanged, 0 failed ({path.name})." in out
     assert Trajectory.objects.count() == Reflection.objects.count() == count
 
 
@@ -51,7 +51,10 @@ def test_import_again_changes_nothing() -> None:
 
     out, _, code = run_import(TAU)
 
-    assert (code, out) == (0, "0 imported, 20 unchanged, 0 failed (trajectories.jsonl).\n")
+    assert (code, out) == (
+        0,
+        "trajectories.jsonl: ERL: 20 runs\n0 imported, 20 unchanged, 0 failed (trajectories.jsonl).\n",
+    )
     assert list(Trajectory.objects.order_by("id").values()) == before
     assert Reflection.objects.count() == 20
 
@@ -73,7 +76,7 @@ def test_import_bad_lines_are_reported_and_good_ones_kept(tmp_path: Path) -> Non
     out, err, code = run_import(path)
 
     assert code == 1
-    assert out.startswith("2 imported, 0 unchanged, 2 failed (a.jsonl).")
+    assert "\n2 imported, 0 unchanged, 2 failed (a.jsonl)." in out
     assert [line.split(":")[0] for line in err.splitlines()] == ["line 2", "line 3"]
     assert "This is in no format that is known here: an object with the members id." in err
     assert set(Trajectory.objects.values_list("external_id", flat=True)) == {"r1", "r3"}
@@ -102,7 +105,7 @@ def test_import_dry_run_records_nothing(tmp_path: Path) -> None:
     out, err, code = run_import(write_lines(tmp_path / "a.jsonl", RUN, "[]x"), "--dry-run")
 
     assert code == 1
-    assert out == "1 would be imported, 0 unchanged, 1 failed (a.jsonl).\n"
+    assert out == "a.jsonl: ERL: 1 run\n1 would be imported, 0 unchanged, 1 failed (a.jsonl).\n"
     assert err.startswith("line 2: ")
     assert Trajectory.objects.count() == 0
 
@@ -165,3 +168,61 @@ def test_import_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(CommandError, match="is not readable JSON"):
         run_import(path)
+
+
+SAMPLES = EXCERPTS / "transcripts"
+
+
+def test_import_says_what_each_file_of_a_folder_was_taken_for(tmp_path: Path) -> None:
+    make_project()
+    for name in ("langfuse_observations.json", "otlp_genai.pb", "own_runs.jsonl"):
+        (tmp_path / name).write_bytes((SAMPLES / name).read_bytes())
+    (tmp_path / "notes.txt").write_text("No log.")
+    (tmp_path / "other.json").write_text('{"event": "login"}')
+
+    out, err, code = run_import(tmp_path)
+
+    assert code == 1
+    assert err.startswith("other.json: This is in no format that is known here")
+    assert out.splitlines()[:4] == [
+        "langfuse_observations.json: Langfuse: 7 observations, 2 runs",
+        "otlp_genai.pb: OpenTelemetry: 6 spans, 1 run",
+        "own_runs.jsonl: ERL: 2 runs",
+        f"5 imported, 0 unchanged, 1 failed ({tmp_path.name}).",
+    ]
+
+
+@pytest.mark.parametrize("name", ["otlp_subagent.json", "claude_code_session.jsonl", "own_runs.jsonl"])
+def test_import_links_runs_to_the_runs_that_called_them(name: str) -> None:
+    make_project()
+
+    run_import(SAMPLES / name)
+
+    parent, child = Trajectory.objects.order_by("created_at", "id")
+    assert (parent.parent, child.parent) == (None, parent)
+
+
+def test_import_keeps_the_name_of_a_parent_that_is_not_there(tmp_path: Path) -> None:
+    make_project()
+
+    _, _, code = run_import(write_lines(tmp_path / "a.jsonl", RUN | {"parent_id": "elsewhere"}))
+
+    assert (code, Trajectory.objects.get().metadata) == (0, {"parent_id": "elsewhere"})
+
+
+def test_import_since_skips_runs_that_began_before(tmp_path: Path) -> None:
+    make_project()
+    early, late = RUN | {"started_at": "2025-05-31T23:00:00Z"}, RUN | {"id": "r2", "started_at": "2025-06-01T00:00:00Z"}
+
+    out, _, _ = run_import(write_lines(tmp_path / "a.jsonl", early, late), "--since", "2025-06-01")
+
+    assert "1 imported, 0 unchanged, 0 failed, 1 before --since (a.jsonl)." in out
+    assert Trajectory.objects.get().external_id == "r2"
+
+
+def test_import_takes_the_outcome_from_the_place_that_is_named() -> None:
+    make_project()
+
+    run_import(SAMPLES / "langfuse_trace.json", "--outcome-from", "scores.0.value")
+
+    assert (Trajectory.objects.get().score, Trajectory.objects.get().outcome) == (0.0, "failure")

@@ -1,42 +1,97 @@
-"""Record runs from a file."""
+"""Record runs from files."""
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from memory.errors import MemoryAppError
-from memory.intake.files import FORMATS, FileEntry, count_entries, read_entries
-from memory.intake.recording import record_trajectory
+from memory.errors import MemoryAppError, UnknownParent
+from memory.intake.files import FORMATS, PROTOBUF_SUFFIXES, FileEntry, count_entries, read_entries
+from memory.intake.recording import find_parent, record_trajectory
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
 MAX_SHOWN_ERRORS = 50
+SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj", ".log", *PROTOBUF_SUFFIXES})
+
+
+@dataclass(kw_only=True, slots=True)
+class Result:
+    """What became of the runs of all files."""
+
+    counts: dict[str, int] = field(default_factory=lambda: {"imported": 0, "unchanged": 0, "failed": 0, "skipped": 0})
+    failures: list[dict[str, str]] = field(default_factory=list)
+    taken: dict[str, str] = field(default_factory=dict)
+    waiting: list[tuple[str, FileEntry]] = field(default_factory=list)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a date; write 2025-06-01 or 2025-06-01T12:00:00+00:00.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _is_before(run: dict[str, Any], since: datetime | None) -> bool:
+    """Tell whether a run began too early; one that does not say when is taken."""
+    began = run.get("started_at") or run.get("ended_at")
+    return bool(since and began and began < since)
+
+
+def _summarise(taken: dict[str, int]) -> str:
+    """Say what the logs of a file were taken for: the summary of a whole file, or the runs of each format."""
+    if len(taken) == 1 and (only := next(iter(taken.items())))[1] == 1:
+        return only[0]
+    runs: dict[str, int] = {}
+    for summary, entries in taken.items():
+        name, _, counted = summary.partition(": ")
+        if not counted.endswith("1 run") or "," in counted:
+            return summary  # one log of several runs
+        runs[name] = runs.get(name, 0) + entries
+    return "; ".join(f"{name}: {count} run{'' if count == 1 else 's'}" for name, count in runs.items())
 
 
 class Command(BaseCommand):
     help = (
-        "Record the runs of a file. Reads JSON Lines (one run a line), JSON (a run or a list of runs), OpenAI "
-        "chat logs (messages with tool calls) and tau-bench result files. A run has at least a task and "
-        "steps; the other fields are those of POST /api/v1/trajectories. Its id becomes external_id, so "
-        "importing a file again changes nothing. Bad entries are reported with their number and the reason; "
-        "the good ones are kept. Exits with 1 if any entry failed."
+        "Record the runs of a file, or of every file in a folder. Reads messages (OpenAI chat and Responses, "
+        "Anthropic, Gemini, LangChain, pydantic-ai), traces (OpenTelemetry as JSON, protobuf or console output, "
+        "OpenInference, Langfuse, LangSmith, OpenAI Agents SDK), sessions (Claude Code, Codex, ADK, CrewAI), "
+        "benchmark logs (SWE-agent, tau-bench, tau2-bench, AgentDojo) and the form of POST /api/v1/trajectories; "
+        "docs/integrations.md says what is taken from each. Prints what each file was taken for. A run's id "
+        "becomes its external_id, so importing a file again changes nothing. What cannot be read is reported with "
+        "its place and the reason; the rest is kept. Exits with 1 if anything failed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="the file to read")
+        parser.add_argument("path", type=Path, metavar="PATH", help="a file, or a folder with files")
         add_project_argument(parser)
         parser.add_argument(
             "--format",
             choices=FORMATS,
             default="auto",
             dest="file_format",
-            help="jsonl: one run a line; json: one document; auto: detect it by name and content (default)",
+            help="jsonl: one value a line; json: one document; auto: detect it by name and content (default)",
+        )
+        parser.add_argument(
+            "--since", type=_moment, metavar="DATE", help="only runs that began then or later, such as 2025-06-01"
+        )
+        parser.add_argument(
+            "--outcome-from",
+            default="",
+            metavar="KEY",
+            help="where the logs say how a run ended, such as metadata.reward or scores.0.value",
         )
         parser.add_argument("--agent", metavar="NAME", help="which agent ran, for runs that do not say so")
         parser.add_argument("--task-id", metavar="FAMILY", help="task family, for runs that do not name one")
@@ -50,27 +105,73 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path: Path = options["file"]
-        if not path.is_file():
+        path: Path = options["path"]
+        if not path.exists():
             raise CommandError(f"There is no file {path}.")
+        files = _files_in(path) if path.is_dir() else [path]
+        if not files:
+            raise CommandError(f"There is no log in {path}: no file ends in {', '.join(sorted(SUFFIXES))}.")
         defaults = {name: options[name] for name in ("agent", "task_id", "outcome_source") if options[name] is not None}
         project = None if options["dry_run"] else get_project(options["project"])
-        counts = {"imported": 0, "unchanged": 0, "failed": 0}
-        failures: list[dict[str, str]] = []
-        total = count_entries(path, file_format=options["file_format"]) or None
-        entries = read_entries(path, file_format=options["file_format"], defaults=defaults)
-        bar = tqdm(entries, total=total, unit="run", disable=True if options["json"] else None, leave=False)
-        try:
-            for entry in bar:
-                state, reason = self._record(entry, project=project, reflect=not options["no_reflect"])
-                counts[state] += 1
-                if reason:
-                    failures.append({"place": entry.place, "reason": reason})
-        except MemoryAppError as error:
-            raise CommandError(str(error)) from error
-        self._report(path, counts, failures, options)
-        if failures:
+        result = Result()
+        for file in files:
+            self._import(file, result, options, defaults=defaults, project=project, alone=file == path)
+        self._resolve_parents(result, project, options)
+        self._report(path, result, options)
+        if result.failures:
             raise SystemExit(1)
+
+    def _import(
+        self,
+        file: Path,
+        result: "Result",
+        options: dict[str, Any],
+        *,
+        defaults: dict[str, Any],
+        project: Project | None,
+        alone: bool,
+    ) -> None:
+        """Record the runs of one file, and say what it was taken for."""
+        total = count_entries(file, file_format=options["file_format"]) or None
+        entries = read_entries(
+            file, file_format=options["file_format"], defaults=defaults, outcome_from=options["outcome_from"]
+        )
+        taken: dict[str, int] = {}
+        try:
+            for entry in tqdm(entries, total=total, unit="run", disable=True if options["json"] else None, leave=False):
+                if entry.format:
+                    taken[entry.format] = taken.get(entry.format, 0) + 1
+                if entry.data is not None and _is_before(entry.data, options["since"]):
+                    result.counts["skipped"] += 1
+                    continue
+                place = entry.place if alone else f"{file.name}, {entry.place}"
+                if project and entry.data and entry.data.get("parent_id"):
+                    result.waiting.append((place, entry))  # its parent may come later
+                    continue
+                self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
+        except MemoryAppError as error:
+            if alone:
+                raise CommandError(str(error)) from error
+            result.counts["failed"] += 1
+            result.failures.append({"place": file.name, "reason": str(error)})
+        if taken:
+            result.taken[file.name] = _summarise(taken)
+
+    def _resolve_parents(self, result: "Result", project: Project | None, options: dict[str, Any]) -> None:
+        """Record the runs that name a parent, now that all others are there; parents before their children."""
+        waiting = result.waiting
+        while waiting:
+            here = {entry.data["external_id"] for _, entry in waiting if entry.data}
+            ready = [pair for pair in waiting if pair[1].data and pair[1].data["parent_id"] not in here] or waiting
+            for place, entry in ready:
+                self._count(place, self._record(entry, project=project, reflect=not options["no_reflect"]), result)
+            waiting = [pair for pair in waiting if pair not in ready]
+
+    def _count(self, place: str, recorded: tuple[str, str], result: "Result") -> None:
+        state, reason = recorded
+        result.counts[state] += 1
+        if reason:
+            result.failures.append({"place": place, "reason": reason})
 
     def _record(self, entry: FileEntry, *, project: Project | None, reflect: bool) -> tuple[str, str]:
         """Record one run; return the result and, for a failure, the reason."""
@@ -78,10 +179,16 @@ class Command(BaseCommand):
             return "failed", entry.error
         if project is None:
             return "imported", ""
+        data = entry.data
+        try:
+            find_parent(project, data.get("parent_id", ""))
+        except UnknownParent:  # it was not logged; which one it was is kept
+            metadata = {**data.get("metadata", {}), "parent_id": data["parent_id"]}
+            data = {name: value for name, value in data.items() if name != "parent_id"} | {"metadata": metadata}
         try:
             recorded = record_trajectory(
                 project,
-                data=entry.data,
+                data=data,
                 by=Actor(label="command:import_trajectories"),
                 reflect=None if reflect else False,
             )
@@ -89,21 +196,22 @@ class Command(BaseCommand):
             return "failed", str(error)
         return ("imported" if recorded.created else "unchanged"), ""
 
-    def _report(
-        self, path: Path, counts: dict[str, int], failures: list[dict[str, str]], options: dict[str, Any]
-    ) -> None:
+    def _report(self, path: Path, result: "Result", options: dict[str, Any]) -> None:
+        counts, failures = result.counts, result.failures
         if options["json"]:
-            self.stdout.write(
-                json.dumps({"file": str(path), "dry_run": options["dry_run"], **counts, "errors": failures})
-            )
+            report = {"file": str(path), "dry_run": options["dry_run"], **counts, "taken_for": result.taken}
+            self.stdout.write(json.dumps({**report, "errors": failures}))
             return
         for failure in failures[:MAX_SHOWN_ERRORS]:
             self.stderr.write(f"{failure['place']}: {failure['reason']}")
         if len(failures) > MAX_SHOWN_ERRORS:
             self.stderr.write(f"… and {len(failures) - MAX_SHOWN_ERRORS} more; --json lists them all.")
+        for name, taken in result.taken.items():
+            self.stdout.write(f"{name}: {taken}")
         done = "would be imported" if options["dry_run"] else "imported"
         self.stdout.write(
-            f"{counts['imported']} {done}, {counts['unchanged']} unchanged, {counts['failed']} failed ({path.name})."
+            f"{counts['imported']} {done}, {counts['unchanged']} unchanged, {counts['failed']} failed"
+            f"{f', {skipped} before --since' if (skipped := counts['skipped']) else ''} ({path.name})."
         )
         if counts["imported"] and not options["dry_run"] and not options["no_reflect"]:
             self.stdout.write(

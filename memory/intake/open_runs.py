@@ -1,0 +1,95 @@
+"""Runs that are recorded in parts: append their steps, finish them, and close those that were left open."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
+
+from memory.effects.usefulness import refresh_usefulness_of_run
+from memory.errors import InvalidSteps, RunIsFinished, StepsDiffer
+from memory.intake.recording import announce
+from memory.limits import MAX_STEPS
+from memory.projects.actors import Actor
+from memory.redaction import redact
+from memory.runs.models import Trajectory
+from memory.runs.steps import read_step
+
+CLOSED_AT_ONCE = 500
+
+
+@transaction.atomic
+def append_steps(trajectory: Trajectory, *, steps: Sequence[Any]) -> Trajectory:
+    """Add steps to an open run. Steps that are there already change nothing.
+
+    The first step says its index; without one the steps follow those that are stored.
+
+    Raises:
+        InvalidSteps: a step cannot be read.
+        RunIsFinished: the run is not open, and a step is new.
+        StepsDiffer: a step is stored and says something else, or steps before these are missing.
+    """
+    trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
+    stored: list[dict[str, Any]] = trajectory.steps
+    redacted = redact({"steps": list(steps)})
+    sent: list[Any] = redacted.value["steps"]
+    first = sent[0].get("index") if sent and isinstance(sent[0], dict) else None
+    if not isinstance(first, int) or isinstance(first, bool) or first < 1:
+        first = len(stored) + 1
+    if first > len(stored) + 1:
+        raise StepsDiffer(f"The next step is {len(stored) + 1}. Send the steps from there on.")
+    if first - 1 + len(sent) > MAX_STEPS:
+        raise InvalidSteps(f"steps would be {first - 1 + len(sent)}; at most {MAX_STEPS} are kept. Split the run.")
+    read = [read_step(step, number=first + n, where=f"steps[{n}]") for n, step in enumerate(sent)]
+    known, new = read[: len(stored) - first + 1], read[len(stored) - first + 1 :]
+    if known != stored[first - 1 : first - 1 + len(known)]:
+        raise StepsDiffer("A step with such an index is stored and says something else. Steps are never changed.")
+    if not new:
+        return trajectory
+    if not trajectory.is_open:
+        raise RunIsFinished("This run is finished. Steps can only be added to a run that was recorded as open.")
+    counts = trajectory.redactions
+    trajectory.redactions = counts | {kind: counts.get(kind, 0) + n for kind, n in redacted.counts.items()}
+    trajectory.steps = [*stored, *new]
+    trajectory.appended_at = timezone.now()
+    trajectory.save(update_fields=["steps", "redactions", "appended_at"])
+    return trajectory
+
+
+@transaction.atomic
+def finish_run(trajectory: Trajectory, *, ending: dict[str, Any], by: Actor, reflect: bool | None = None) -> Trajectory:
+    """Finish an open run: from now on it counts, and is reflected on. Finishing it again the same way changes nothing.
+
+    Args:
+        ending: `outcome`, `score` and `outcome_source`; also `ended_at`, `tokens`, `cost_usd`, `summary`, `mistakes`
+            and `successes`.
+
+    Raises:
+        RunIsFinished: it is finished and ended otherwise.
+    """
+    trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
+    ending = redact(ending).value
+    if not trajectory.is_open:
+        if any(getattr(trajectory, name) != value for name, value in ending.items()):
+            raise RunIsFinished("This run is finished. Send another outcome to POST /api/v1/trajectories/{id}/outcome.")
+        return trajectory
+    for name, value in ending.items():
+        setattr(trajectory, name, value)
+    trajectory.is_open, trajectory.outcome_at, trajectory.spans = False, timezone.now(), []
+    trajectory.save(update_fields=[*ending, "is_open", "outcome_at", "spans"])
+    refresh_usefulness_of_run(trajectory)
+    announce(trajectory, reflect=reflect, by=by)
+    return trajectory
+
+
+def close_unfinished_runs() -> int:
+    """Finish the runs to which nothing was added for ERL_OPEN_RUN_HOURS; how they ended stays unknown."""
+    limit = Now() - timedelta(hours=settings.ERL_OPEN_RUN_HOURS)
+    open_runs = Trajectory.objects.filter(is_open=True).alias(last_at=Coalesce("appended_at", "created_at"))
+    left = list(open_runs.filter(last_at__lt=limit).order_by("created_at")[:CLOSED_AT_ONCE])
+    for run in left:
+        finish_run(run, ending={"metadata": {**run.metadata, "left_open": True}}, by=Actor(label="housekeeping"))
+    return len(left)
