@@ -5,7 +5,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
@@ -272,14 +272,14 @@ def read_time(value: Json) -> str:
     """Return a time in ISO 8601 with its zone; without one it is taken as UTC. "" where it cannot be read."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value / 1000 if value > 10_000_000_000 else value
-        return datetime.fromtimestamp(seconds, tz=UTC).isoformat() if 0 < seconds < 253_402_300_799 else ""
+        return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat() if 0 < seconds < 253_402_300_799 else ""
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return ""
     if time is None:
         return ""
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
+    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).isoformat()
 
 
 def to_number(value: Json) -> float | None:

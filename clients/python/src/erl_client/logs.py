@@ -7,8 +7,9 @@ from hashlib import sha256
 from typing import Any
 
 from erl_client.plain import as_plain, fit
-from erl_client.transcripts.formats import Reading, parse_lines, read_document, read_otlp
+from erl_client.transcripts.formats import Reading, parse_lines, read_document
 from erl_client.transcripts.log import UnreadableTranscript
+from erl_client.transcripts.otlp import decode_trace_request
 
 MEMBERS = (
     *("task", "task_id", "steps", "messages", "step_count", "agent", "model", "tags", "summary", "mistakes"),
@@ -48,7 +49,7 @@ def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return read_otlp(content)
+        return read_document(decode_trace_request(content))
     try:
         return read_document(json.loads(text))
     except UnreadableTranscript:
