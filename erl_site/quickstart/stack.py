@@ -119,7 +119,7 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
 
 
 def wait_until_ready(supervisor: Supervisor, url: str) -> None:
-    """Wait until the web server and the workers answer.
+    """Wait until the web server and the worker for reflections answer.
 
     Raises:
         StackError: a process keeps crashing or does not answer; the message has the end of its log.
@@ -135,7 +135,7 @@ def wait_until_ready(supervisor: Supervisor, url: str) -> None:
             late = "worker" if web else "web"
             raise StackError(_describe_failure(supervisor, late, f"did not answer within {READY_SECONDS:.0f} s"))
         web = web or is_ready(url)
-        worker = worker or (web and _workers_answer())
+        worker = worker or (web and _worker_answers())
         time.sleep(0.05)
 
 
@@ -152,11 +152,12 @@ def _write_lane(name: str, *, queue: str, processes: int) -> list[str]:
     return [*options, "-n", f"quickstart-{name}-{os.getpid()}@%h"]
 
 
-def _workers_answer() -> bool:
+def _worker_answers() -> bool:
     try:
-        return len(app.control.ping(timeout=0.3, limit=len(LANES)) or []) == len(LANES)
+        answers = app.control.ping(timeout=0.3, limit=len(LANES)) or []
     except Exception:  # any error means that no worker answers
         return False
+    return any(name.startswith("quickstart-worker-") for answer in answers for name in answer)
 
 
 def _describe_failure(supervisor: Supervisor, name: str, what: str) -> str:

@@ -15,8 +15,10 @@ from django.utils.text import Truncator
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
 from memory.retrieval.models import HeuristicEmbedding, PolarityQuota
+from memory.retrieval.safe_text import clean_lines
 
 SHOWN_TASKS = 100
+_WORDS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _Kind = HeuristicEmbedding.Kind
 
 
@@ -79,6 +81,11 @@ def _warn(revision: HeuristicRevision, tasks: list[LeadingTask]) -> list[str]:
             warnings.append(f"Given with every task {where}, without a search: it has the tag “{RULE_TAG}”.")
     elif revision.scope == HeuristicRevision.Scope.PROJECT:
         warnings.append("Given in every task family of the project, where it fits.")
+    if [text for name in _WORDS if clean_lines(text := getattr(revision, name)) != text.replace("\r\n", "\n")]:
+        warnings.append(
+            "Contains characters that hide or steer, or what a chat template takes for the end of a turn. Agents get "
+            "it without them."
+        )
     source = revision.source_task
     if source and not any(task.task.startswith(source) for task in tasks):
         warnings.append(

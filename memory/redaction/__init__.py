@@ -42,7 +42,7 @@ class _Contents:
     containers: list[_Container] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     locations: list[_Location] = field(default_factory=list)
-    named: list[tuple[str, _Location, str, Said]] = field(default_factory=list)  # with the kind a name implies
+    named: list[tuple[str, _Location, str]] = field(default_factory=list)  # secrets by their names, with the kind
 
 
 def redact(value: Any) -> Redacted:
@@ -52,8 +52,10 @@ def redact(value: Any) -> Redacted:
     lose their value whatever it looks like. Takes time linear in the size of the value.
     """
     contents = _read(value)
-    counts: Counter[str] = Counter()
-    changed = _redact_all(contents, counts)
+    counts = Counter(kind for _, _, kind in contents.named)
+    changed = {location: placeholder(kind, text) for text, location, kind in contents.named}
+    for number, new in _redact_texts(contents.texts, counts).items():
+        changed[contents.locations[number]] = new
     if not changed:
         return Redacted(value=value)
     return Redacted(value=_rebuild(contents.containers, changed), counts=dict(sorted(counts.items())))
@@ -98,27 +100,12 @@ def _read(value: Any) -> _Contents:
                 text = str(child)
             else:
                 continue
-            if kind:
-                contents.named.append((text, (number, location, False), kind, said))
+            if kind and is_secret(text, kind=kind, said=said):
+                contents.named.append((text, (number, location, False), kind))
             else:
                 contents.texts.append(text)
                 contents.locations.append((number, location, False))
     return contents
-
-
-def _redact_all(contents: _Contents, counts: Counter[str]) -> dict[_Location, str]:
-    """Return the new texts by location."""
-    changed: dict[_Location, str] = {}
-    for text, location, kind, said in contents.named:
-        if is_secret(text, kind=kind, said=said):
-            counts[kind] += 1
-            changed[location] = placeholder(kind, text)
-        else:
-            contents.texts.append(text)
-            contents.locations.append(location)
-    for number, new in _redact_texts(contents.texts, counts).items():
-        changed[contents.locations[number]] = new
-    return changed
 
 
 def _rebuild(containers: list[_Container], changed: dict[_Location, str]) -> Any:

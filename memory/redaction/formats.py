@@ -4,9 +4,8 @@ The formats follow the vendors' documentation and the gitleaks rule set (MIT), r
 """
 
 import re
-from collections.abc import Callable
 
-from memory.redaction.spans import SEPARATOR, Rule, Span, View
+from memory.redaction.spans import SEPARATOR, Rule, Span, View, pattern
 
 # Tokens with a known prefix: kind, prefixes, the rest. Each contains a run of at least `_RUN` characters of
 # [A-Za-z0-9_-] and does not follow a letter or digit. A token takes the rest of the word it stands in.
@@ -145,21 +144,6 @@ def _read_token(view: View, begin: int) -> Span | None:
     if run[:1] not in _DISCORD:
         view.dull.add(run)
     return None
-
-
-def pattern(kind: str, regex: str, *, before: int = 0) -> Callable[[View, int], Span | None]:
-    """Make a reader of a regular expression, whose group, if it has one, is the secret.
-
-    Args:
-        before: how many characters before the anchor the expression starts.
-    """
-    compiled = re.compile(regex)
-
-    def read(view: View, position: int) -> Span | None:
-        match = compiled.match(view.text, position - before) if position >= before else None
-        return Span(*match.span(compiled.groups and 1), kind) if match else None
-
-    return read
 
 
 _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from memory.redaction.formats import pattern
-from memory.redaction.spans import TAKEN, Rule, Span, View
+from memory.redaction.spans import REST, TAKEN, Rule, Span, View, pattern
 from memory.redaction.values import Said, is_secret
 
 _QUOTE = r"(?:\\{0,7}[\"'`])"
@@ -42,8 +41,7 @@ _INTRODUCTIONS = tuple(
 _OPTION = re.compile(rb"(?<![^\s\"'(\[,])--?[\w-]{0,30}\Z")
 _BLANKS = re.compile(rb"[ \t]{1,3}")
 _TAIL = re.compile(rb"[\w-]{0,24}")
-_BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{4,128}")
-_REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]*+")  # of a secret of which _BARE read enough to judge
+_BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{4,64}")
 _REDACTED = re.compile(rf"{_QUOTE}?{TAKEN}")
 _LONGEST_QUOTED = 512
 _LINE_END = re.compile(r"[\r\n\x1e]")
@@ -93,33 +91,13 @@ def _read_value(view: View, position: int, *, kind: str, said: Said) -> Span | N
             return Span(position, close, kind) if is_secret(value, kind=kind, said=said) else None
     word = _BARE.match(text, position)
     if word and is_secret(word[0], kind=kind, said=said):
-        rest = _REST.match(text, word.end())
+        rest = REST.match(text, word.end())
         return Span(position, rest.end() if rest else word.end(), kind)
     return None
 
 
-def _judged(kind: str, regex: str, *, said: Said = Said.SET) -> Callable[[View, int], Span | None]:
-    """Make a reader of a regular expression whose group is a secret if it looks like one."""
-    compiled = re.compile(regex, re.IGNORECASE)
-
-    def read(view: View, position: int) -> Span | None:
-        match = compiled.match(view.text, position)
-        if not match or not is_secret(match[1], kind=kind, said=said):
-            return None
-        rest = _REST.match(view.text, match.end(1))
-        return Span(match.start(1), rest.end() if rest else match.end(1), kind)
-
-    return read
-
-
-def _read_piped(view: View, position: int) -> Span | None:
-    """Read the password that a command like `echo X | sudo -S` pipes."""
-    if not _ASKS.match(view.lower, position):
-        return None
-    match = _ECHO.search(view.text, max(0, position - _COMMAND_LENGTH), position)
-    if not match or not is_secret(match[1], kind="password", said=Said.SET):
-        return None
-    return Span(*match.span(1), "password")
+def _judged(kind: str, regex: str) -> Callable[[View, int], Span | None]:
+    return pattern(kind, f"(?i){regex}", judge=partial(is_secret, kind=kind, said=Said.SET))
 
 
 def _named(anchor: str, kind: str, name: str = "", after: str = "") -> Rule:
@@ -142,8 +120,6 @@ _OPTIONS = {
         ("b", rb"htpasswd", rf"[ ]-b[ ]\S{{1,200}}+[ ]\S{{1,64}}+[ ]{_WORD}"),
     )
 }
-_ASKS = re.compile(rb"\|[ ]?(?:sudo[ ]-s|chpasswd)")
-_ECHO = re.compile(rf"\becho[ ][\"']?(?:[\w.-]{{1,64}}:)?{_WORD}[\"']?[ ]?\Z")
 _COMMAND_LENGTH = 200  # before the option
 
 
@@ -175,23 +151,6 @@ RULES = (
     _named("code", "code", after="verification security access time authentication authorization login 2fa"),
     Rule(
         "lower",
-        b"ssn",
-        pattern("national_id", r"(?ai)ssn(?: number| no\.?)?[^\d\n]{0,8}(\d{3}[- ]?\d\d[- ]?\d{4})(?!\w)"),
-    ),
-    *(
-        Rule(
-            "lower",
-            label.encode(),
-            pattern(
-                "phone",
-                r"(?ai)(?:phone|mobile|tel|fax)[ _]?(?:number|no\.?|nr\.?)?(?:\\?[\"'])?[ \t]{0,3}(?:[:=]|is\b)"
-                r"[ \t]{0,3}(?:\\?[\"'])?(\+?\(?\d(?:[ ().\-/]{0,2}\d){6,14})(?!-?\w)",
-            ),
-        )
-        for label in ("phone", "mobile", "tel", "fax")
-    ),
-    Rule(
-        "lower",
         b"authorization",
         _judged(
             "authorization",
@@ -220,5 +179,9 @@ RULES = (
     Rule("lower", b" -", _read_option),
     Rule("lower", b"net user", _judged("password", rf"net[ ]user[ ]\S{{1,64}}+[ ]{_WORD}")),
     Rule("lower", b"identified by", _judged("password", rf"identified[ ]by[ ](?:password[ ])?{_WORD}")),
-    Rule("raw", b"|", _read_piped),
+    Rule(
+        "lower",
+        b"echo ",
+        _judged("password", rf"echo[ ][\"']?(?:[\w.-]{{1,64}}:)?{_WORD}[\"']?[ ]?\|[ ]?(?:sudo[ ]-S|chpasswd)"),
+    ),
 )

@@ -3,11 +3,14 @@
 import re
 import string
 
-from memory.redaction.spans import Rule, Span, View
+from memory.redaction.spans import TAKEN, Rule, Span, View, follows_word, pattern
 
 _LOCAL_PART = (string.ascii_letters + string.digits + "._%+-").encode()
 _MAX_EMAIL = 254
-_DOMAIN = re.compile(r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?!-?[A-Za-z0-9])")
+_DOMAIN = re.compile(
+    r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}"
+    rf"(?![A-Za-z0-9]|-[A-Za-z0-9{TAKEN}])"
+)
 _SPELLED_DOMAIN = re.compile(
     r"[(\[]at[)\]] ?[a-z0-9-]{1,63}(?: ?(?:\.|[(\[]dot[)\]]) ?[a-z0-9-]{1,63}){1,4}(?!-?[a-z0-9])",
     re.IGNORECASE | re.ASCII,
@@ -27,16 +30,6 @@ _NORTH_AMERICAN = re.compile(
     r"(?:\+?(?<!\w)1[-. ]?)?(?:\([2-9]\d\d\) ?|[2-9]\d\d[-. ])[2-9]\d\d[-. ]\d{4}\Z", re.ASCII
 )  # up to where its search ends
 _NORTH_AMERICAN_LENGTH = 17
-_INTERNATIONAL = re.compile(r"\+[1-9](?:[ ().-]{0,2}\d){7,14}(?!\w)", re.ASCII)
-_SOCIAL_SECURITY = re.compile(r"(?!000|666|9)\d{3}([- ])(?!00)\d\d\1(?!0000)\d{4}(?!\w|[-.]\d)", re.ASCII)
-
-
-def _follows_word(text: str, position: int) -> bool:
-    """Return whether the character before belongs to the same word or number, as in B0412… or 0.4111…"""
-    if position == 0:
-        return False
-    before = text[position - 1]
-    return before.isalnum() or before == "_" or (before in ".,-" and position > 1 and text[position - 2].isdigit())
 
 
 def _read_email(view: View, position: int) -> Span | None:
@@ -66,7 +59,7 @@ def _read_iban(view: View, position: int) -> Span | None:
         end += 2 if view.text[end] == " " else 1
     if view.text[end : end + 1].isalnum():
         return None
-    return Span(position, end, "iban", not _follows_word(view.text, position))
+    return Span(position, end, "iban", not follows_word(view.text, position))
 
 
 def _read_card(view: View, position: int) -> Span | None:
@@ -75,7 +68,7 @@ def _read_card(view: View, position: int) -> Span | None:
     match = _CARD.match(view.text, position)
     if not match or not is_card(match[0]):
         return None
-    return Span(position, match.end(), "card", not _follows_word(view.text, position))
+    return Span(position, match.end(), "card", not follows_word(view.text, position))
 
 
 def is_card(number: str) -> bool:
@@ -98,23 +91,11 @@ def _read_groups(view: View, position: int) -> Span | None:
     found, start = None, max(0, end - _NORTH_AMERICAN_LENGTH)
     while match := _NORTH_AMERICAN.search(text, start, end):
         start = match.start()
-        if not _follows_word(text, start):
+        if not follows_word(text, start):
             return Span(start, end, "phone")
         found = found or Span(start, end, "phone", free=False)
         start += 1
     return found
-
-
-def _read_international(view: View, position: int) -> Span | None:
-    match = _INTERNATIONAL.match(view.text, position)
-    return Span(position, match.end(), "phone", not _follows_word(view.text, position)) if match else None
-
-
-def _read_social_security(view: View, position: int) -> Span | None:
-    match = _SOCIAL_SECURITY.match(view.text, position)
-    if not match or (match[1] == " " and b"social sec" not in view.lower[max(0, position - 40) : position]):
-        return None
-    return Span(position, match.end(), "national_id", not _follows_word(view.text, position))
 
 
 RULES = (
@@ -123,6 +104,33 @@ RULES = (
     Rule("numeric", b"uudd", _read_iban),
     Rule("numeric", b"d" * 13, _read_card),
     Rule("numeric", b"ddd dddd", _read_groups),  # the blank stands for anything but digits and capitals
-    Rule("numeric", b"ddd dd dddd", _read_social_security),
-    Rule("raw", b"+", _read_international),
+    Rule(
+        "numeric",
+        b"ddd dd dddd",
+        pattern("national_id", r"(?a)(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?!\w|[-.]\d)", whole=True),
+    ),
+    *(
+        Rule(
+            "lower",
+            label,
+            pattern(
+                "national_id",
+                rf"(?ai){label.decode()}(?: number| no\.?)?[^\d\n]{{0,8}}(\d{{3}}[- ]?\d\d[- ]?\d{{4}})(?!\w)",
+            ),
+        )
+        for label in (b"ssn", b"social security")
+    ),
+    *(
+        Rule(
+            "lower",
+            label.encode(),
+            pattern(
+                "phone",
+                r"(?ai)(?:phone|mobile|tel|fax)[ _]?(?:number|no\.?|nr\.?)?(?:\\?[\"'])?[ \t]{0,3}(?:[:=]|is\b)"
+                r"[ \t]{0,3}(?:\\?[\"'])?(\+?\(?\d(?:[ ().\-/]{0,2}\d){6,14})(?!-?\w)",
+            ),
+        )
+        for label in ("phone", "mobile", "tel", "fax")
+    ),
+    Rule("raw", b"+", pattern("phone", r"(?a)\+[1-9](?:[ ().-]{0,2}\d){7,14}(?!\w)", whole=True)),
 )

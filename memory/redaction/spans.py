@@ -10,6 +10,8 @@ SEPARATOR = "\x1e"  # between texts that are searched together; no rule matches 
 TAKEN = "\ufdd0"  # no character: fills the place of what is already redacted; no secret has it in it
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
 
+REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]*+")  # of a value of which enough was read to judge it
+
 _LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
 # Spaces and hyphens of typesetters, which stand in numbers copied from pages
 _TYPESET = {" ": "\u00a0\u2007\u2009\u202f\u3000", "-": "\u2010\u2011\u2012\u2013\u2212"}
@@ -54,6 +56,38 @@ class Rule(NamedTuple):
     form: Literal["raw", "lower", "numeric", "words"]
     anchor: bytes
     read: Callable[[View, int], Span | None]
+
+
+def follows_word(text: str, position: int) -> bool:
+    """Return whether the character before belongs to the same word or number, as in B0412… or 0.4111…"""
+    if position == 0:
+        return False
+    before = text[position - 1]
+    return before.isalnum() or before == "_" or (before in ".,-" and position > 1 and text[position - 2].isdigit())
+
+
+def pattern(
+    kind: str, regex: str, *, judge: Callable[[str], bool] | None = None, before: int = 0, whole: bool = False
+) -> Callable[[View, int], Span | None]:
+    """Make a reader of a regular expression, whose group, if it has one, is the secret.
+
+    Args:
+        judge: whether the group looks like a secret; one that does takes the rest of its value.
+        before: how many characters before the anchor the expression starts.
+        whole: what continues a word is none.
+    """
+    compiled = re.compile(regex)
+
+    def read(view: View, position: int) -> Span | None:
+        match = compiled.match(view.text, position - before) if position >= before else None
+        if not match or (judge and not judge(match[1])):
+            return None
+        start, end = match.span(compiled.groups and 1)
+        if judge and (rest := REST.match(view.text, end)):
+            end = rest.end()
+        return Span(start, end, kind, not (whole and follows_word(view.text, start)))
+
+    return read
 
 
 def view(text: str) -> View:

@@ -36,8 +36,8 @@ def is_secret(value: str, *, kind: str, said: Said) -> bool:
     """Return whether the value under a name of this kind is a secret rather than a blank, placeholder or plain word."""
     if TAKEN in value or "[REDACTED:" in value:
         return False
-    digits = sum(c.isdigit() for c in value)
     bare = value.strip().rstrip(".,!?")
+    digits = 0 if kind == "secret" else sum(map(str.isdigit, value))
     match kind:
         case "phone":
             return 7 <= digits <= 15 and not any(c.isalpha() for c in value)
@@ -67,17 +67,14 @@ def is_secret(value: str, *, kind: str, said: Said) -> bool:
 
 def is_entropic(value: str) -> bool:
     """Return whether `value` looks random: at least 8 characters, letters and digits mixed, few repetitions."""
-    if len(value) < 8 or any(c.isspace() for c in value):
+    if len(value) < 8 or len(value.split(None, 1)) > 1:
         return False
     digits = sum(map(str.isdigit, value))
-    if not digits or digits == len(value):
-        return len(value) >= 24 and _bits(value) >= 3.5 and not digits and not value.islower()
-    return _bits(value) >= (2.5 if len(value) < 16 else 3.0)
-
-
-def _bits(value: str) -> float:
     sample = value[:64]
-    return -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+    bits = -sum(n / len(sample) * log2(n / len(sample)) for n in Counter(sample).values())
+    if not digits or digits == len(value):
+        return len(value) >= 24 and bits >= 3.5 and not digits and not value.islower()
+    return bits >= (2.5 if len(value) < 16 else 3.0)
 
 
 # ── Members of objects ────────────────────────────────────────────────────────────────────────────────────────────

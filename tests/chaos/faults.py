@@ -118,7 +118,7 @@ FAULTS = (
         quick_tests=("tests/chaos/provider_faults.py",),
         soak_seconds=2400,
         quick_weight=9,
-        full_weight=260,
+        full_weight=300,
         soak_weight=1480,
     ),
     Fault(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import psutil
 import psycopg
 import pytest
 from django.db import connection
@@ -172,8 +173,13 @@ def test_more_connections_than_fit_push_out_the_slowest(served_environment: dict
     try:
         with sockets(web.port, b"GET /health HTTP/1.1\r\nX-Slow: ", count=200):
             assert [ask(web.port, "/health") for _ in range(4)] == [200] * 4
+            assert max(map(_count_clients, web.workers())) <= 20
     finally:
         web.kill_all()
+
+
+def _count_clients(worker: psutil.Process) -> int:
+    return sum(each.status == psutil.CONN_ESTABLISHED for each in worker.net_connections("tcp"))
 
 
 def test_answers_come_in_the_order_of_the_requests(chaos_web: ChaosWeb) -> None:
@@ -197,6 +203,20 @@ def test_body_is_asked_for_where_the_client_waits_to_be_asked(chaos_web: ChaosWe
         rest = b"".join(iter(lambda: client.recv(65536), b""))
     assert first == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert rest.startswith(b"HTTP/1.1 201 ")
+
+
+def test_process_that_served_its_share_is_replaced_and_no_request_fails(
+    served_environment: dict[str, str], tmp_path: object
+) -> None:
+    options = ("--max-requests=30", "--max-requests-jitter=10")
+    web = ChaosWeb(home=tmp_path, environment=served_environment, options=options)  # type: ignore[arg-type]
+    web.start_web()
+    before = {worker.pid for worker in web.workers()}
+    try:
+        assert [ask(web.port, "/nothing") for _ in range(150)] == [404] * 150
+        assert before.isdisjoint(worker.pid for worker in web.workers())
+    finally:
+        web.kill_all()
 
 
 def test_requests_under_way_are_answered_when_the_server_stops(

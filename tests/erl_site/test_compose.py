@@ -25,7 +25,7 @@ APP = {name: service for name, service in SERVICES.items() if service["image"] =
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
-IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PYTHON_IMAGE"}
+IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PROXY_IMAGE", "ERL_PYTHON_IMAGE"}
 COMPOSE_ONLY = IMAGES | {
     "POSTGRES_PASSWORD",
     "BROKER_PASSWORD",

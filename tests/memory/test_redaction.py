@@ -282,7 +282,9 @@ def test_redacting_a_redacted_value_counts_nothing() -> None:
 _FRAGMENTS = [
     "password=", "token: ", '"', "\\", "@", "a@b.co", "+1 212-555-0199", "://", "u:p@", "-----BEGIN PRIVATE KEY-----",
     "-----END PRIVATE KEY-----", GITHUB, "eyJhbGciOiJIUzI1", ".", " ", "[REDACTED:", "]", "key", "\x1e", "\u0130",
-    "4111111111111111",     "Authorization: Bearer ", "abc123DEF456ghi789", "DE89370400440532013000", "é", "\n",
+    "+12345678", "(212) 555-1234", "078-05-1120", "%40", "%3D", "&#64;", "cGFzc3dvcmQ9V2ludDNyZmVsbA==", " --password ",
+    "mysql -p", "password:\n  ", "<password>", "</", "the password is ", "Wint3rfell", "-", "_", ",", "\u00a0",
+    "4111111111111111", "Authorization: Bearer ", "abc123DEF456ghi789", "DE89370400440532013000", "é", "\n",
 ]  # fmt: skip
 
 
