@@ -33,7 +33,9 @@ class WordOrigin(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["wording_id", "client", "trajectory_id"], nulls_distinct=False, name="memory_wordorigin_once"
+                fields=["project_id", "wording_id", "client", "trajectory_id"],
+                nulls_distinct=False,
+                name="memory_wordorigin_once",
             ),
         ]
         indexes = [models.Index(fields=["project_id", "client", "said_at"], name="memory_wordorigin_of_client")]

@@ -110,7 +110,7 @@ class QuarantineLift(models.Model):
         ordering = ["-lifted_at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["order", "subject_id"], nulls_distinct=False, name="memory_quarantinelift_once"
+                fields=["project_id", "order", "subject_id"], nulls_distinct=False, name="memory_quarantinelift_once"
             ),
         ]
 

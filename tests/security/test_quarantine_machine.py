@@ -33,7 +33,6 @@ from memory.episodes.export_file import export_memory
 from memory.episodes.import_file import import_memory
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
-from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mistakes.decisions import reject_card, reopen_card, retire_card
@@ -379,14 +378,6 @@ def serve_again_unasked(revision: Any) -> None:
     type(revision)._default_manager.filter(pk=revision.pk).update(served=True)
 
 
-def serve_for_policies_unasked(item: Any, revision: Any, *, by: Actor) -> None:
-    if not by.label.startswith("policy:"):
-        check_servable(item.project_id, [revision.lineage])
-    item.revisions.filter(served=True).exclude(pk=revision.pk).update(served=False)
-    approval = {"approved_sha256": revision.content_sha256, "approved_by": by.label, "approved_at": timezone.now()}
-    item.revisions.filter(pk=revision.pk).update(served=True, **approval)
-
-
 def carried_by_the_rows(project: Project, wording_ids: Any) -> Any:
     live = set(Heuristic.objects.filter(project=project, status="quarantined").values_list("pk", flat=True))
     return tuple(each for each in find_carried(project, wording_ids) if live.intersection(each.heuristic_ids))
@@ -401,12 +392,6 @@ def take_the_rows_alone(project: Project, wording_ids: Any) -> Any:
     [
         (WithoutTheDatabase, "memory.curation.undo.serve_again", serve_again_unasked, "a lesson is served"),
         (WithoutTheDatabase, "memory.mistakes.merge.serve_again", serve_again_unasked, "a mistake card is served"),
-        (
-            WithoutTheDatabase,
-            "memory.mistakes.decisions.serve_revision",
-            serve_for_policies_unasked,
-            "a mistake card is served",
-        ),
         (WithoutLineage, "", None, "is served in the words"),
         (WithoutOrigins, "", None, "a mistake card is served"),
         (KillSwitch, "memory.trust.quarantine._find_descendants", take_the_rows_alone, "is served in the words"),
@@ -422,7 +407,6 @@ def take_the_rows_alone(project: Project, wording_ids: Any) -> Any:
     ids=[
         "undone-retirement",
         "undone-merge",
-        "policy",
         "copies-and-edits",
         "words-of-cards",
         "taken-over-words",
