@@ -4,6 +4,9 @@ import gzip
 import json
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
@@ -99,13 +102,9 @@ def test_without_a_key_is_401(client):
 
 @pytest.mark.django_db(transaction=True)
 def test_real_exporter_is_understood(live_server):
-    exporters = pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
     headers = {"Authorization": f"Bearer {make_api_key().token}"}
     provider = TracerProvider()
-    exporter = exporters.OTLPSpanExporter(endpoint=f"{live_server.url}{URL}", headers=headers)
+    exporter = OTLPSpanExporter(endpoint=f"{live_server.url}{URL}", headers=headers)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("agent")
     asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Say hello"}]}])
