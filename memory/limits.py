@@ -10,6 +10,7 @@ MAX_MEDIA_TYPE_CHARS = 256
 
 # A JSON document
 MAX_DEPTH_LEVELS = 32
+MAX_JSON_TEXT_CHARS = 300_000  # any text in a document; members have limits of their own
 MAX_TEXT_CHARS = 200_000
 MAX_REQUEST_VALUES = 50_000
 MAX_FILE_VALUES = 5_000_000
@@ -26,7 +27,7 @@ class JsonLimits:
 
     depth_levels: int = MAX_DEPTH_LEVELS
     values: int = MAX_REQUEST_VALUES
-    text_chars: int = MAX_REQUEST_BYTES  # each member has a limit of its own
+    text_chars: int = MAX_JSON_TEXT_CHARS
 
 
 REQUEST_JSON = JsonLimits()
