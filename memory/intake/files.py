@@ -85,7 +85,7 @@ def read_log(raw: Any, *, place: str, defaults: Mapping[str, Any], outcome_from:
         yield FileEntry(place=place, error=str(error))
         return
     found = [(where, own, own) for where, own in reading.own]
-    found += [(f"run {n}", run.fields(), raw) for n, run in enumerate(reading.transcripts, start=1)]
+    found += [(f"entry {n}", run.fields(), raw) for n, run in enumerate(reading.transcripts, start=1)]
     several = len(found) + len(reading.problems) > 1
     for where, fields, source in found:
         at = (where if place == WHOLE_FILE else f"{place}, {where}") if several or place == WHOLE_FILE else place

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from uuid import UUID
 
 from django.db.models import Q
@@ -45,8 +44,9 @@ def find_carried(project: Project, wording_ids: Collection[UUID]) -> tuple[Carri
     if not lessons and not card_ids:
         return ()
     found: list[Carried] = []
-    answers_left = candidates.iterator(chunk_size=BATCH)
-    while answers := list(islice(answers_left, BATCH)):
+    answer_ids = list(candidates.values_list("pk", flat=True))
+    for first in range(0, len(answer_ids), BATCH):
+        answers = list(candidates.filter(pk__in=answer_ids[first : first + BATCH]))
         given = find_given_wordings(answers)
         for answer in answers:
             subjects = {one.subject_id for one in given[answer.pk] if one.injected and one.id in wording_ids}

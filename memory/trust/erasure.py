@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 import structlog
-from django.contrib.admin.models import LogEntry
 from django.db import OperationalError, connection, transaction
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Left, Length
@@ -120,8 +119,8 @@ def _find_quotations(trajectory: Trajectory) -> QuerySet[HeuristicRevision]:
 
 def _forget_log_entries(ids: Iterable[UUID]) -> None:
     """Leave of the admin's entries about these rows who did what, without how the rows were called."""
-    entries = LogEntry.objects.filter(object_id__in=[str(id) for id in ids])
-    entries.update(object_repr="(erased)", change_message="")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT memory_forget_log_entries(%s)", [[str(id) for id in ids]])
 
 
 def _delete(orphans: list[Heuristic]) -> None:

@@ -37,7 +37,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     "memory_trajectory": (
         Columns(
             "task task_id steps tools agent model tags summary mistakes successes mistake_cards "
-            "metadata redactions external_id client request_id",
+            "metadata redactions external_id client request_id spans",
             Fate.DELETED,
             "the run itself",
         ),

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anthropic
 import openai
@@ -15,6 +17,14 @@ from tests.clients.broken_erl import BrokenErl, slow
 from tests.factories import make_api_key
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
+
+T = TypeVar("T")
+
+
+def run_apart(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own: a test of the browser may have left a loop in this one."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, main).result()
 
 
 def recorded() -> dict[str, Trajectory]:
@@ -49,7 +59,7 @@ def test_concurrent_runs_capture_their_own_calls(project: Project, live_server: 
             assert await erl.flush()
 
     with ScriptedProvider(otherwise=answer("Done.")) as provider:
-        asyncio.run(agents(make_api_key(project=project).token, provider))
+        run_apart(agents(make_api_key(project=project).token, provider))
 
     runs = recorded()
     assert (said(runs["one"]), runs["one"].outcome) == (["Done."], "success")
@@ -77,7 +87,7 @@ def test_slow_erl_does_not_hold_up_other_tasks(tmp_path: Path) -> None:
         return seconds, ticks
 
     with BrokenErl(slow) as broken:
-        seconds, ticks = asyncio.run(agent(broken.url))
+        seconds, ticks = run_apart(agent(broken.url))
 
     assert seconds < 2.0
     assert ticks >= 3
@@ -98,7 +108,7 @@ def test_cancelled_run_has_no_known_outcome(project: Project, live_server: Any) 
                 task.cancel()
             assert await erl.flush()
 
-    asyncio.run(agent(make_api_key(project=project).token))
+    run_apart(agent(make_api_key(project=project).token))
 
     assert recorded()["one"].outcome == "unknown"
     assert current_run() is None

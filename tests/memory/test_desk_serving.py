@@ -4,6 +4,7 @@ import html
 import re
 from dataclasses import fields, replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.postgres.fields import ArrayField
@@ -35,7 +36,7 @@ WORDS: dict[str, Any] = {
     "polarity": "avoid",
     "scope": "project",
 }
-OTHER: dict[str, Any] = {"tags": ["rule"], "polarity": "works", "scope": "task_family"}
+OTHER: dict[str, Any] = {"tags": ["rule"], "lineage": [UUID(int=1)], "polarity": "works", "scope": "task_family"}
 # What the page shows for each; a choice is shown by its label.
 SHOWN = WORDS | {"tags": "canary-tag, other-tag", "polarity": "Avoid", "scope": "Project"}
 # Which row it is, or made of texts that are shown.
