@@ -1,5 +1,6 @@
 """What a search works on and what it finds."""
 
+import codecs
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]*+")  # of a value of which enough 
 _LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
 # Spaces and hyphens of typesetters, which stand in numbers copied from pages
 _TYPESET = {" ": "\u00a0\u2007\u2009\u202f\u3000", "-": "\u2010\u2011\u2012\u2013\u2212"}
+# What stands for each character outside ASCII, so that the forms have the length of the text: no rule starts with it.
+NO_LETTER = "erl-no-letter"
+codecs.register_error(NO_LETTER, lambda error: ("\x7f" * (error.end - error.start), error.end))  # type: ignore[attr-defined]
 # One letter per character class, so that a literal search finds where a number or a token may start
 _NUMERIC = bytes(
     0x64 if chr(i) in string.digits else 0x75 if chr(i) in string.ascii_uppercase else 0x20 for i in range(256)
@@ -99,7 +103,7 @@ def view(text: str) -> View:
                     text = text.replace(character, plain)
     if "[REDACTED:" in text:
         text = PLACEHOLDER.sub(lambda found: TAKEN * len(found[0]), text)
-    raw = text.encode("ascii", "replace")
+    raw = text.encode("ascii", NO_LETTER)
     lower = raw.lower()
     if not text.isascii() and ("\u0130" in text or "\u212a" in text):
         lower = text.translate(_LOWER_IN_ASCII).encode("ascii", "replace").lower()
@@ -113,7 +117,7 @@ def blot(shown: View, spans: Sequence[Span]) -> View:
     raw, words, pieces, done = bytearray(shown.raw), bytearray(shown.words), [], 0
     for span in spans:
         length = span.end - span.start
-        raw[span.start : span.end] = b"?" * length
+        raw[span.start : span.end] = b"\x7f" * length
         words[span.start : span.end] = b" " * length
         pieces += [shown.text[done : span.start], TAKEN * length]
         done = span.end
