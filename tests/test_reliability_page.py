@@ -84,6 +84,15 @@ def test_every_attack_that_was_tried_has_a_test() -> None:
     assert [row for row in rows if not _TEST.search(row)] == []
 
 
+def test_every_attack_has_a_mutant() -> None:
+    from tests.chaos.mutants import read_mutants
+
+    table = PAGE.partition("<!-- attacks: begin -->")[2].partition("<!-- attacks: end -->")[0]
+    noticing = {test.partition("[")[0] for mutant in read_mutants() for test in mutant.tests}
+    rows = table.strip().splitlines()[2:]
+    assert [row for row in rows if not {f"{path}::{name}" for path, name in _TEST.findall(row)} & noticing] == []
+
+
 @pytest.mark.parametrize("page", ["appendix/asvs.md", "appendix/owasp-llm.md"])
 def test_every_line_of_a_list_says_where_it_stands(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
