@@ -13,7 +13,7 @@ class Recovery:
     """Starts a server in a thread of its own, once for all threads of this process that find it down.
 
     Starting takes seconds, and again as long if the server is killed meanwhile. The threads wait only until
-    `patience_seconds` after the first of them found the server down; whoever comes later does not wait at all.
+    `patience_seconds` after the first of them found the server down; later ones do not wait at all.
     """
 
     def __init__(self, start: Callable[[], object], *, patience_seconds: float) -> None:

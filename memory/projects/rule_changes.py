@@ -74,7 +74,7 @@ def confirm_change(change: RuleChange, *, by: Actor) -> RuleChange:
 
 @transaction.atomic
 def refuse_change(change: RuleChange, *, by: Actor) -> RuleChange:
-    """Leave things as they are; whoever requested a change may also take it back so.
+    """Leave things as they are. The person who requested a change may withdraw it in the same way.
 
     Raises:
         AlreadyDecided, NotAllowed: as for `confirm_change`.

@@ -100,7 +100,7 @@ def _read(response: httpx.Response) -> dict[str, Any]:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
-    if response.status_code == 413:  # whoever says so: a smaller limit of a proxy is no reason to try again
+    if response.status_code == 413:  # from ERL or a proxy with a smaller limit: trying again cannot help
         raise Refused("The run is too large for the server.", status=413, code="request_too_large")
     error = answer.get("error") if isinstance(answer, dict) else None
     wait = _seconds(response.headers.get("Retry-After"))
