@@ -34,7 +34,6 @@ class Span:
     session: str = ""
     tokens: int = 0
     tools: list[Json] = field(default_factory=list)
-    call_id: str = ""
     metadata: dict[str, Json] = field(default_factory=dict)
 
 
@@ -308,7 +307,6 @@ def _otel_span(raw: Mapping[str, Json], resource: Mapping[str, Json]) -> Span:
         tokens=tokens,
         tools=_list(parse(said.get("gen_ai.tool.definitions")))
         or [parse(tool.get("tool.json_schema", tool)) for tool in _numbered(said, "llm.tools.")],
-        call_id=as_text(said.get("gen_ai.tool.call.id") or said.get("tool_call.id")),
         metadata={"service": resource["service.name"]} if resource.get("service.name") else {},
     )
 
