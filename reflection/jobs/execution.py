@@ -13,7 +13,8 @@ from typing import Self, TypeVar
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from memory.failpoints import failpoint
 from memory.redaction import redact
@@ -162,6 +163,10 @@ def _give_back(job: Job, error: Exception) -> str:
                 transient=error.transient,
                 retry_after_seconds=getattr(error, "retry_after_seconds", None),
             )
+        case OperationalError(__cause__=LockNotAvailable() | DeadlockDetected()):
+            # Whoever holds the row may hang; PostgreSQL ends its transaction in time, and the job is not to blame.
+            message = f"Another transaction held a row that the {job.kind} needs. It goes on in a few seconds."
+            postpone(job, wait_seconds=random.uniform(1, SPREAD_SECONDS), code="locked", message=message)  # noqa: S311
         case SoftTimeLimitExceeded():
             seconds = get_kind(job.kind).time_limit_seconds or settings.CELERY_TASK_SOFT_TIME_LIMIT
             message = f"It took longer than {seconds} seconds and was stopped."

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import psycopg
+from django.conf import settings
 from django.db import connection
 
 from erl_site.embedded import postgres
@@ -127,7 +128,8 @@ def own_database(*, place: Path | None = None) -> Iterator[OwnDatabase]:
     home.chmod(0o755)
     try:
         url = postgres.ensure(home, durable=True, user=USER, dbname=NAME, settings=SETTINGS)
-        _copy(database_url(connection.settings_dict), url, home / "dump.sql")
+        owner = connection.settings_dict | settings.ERL_DATABASE_OWNER
+        _copy(database_url(owner), url, home / "dump.sql")
         yield OwnDatabase(home=home, url=url)
     finally:
         postgres.discard(home)
@@ -140,5 +142,6 @@ def _copy(source: str, target: str, file: Path) -> None:
         ["pg_dump", "--format=custom", f"--file={file}", f"--dbname={source}"],
         ["pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", f"--dbname={target}", str(file)],
     ):
-        subprocess.run([str(programs / program), *options], check=True, capture_output=True)
+        ended = subprocess.run([str(programs / program), *options], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, f"{program}: {ended.stderr}"
     file.unlink()

@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-RUNS = pick(6, 200, full=60)  # during each fault
+RUNS = pick(6, 200, full=150)  # during each fault
 CLIENTS = 2
 PAUSE_SECONDS = 0.02
 POST_P99_MS = 150  # asserted in the full profile, which wants an idle machine

@@ -99,7 +99,8 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
             are_frozen.set()  # whoever takes over is answered
             # One that was through before it was stopped was not frozen at its work.
             caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
-            wait_until(are_done, seconds=60)
+            # One that hangs in a transaction keeps its rows until PostgreSQL ends the session, after a minute.
+            wait_until(are_done, seconds=120)
 
             for each in hung:
                 kill(working_process(each), signal.SIGCONT)

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 from django.utils import timezone
 
+from memory.database_clock import database_today
 from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
 from reflection.jobs.execution import Outcome
@@ -18,6 +20,7 @@ from reflection.llm.models import DailySpend
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.reflections import run_reflection
 from tests.factories import make_project, make_reflection, make_trajectory
+from tests.reflection.running import make_due, run
 from tests.reflection.scripted import (
     ScriptedModel,
     ScriptedReflector,
@@ -27,6 +30,7 @@ from tests.reflection.scripted import (
     make_request,
     propose,
 )
+from tests.stack import database_url
 
 pytestmark = pytest.mark.django_db
 
@@ -179,6 +183,22 @@ def test_budget_is_not_passed_by_many_at_once() -> None:
     assert model.calls == DailySpend.objects.get().calls == 10
     counts = {status: Reflection.objects.filter(status=status).count() for status in Status.values}
     assert (counts[Status.DONE], counts[Status.DEFERRED_BUDGET]) == (10, 20)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_that_hangs_in_a_transaction_costs_the_jobs_that_wait_for_its_rows_no_attempt() -> None:
+    project = make_project()
+    with psycopg.connect(database_url(connection.settings_dict)) as hung:
+        hung.execute(
+            "INSERT INTO reflection_dailyspend (project_id, day, calls, tokens, cost_usd) VALUES (%s, %s, 0, 0, 0)",
+            [project.pk, database_today()],
+        )
+        waiting = reflect(project)
+        hung.rollback()
+    make_due(waiting)
+
+    assert (waiting.status, waiting.attempts, waiting.last_error_code) == (Status.RETRY, 0, "locked")
+    assert run(ask_then(propose()), waiting).status == Status.DONE
 
 
 def test_raised_budget_makes_what_waits_due() -> None:
