@@ -49,9 +49,8 @@ def chat(tracer: Tracer, asked: list[Any], answered: list[Any]) -> None:
 def work(tracer: Tracer) -> None:
     """Do what an instrumented agent does."""
     chat(tracer, ASKED, CALLED)
-    with tracer.start_as_current_span(
-        "execute_tool", attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": LOOK["name"]}
-    ):
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "get_reservation"}
+    with tracer.start_as_current_span("execute_tool", attributes=tool):
         pass
     chat(tracer, [*ASKED, *CALLED, *RETURNED], SAID)
 
@@ -82,9 +81,13 @@ def test_spans_in_a_block_are_part_of_its_run(erl: ERL, tracer: Tracer) -> None:
 
 
 def test_exception_in_an_agent_is_recorded(erl: ERL, tracer: Tracer) -> None:
-    with pytest.raises(LookupError), agent_span(tracer):
-        chat(tracer, ASKED, CALLED)
-        raise LookupError("no such reservation")
+    def agent() -> None:
+        with agent_span(tracer):
+            chat(tracer, ASKED, CALLED)
+            raise LookupError("no such reservation")
+
+    with pytest.raises(LookupError):
+        agent()
 
     run = recorded(erl)
     assert (run.outcome, run.steps[-1]["error"]) == ("failure", "no such reservation")

@@ -180,14 +180,14 @@ def test_agent_that_is_cancelled_has_no_known_outcome(erl: ERL, provider: Script
     waiting = asyncio.Event()
 
     @agent.tool_plain
-    async def wait_for_ever() -> str:
+    async def wait_for_ever(id: str) -> str:
         waiting.set()
         await asyncio.sleep(600)
         return ""
 
     async def work() -> None:
         task = asyncio.create_task(agent.run(TASK))
-        await waiting.wait()
+        await asyncio.wait_for(waiting.wait(), 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

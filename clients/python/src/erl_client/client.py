@@ -125,7 +125,8 @@ class _Client:
     async def _fetch_async(self, run: Run) -> None:
         try:
             if answer := self._ask(run):
-                self._take(run, await asyncio.wait_for(asyncio.wrap_future(answer), self.budget_seconds))
+                lessons = await asyncio.wait_for(asyncio.wrap_future(answer), self.budget_seconds)
+                self._take(run, lessons)
         except Exception as error:
             self._without_lessons(error)
 

@@ -18,7 +18,7 @@ from erl_client.client import ERL, AsyncERL
 from erl_client.plain import as_plain
 from erl_client.runs import current_run
 from erl_client.traced import TracedRuns
-from erl_client.transcripts.traces import spans_of_agents_sdk
+from erl_client.transcripts.tracers import spans_of_agents_sdk
 
 log = logging.getLogger("erl_client")
 
@@ -60,7 +60,7 @@ class ERLTracing(TracingProcessor):
         if error is self._handled.pop(span.span_id, None):
             error = None
         try:
-            self._runs.end(*spans_of_agents_sdk([_export(span)]), error=error)
+            self._runs.end(spans_of_agents_sdk([_export(span)])[0], error)
         except Exception:
             log.debug("A span was not captured.", exc_info=True)
 

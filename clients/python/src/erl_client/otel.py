@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 
 from erl_client.client import ERL, AsyncERL
 from erl_client.traced import TracedRuns
-from erl_client.transcripts.traces import spans_of_console
+from erl_client.transcripts.opentelemetry import spans_of_console
 
 log = logging.getLogger("erl_client")
 
@@ -30,7 +30,7 @@ class ERLSpanProcessor(SpanProcessor):
 
     def on_end(self, span: Any) -> None:
         try:
-            self._runs.end(*spans_of_console([json.loads(span.to_json())]))
+            self._runs.end(spans_of_console([json.loads(span.to_json())])[0])
         except Exception:
             log.debug("A span was not captured.", exc_info=True)
 
