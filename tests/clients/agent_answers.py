@@ -1,4 +1,4 @@
-"""What a scripted provider answers to an agent that calls tools: OpenAI's chat completions and Responses.
+"""What a scripted provider answers to an agent that calls tools: OpenAI's chat completions and Responses, and Messages.
 
 Connections end with the answer: frameworks leave theirs to the loop, which ends with the test.
 """
@@ -55,6 +55,14 @@ def response_calls(name: str = "get_reservation", call_id: str = "call_1", **arg
     return _response({"type": "function_call", "id": "f", "call_id": call_id, "status": "completed", **said})
 
 
+def anthropic_says(text: str = ANSWER) -> Behaviour:
+    return _anthropic({"type": "text", "text": text})
+
+
+def anthropic_calls(name: str = "get_reservation", call_id: str = "toolu_1") -> Behaviour:
+    return _anthropic({"type": "tool_use", "id": call_id, "name": name, "input": LOOK["arguments"]})
+
+
 def _chat(message: dict[str, Any]) -> Behaviour:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m-1", "choices": [choice], "usage": _USAGE}
@@ -65,3 +73,9 @@ def _response(*output: dict[str, Any]) -> Behaviour:
     about = {"id": "r", "object": "response", "created_at": 1, "model": "m-1", "status": "completed"}
     rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": _RESPONSE_USAGE}
     return raw(json.dumps({**about, "output": output, **rest}).encode(), headers=CLOSE)
+
+
+def _anthropic(*content: dict[str, Any]) -> Behaviour:
+    about = {"id": "m", "type": "message", "role": "assistant", "model": "m-1", "stop_sequence": None}
+    rest = {"stop_reason": "end_turn", "usage": {"input_tokens": 10, "output_tokens": 5}}
+    return raw(json.dumps({**about, **rest, "content": content}).encode(), headers=CLOSE)
