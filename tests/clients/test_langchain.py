@@ -44,7 +44,7 @@ def provider() -> Iterator[ScriptedProvider]:
 
 @pytest.fixture
 def model(provider: ScriptedProvider) -> ChatOpenAI:
-    return ChatOpenAI(model="m", base_url=provider.openai_url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    return ChatOpenAI(model="m", base_url=provider.openai_url, api_key="k", max_retries=0)
 
 
 def make_agent(erl: ERL, model: ChatOpenAI, *tools: Any, **options: Any) -> Any:

@@ -3,6 +3,7 @@
 import json
 
 from anthropic import Anthropic
+
 from erl_client import ERL  # glue
 
 PROMPT = "You are an airline agent."

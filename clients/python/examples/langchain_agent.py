@@ -1,9 +1,10 @@
 """An agent of LangChain."""
 
-from erl_client import ERL  # glue
-from erl_client.langchain import ERLMiddleware  # glue
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
+
+from erl_client import ERL  # glue
+from erl_client.langchain import ERLMiddleware  # glue
 
 TASK = "Cancel reservation EHGLP3 and refund it."
 

@@ -1,12 +1,13 @@
 """A LangGraph graph of one's own."""
 
-from erl_client import ERL  # glue
-from erl_client.langchain import ERLCallbacks  # glue
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+
+from erl_client import ERL  # glue
+from erl_client.langchain import ERLCallbacks  # glue
 
 TASK = "Cancel reservation EHGLP3 and refund it."
 

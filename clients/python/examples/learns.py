@@ -1,7 +1,8 @@
 """A function whose calls are runs."""
 
-from erl_client import ERL, current_run  # glue
 from openai import OpenAI
+
+from erl_client import ERL, current_run  # glue
 
 erl = ERL()  # glue
 client = erl.wrap(OpenAI())  # glue

@@ -2,8 +2,9 @@
 
 import json
 
-from erl_client import ERL  # glue
 from openai import OpenAI
+
+from erl_client import ERL  # glue
 
 PROMPT = "You are an airline agent."
 TASK = "Cancel reservation EHGLP3 and refund it."

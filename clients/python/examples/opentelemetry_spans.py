@@ -1,10 +1,11 @@
 """Any agent that is instrumented with OpenTelemetry; here one of pydantic-ai."""
 
-from erl_client import ERL  # glue
-from erl_client.otel import ERLSpanProcessor  # glue
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent, InstrumentationSettings
 from pydantic_ai.capabilities import Instrumentation
+
+from erl_client import ERL  # glue
+from erl_client.otel import ERLSpanProcessor  # glue
 
 TASK = "Cancel reservation EHGLP3 and refund it."
 erl = ERL()  # glue

@@ -1,8 +1,9 @@
 """An agent of pydantic-ai."""
 
+from pydantic_ai import Agent
+
 from erl_client import ERL  # glue
 from erl_client.pydantic_ai import ERLCapability  # glue
-from pydantic_ai import Agent
 
 TASK = "Cancel reservation EHGLP3 and refund it."
 erl = ERL()  # glue

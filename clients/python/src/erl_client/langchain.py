@@ -19,17 +19,16 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
-from typing_extensions import NotRequired
 
 from erl_client.client import ERL, AsyncERL
 from erl_client.frameworks import Framework, inside, note_call
 from erl_client.runs import Run
 
 
-class ERLState(AgentState[Any]):
+class ERLState(AgentState[Any], total=False):
     """The state of an agent, and the id of its run."""
 
-    erl_run: NotRequired[Annotated[str, PrivateStateAttr]]
+    erl_run: Annotated[str, PrivateStateAttr]
 
 
 class ERLMiddleware(AgentMiddleware[Any, Any, Any]):
