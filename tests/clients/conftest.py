@@ -35,6 +35,7 @@ def erl(project: Project, live_server: Any, monkeypatch: pytest.MonkeyPatch) -> 
     """The client of an agent, set up as its user would."""
     monkeypatch.setenv("ERL_URL", live_server.url)
     monkeypatch.setenv("ERL_API_KEY", make_api_key(project=project).token)
+    monkeypatch.setenv("ERL_BUDGET_SECONDS", "60")  # what tests the budget has a client of its own
     with ERL() as client:
         yield client
 

@@ -46,19 +46,19 @@ class _Client:
         *,
         agent: str = "",
         strict: bool = False,
-        budget_seconds: float = BUDGET_SECONDS,
+        budget_seconds: float | None = None,
         spool: str | Path = "",
     ) -> None:
         """Read `ERL_URL` and `ERL_API_KEY` where they are not given, or else what `erl login` stored.
 
         `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
-        and a process that ends for its last runs. `spool` is the folder of runs that wait for ERL.
+        and a process that ends for its last runs: `ERL_BUDGET_SECONDS`, or else 2. `spool` is the folder of runs that wait for ERL.
         """
         stored = read_credentials()
         given_key = api_key or os.environ.get("ERL_API_KEY", "")
         self.agent = agent
         self.strict = strict
-        self.budget_seconds = budget_seconds
+        self.budget_seconds = _budget() if budget_seconds is None else budget_seconds
         self.destination = Destination(
             url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
             api_key=(given_key or stored.get("api_key", "")).strip(),
@@ -355,6 +355,14 @@ class AsyncERL(_Client):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+def _budget() -> float:
+    try:
+        return float(os.environ.get("ERL_BUDGET_SECONDS") or BUDGET_SECONDS)
+    except ValueError:
+        log.warning("ERL_BUDGET_SECONDS must be a number of seconds.")
+        return BUDGET_SECONDS
 
 
 def leave(token: "Token[Run | None]") -> None:

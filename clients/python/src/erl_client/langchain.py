@@ -25,7 +25,7 @@ from erl_client.frameworks import Framework, inside, note_call
 from erl_client.runs import Run
 
 
-class ERLState(AgentState[Any], total=False):
+class ERLState(AgentState[Any], total=False):  # type: ignore[call-arg]
     """The state of an agent, and the id of its run."""
 
     erl_run: Annotated[str, PrivateStateAttr]
