@@ -140,7 +140,7 @@ class Command(BaseCommand):
         if not rows:
             raise EvaluationError("The two runs have no arm in common on the same tasks.")
         width = max(len(f"{row['suite']}/{row['arm']}") for row in rows)
-        self.stdout.write(f"{'second minus first':<{width}}  paired, 95 %")
+        self.stdout.write(f"{'second minus first':<{width}}  paired, 95%")
         for row in rows:
             self.stdout.write(f"{row['suite'] + '/' + row['arm']:<{width}}  {show(row['difference'])}")
 
