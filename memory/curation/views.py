@@ -106,8 +106,8 @@ class HeuristicView(ApiView):
         "getHeuristic",
         tag="heuristics",
         summary="Read a heuristic",
-        description="Its newest wording, the wording that is served, and the runs it is drawn from. The ETag names the "
-        "newest wording.",
+        description="Its newest wording, the wording that is served, and the runs it was learnt from. The ETag names "
+        "the newest wording.",
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],
     )
@@ -134,7 +134,7 @@ class HeuristicView(ApiView):
             raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
         if sent.content_sha256 not in (None, current.content_sha256):
             raise ChangedMeanwhile(
-                f"The text changed after you read {sent.content_sha256}. Read the present text and decide again; its "
+                f"The text changed after you read {sent.content_sha256}. Read the current text and decide again; its "
                 f"content_sha256 is {current.content_sha256}."
             )
         revise_heuristic(

@@ -66,9 +66,9 @@ class TrajectoryListView(ApiView):
         "recordTrajectory",
         tag="trajectories",
         summary="Record a run",
-        description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
-        "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
-        "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
+        description="Secrets and personal data are removed before anything is stored; `redactions` counts them. A "
+        "reflection is queued unless `reflect` or the project says otherwise. A run that is already recorded under "
+        "its `external_id` gets 200 and changes nothing; a different run with that `external_id` gets 409.",
         request=TrajectoryInput,
         responses={
             201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
@@ -92,7 +92,7 @@ class TrajectoryView(ApiView):
         "getTrajectory",
         tag="trajectories",
         summary="Read a run with its steps",
-        description="The steps are in normal form, whatever form they were sent in.",
+        description="The steps are in one format, whatever format they were sent in.",
         responses=TrajectorySerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
@@ -104,7 +104,7 @@ class TrajectoryView(ApiView):
         summary="Erase a run",
         description="Deletes the run, its reflections, the heuristics that rest on it alone, and what is stored of the "
         "requests about it. Heuristics with other evidence stay. This cannot be undone.",
-        responses={204: OpenApiResponse(description="It is gone.")},
+        responses={204: OpenApiResponse(description="The run is erased.")},
     )
     def delete(self, request: Request, id: UUID) -> Response:
         erase_trajectory(get_trajectory(self, id), by=self.actor)
