@@ -46,7 +46,7 @@ def test_home_page_shows_the_project_that_is_worst_off_and_no_other_ones() -> No
 
     figure = read_figure(client)
     assert (figure.value, figure.alarming) == ("97.0%", True)
-    assert figure.note.startswith("45.0 % in the worst of 20 tasks, ")
+    assert figure.note.startswith("45.0% in the worst of 20 tasks, ")
     shown = client.get(figure.link).content.decode()
     assert "97.0%" in shown
     assert "50.0%" not in shown
