@@ -100,7 +100,7 @@ class HeuristicPatch(HeuristicWording):
 
 
 class Withdrawal(Input):
-    """Why a heuristic is no longer to be served."""
+    """Why a heuristic should no longer be served."""
 
     reason: Reason = ""
 
@@ -128,7 +128,7 @@ class Approval(Decision):
 
 
 class Merge(Decision):
-    """Which heuristic stays, and in whose words."""
+    """Which heuristic stays, and with which wording."""
 
     into_id: Annotated[Id, Field(description="The heuristic that stays.")]
     take_wording: Annotated[
@@ -260,7 +260,7 @@ class HeuristicPageSerializer(serializers.Serializer[Any]):
 
 
 class HeuristicDetailSerializer(HeuristicSerializer):
-    """A heuristic with the runs it is drawn from."""
+    """A heuristic with the runs it was learnt from."""
 
     evidence = EvidenceSerializer(many=True)
 

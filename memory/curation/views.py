@@ -57,7 +57,7 @@ class HeuristicListView(ApiView):
         summary="List heuristics, or retrieve lessons for a task",
         description="Without `task`: the project's heuristics, newest first, of every status, with exact filters.\n\n"
         "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
-        "`retrieve`); the other parameters of retrieval are then known, and those of the list are not.",
+        "`retrieve`); the parameters of retrieval then apply instead of those of the list.",
         filters=True,
         parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity", "status"}, optional=True),
         responses=PolymorphicProxySerializer(

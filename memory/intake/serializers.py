@@ -73,7 +73,7 @@ class StepInput(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """A chat message as the OpenAI API has it; assistant messages may carry tool calls."""
+    """A chat message in the format of the OpenAI API; assistant messages may carry tool calls."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[Any, WithJsonSchema({"type": ["string", "array", "null"], "items": {}})] = None
@@ -420,7 +420,7 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 
 
 class TrajectorySerializer(TrajectoryItemSerializer):
-    """A run with its steps in normal form."""
+    """A run with its steps in one format."""
 
     step_count = serializers.IntegerField(source="number_of_steps", read_only=True)
     steps = StepsField(read_only=True)

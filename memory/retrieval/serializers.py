@@ -28,7 +28,7 @@ Names: TypeAlias = Annotated[
 
 
 class RetrieveQuery(Input):
-    """A task about to be done, and how many lessons there is room for."""
+    """A task to be done, and how many lessons to return."""
 
     task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
     task_id: Annotated[
@@ -85,7 +85,7 @@ class Scores(BaseModel):
 
 
 class RetrievedItem(BaseModel):
-    """A lesson, and why it is here. Members may be added."""
+    """A lesson, and why it was chosen. Members may be added."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -160,7 +160,7 @@ class LessonsForTask(BaseModel):
 
 
 class ConsideredLesson(BaseModel):
-    """A lesson that was passed over, and its score."""
+    """A lesson that was considered but not chosen, and its score."""
 
     heuristic: UUID
     score: float
