@@ -52,7 +52,8 @@ class _Client:
         """Read `ERL_URL` and `ERL_API_KEY` where they are not given, or else what `erl login` stored.
 
         `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
-        and a process that ends for its last runs: `ERL_BUDGET_SECONDS`, or else 2. `spool` is the folder of runs that wait for ERL.
+        and a process that ends for its last runs: `ERL_BUDGET_SECONDS`, or else 2. `spool` is the folder of runs that
+        wait for ERL.
         """
         stored = read_credentials()
         given_key = api_key or os.environ.get("ERL_API_KEY", "")
@@ -80,7 +81,7 @@ class _Client:
         try:
             capture_calls(client)
         except Exception as error:
-            self._fail(ERLError(f"Calls of {type(client).__name__} cannot be captured: {error}"))
+            self._fail(ERLError(f"Calls to {type(client).__name__} cannot be captured: {error}"))
         return client
 
     def context(self) -> str:
@@ -182,7 +183,7 @@ class _Client:
     def _take(self, run: Run, answer: Mapping[str, Any]) -> None:
         context, retrieval_id, items = answer.get("context"), answer.get("retrieval_id"), answer.get("items")
         if not isinstance(context, str) or not isinstance(items, list):
-            raise Unavailable("What answers in ERL's place gave no lessons.")
+            raise Unavailable("The server at ERL's address returned no lessons; check ERL_URL.")
         run.context = context
         run.retrieval_id = retrieval_id if isinstance(retrieval_id, str) else None
         run.lessons = [item for item in items if isinstance(item, dict)]
@@ -266,7 +267,7 @@ class ERL(_Client):
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             if inspect.iscoroutinefunction(function):
-                raise TypeError("Use AsyncERL for a function that is async.")
+                raise TypeError("Use AsyncERL for async functions.")
 
             @functools.wraps(function)
             def learning(*args: P.args, **kwargs: P.kwargs) -> T:
