@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr, ToolCallRequest
@@ -43,7 +44,7 @@ class ERLMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, erl: ERL | AsyncERL, *, family: str = "", agent: str = "") -> None:
         super().__init__()
         self._framework = Framework(erl=erl, family=family, agent=agent)
-        self._runs: dict[str, Run] = {}
+        self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()  # the client holds them
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         return self._begun(self._framework.begin(_task(state["messages"])))
