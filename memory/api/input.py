@@ -50,13 +50,21 @@ def has_body(request: HttpRequest) -> bool:
 
 
 def read_body(request: HttpRequest) -> dict[str, Any]:
-    """Return the JSON object in the body, {} where there is no body.
+    """Return the JSON object in the body, {} where there is no body. Raises as `read_json` does."""
+    document = read_json(request)
+    if not isinstance(document, dict):
+        raise InvalidJson("Send one JSON object, not an array or a single value.")
+    return document
+
+
+def read_json(request: HttpRequest) -> Any:
+    """Return the JSON in the body, {} where there is no body.
 
     Reads at most one byte more than the limit, also where the length is not announced.
 
     Raises:
         Refusal: it is too large, encoded, or of another media type.
-        InvalidJson: it is not one JSON object that we can keep, or its sender stopped.
+        InvalidJson: it is not JSON that we can keep, or its sender stopped.
     """
     if not has_body(request):
         return {}
@@ -69,10 +77,7 @@ def read_body(request: HttpRequest) -> dict[str, Any]:
     if (request.content_params or {}).get("charset", "utf-8").strip("'\"").lower() not in ("utf-8", "utf8"):
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body in UTF-8.")
     data = read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES)
-    document = parse_json(data) if data else {}  # a chunked body may turn out to be empty
-    if not isinstance(document, dict):
-        raise InvalidJson("Send one JSON object, not an array or a single value.")
-    return document
+    return parse_json(data) if data else {}  # a chunked body may turn out to be empty
 
 
 def read_bytes(request: HttpRequest, *, limit: int) -> bytes:
