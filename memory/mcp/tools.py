@@ -74,7 +74,7 @@ class Tool:
             try:
                 UUID(arguments.get(self.subject, ""))
             except (ValueError, AttributeError):
-                return f"{self.subject}: This is no id. {_SEND_ID}"
+                return f"{self.subject}: This is not an id. {_SEND_ID}"
         return ""
 
     def explain(self, error: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from rest_framework.request import Request
 from memory.api.authentication import HasScope
 from memory.api.base import ApiView
 from memory.api.errors import ErrorCode, Refusal
-from memory.api.input import read_json
+from memory.api.input import read_json_bytes
 from memory.api.throttling import ScopeThrottle
 from memory.mcp.operations import call_operation
 from memory.mcp.protocol import (
@@ -32,6 +33,7 @@ from memory.mcp.protocol import (
 from memory.mcp.resources import TEMPLATE, list_resources, read_resource
 from memory.mcp.tools import BY_NAME, TOOLS
 from memory.projects.models import ApiKey
+from memory.strict_json import InvalidJson, parse_json
 
 SERVER_INFO = {"name": "erl", "title": "ERL", "version": "1"}  # of the API
 CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}}
@@ -72,10 +74,20 @@ class McpView(ApiView):
         super().initial(request, *args, **kwargs)
 
     def read(self, request: HttpRequest) -> dict[str, Any]:
-        document = read_json(request)
+        data = read_json_bytes(request)
+        try:
+            document = parse_json(data)
+        except InvalidJson:
+            with suppress(ValueError, RecursionError):  # JSON, though not such as we keep: who sent it learns why
+                self.take(json.loads(data), request.headers)
+            raise
+        return self.take(document, request.headers).params
+
+    def take(self, document: Any, headers: Mapping[str, str]) -> Message:
+        """Remember the message, so that whatever happens is answered in its terms."""
         self.message_id = find_id(document)
-        self.message = read_message(document, request.headers)
-        return self.message.params
+        self.message = read_message(document, headers)
+        return self.message
 
     def run(self, handler: Any, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """Open no transaction and look for no key: the operation of a tool does both."""
@@ -153,6 +165,8 @@ class McpView(ApiView):
             return self.answer_error(exc.code, exc.message, status=exc.status, data=exc.data)
         refused: HttpResponse = super().handle_exception(exc)
         error = json.loads(refused.content)["error"]
+        if self.message is not None and self.message.method == "tools/call" and self.message_id is not None:
+            return self.answer(_refuse(error["message"]) | {"structuredContent": {"error": error}})
         status = refused.status_code
         code = _CODES.get(error["code"], INTERNAL_ERROR if status >= 500 else status)
         response = self.answer_error(code, error["message"], status=status, data=error)

@@ -124,6 +124,16 @@ def test_body_of_another_type_is_415(api_client, kind):
     assert error_of(api_client.post(URL, b"{}", content_type=kind)) == (415, 415)
 
 
+def test_json_that_cannot_be_kept_is_refused_under_its_id(api_client):
+    body = b'{"jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {"x": "\\ud800"}}'
+
+    answer = api_client.post(URL, body, content_type="application/json")
+
+    assert error_of(answer) == (200, -32700)
+    assert answer.json()["id"] == "a"
+    assert "lone surrogates" in answer.json()["error"]["message"]
+
+
 def test_body_over_the_limit_is_413(api_client, settings):
     settings.ERL_API_MAX_REQUEST_BYTES = 1000
 
@@ -358,7 +368,9 @@ def test_resources_need_the_scope_of_lessons(project):
     assert error_of(send_modern(client, "resources/read", uri="erl://lessons/airline")) == (403, 403)
 
 
-def test_other_projects_are_out_of_reach(project, api_client, other_client):
+@pytest.mark.parametrize("role", ["", "erl_tenant"], ids=["", "held by the database"])
+def test_other_projects_are_out_of_reach(project, api_client, other_client, settings, role):
+    settings.ERL_TENANT_ROLE = role
     run = make_trajectory(project=project, task_id="airline")
     lesson = make_heuristic(project=project, status="approved", task_id="airline")
     embed_heuristics([lesson.pk])
@@ -448,26 +460,24 @@ def test_list_of_tools_is_short_enough_for_a_prompt(api_client):
         ("record_run", {"task": "x", "outcome": "success", "score": 0.0}, "outcome: A success cannot have the score"),
         ("record_run", {"task": "x", "idempotency_key": 5.5}, "idempotency_key: Send a text."),
         ("record_run", {"task": "x", "idempotency_key": "a b"}, "Send one idempotency_key of 1 to 255"),
-        ("report_outcome", {"outcome": "success"}, "trajectory_id: This is no id."),
-        ("report_outcome", {"trajectory_id": "../x", "outcome": "success"}, "trajectory_id: This is no id."),
+        ("report_outcome", {"outcome": "success"}, "trajectory_id: This is not an id."),
+        ("report_outcome", {"trajectory_id": "../x", "outcome": "success"}, "trajectory_id: This is not an id."),
         ("report_outcome", {"trajectory_id": ["a"], "outcome": "success"}, "trajectory_id: Send a text."),
-        ("report_outcome", {"trajectory_id": "9" * 50_000, "outcome": "success"}, "trajectory_id: This is no id."),
+        ("report_outcome", {"trajectory_id": "9" * 50_000, "outcome": "success"}, "trajectory_id: This is not an id."),
         ("propose_lesson", {"trigger": "x", "guideline": ""}, "guideline: Write something here."),
         ("search_runs", {"outcome": "fine"}, "outcome: "),
         ("search_runs", {"limit": "many"}, "limit: Send a whole number from 1 to 200."),
-        ("search_runs", {"limit": 9**99}, "limit"),
+        ("search_runs", {"limit": 9**99}, "/params/arguments/limit"),
+        ("record_run", {"task": "a\x00b"}, "Leave out the character U+0000. (at /params/arguments/task)"),
         ("search_runs", {"task": ["a"]}, "task: Send a text."),
         ("search_runs", {"task_id": None}, "task_id: Send a text."),
     ],
 )
 def test_argument_that_is_refused_is_named(api_client, tool, arguments, said):
-    answer = send(api_client, "tools/call", name=tool, arguments=arguments)
+    refused = call(api_client, tool, **arguments)
 
-    if "result" in answer.json():
-        assert answer.json()["result"]["isError"] is True
-        assert said in text_of(answer.json()["result"])
-    else:
-        assert error_of(answer) == (400, -32700)  # a number beyond what JSON can safely hold
+    assert refused["isError"] is True
+    assert said in text_of(refused)
     assert Trajectory.objects.count() == 0
 
 
