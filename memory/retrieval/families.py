@@ -10,14 +10,22 @@ from memory.retrieval.database import read_prepared
 
 MOST_LESSONS = 200
 
+# A lesson for the whole project is also one of the families it was learnt in, as for the filter `families`.
 _LESSONS = """
-SELECT heuristic_id, trigger, guideline, avoid, not_when, count(*) OVER () FROM servable_heuristic
-WHERE project_id = %(project)s AND task_id = %(family)s
-ORDER BY usefulness DESC, support DESC, heuristic_id LIMIT %(limit)s
+SELECT h.heuristic_id, h.trigger, h.guideline, h.avoid, h.not_when, count(*) OVER () FROM servable_heuristic h
+WHERE h.project_id = %(project)s AND (h.task_id = %(family)s OR h.scope = 'project' AND EXISTS (
+    SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
+    WHERE e.heuristic_id = h.heuristic_id AND o.task_id = %(family)s))
+ORDER BY h.usefulness DESC, h.support DESC, h.heuristic_id LIMIT %(limit)s
 """
 _FAMILIES = """
-SELECT DISTINCT task_id FROM servable_heuristic
-WHERE project_id = %(project)s AND task_id > %(after)s ORDER BY task_id LIMIT %(limit)s
+SELECT task_id FROM servable_heuristic WHERE project_id = %(project)s AND task_id > %(after)s
+UNION
+SELECT o.task_id FROM servable_heuristic h
+JOIN servable_evidence e ON e.heuristic_id = h.heuristic_id
+JOIN servable_outcome o ON o.id = e.trajectory_id
+WHERE h.project_id = %(project)s AND h.scope = 'project' AND o.task_id > %(after)s
+ORDER BY task_id LIMIT %(limit)s
 """
 
 

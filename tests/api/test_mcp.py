@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
@@ -11,7 +12,7 @@ from rest_framework.test import APIClient
 from memory.api.models import IdempotencyRecord
 from memory.api.throttling import counters
 from memory.effects.models import HeuristicFeedback
-from memory.heuristics.models import Heuristic, Review
+from memory.heuristics.models import Evidence, Heuristic, Review
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.mcp.protocol import LEGACY_VERSIONS, MODERN_VERSION, VERSIONS
 from memory.mcp.tools import BY_NAME, TOOLS
@@ -620,6 +621,9 @@ def test_resource_has_what_is_approved_and_nothing_else(api_client, project):
     make_heuristic(project=project, status="proposed", task_id=family, guideline="Never seen.")
     make_heuristic(project=project, status="approved", task_id="other", guideline="Elsewhere.")
     make_heuristic(project=project, status="proposed", task_id="undecided")
+    learnt_there = make_trajectory(project=project, task_id=family)
+    everywhere = make_heuristic(status="approved", scope="project", guideline="Be brief.", trajectory=learnt_there)
+    Evidence.objects.filter(heuristic=everywhere).update(approved_at=timezone.now())
 
     listed = send(api_client, "resources/list").json()["result"]["resources"]
     address = next(one["uri"] for one in listed if one["name"] == family)
@@ -627,6 +631,7 @@ def test_resource_has_what_is_approved_and_nothing_else(api_client, project):
 
     assert [one["name"] for one in listed] == [family, "other"]
     assert "Read the fare class." in text
+    assert "Be brief." in text
     assert "Never seen." not in text
     assert "Elsewhere." not in text
 
