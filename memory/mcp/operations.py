@@ -11,14 +11,14 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.urls import resolve
 
-# What of the request at hand says who asks and where; the rest of its header fields are about its own body.
+# What says who sent a request, and to which host. The other header fields are about its own body.
 _KEPT = ("HTTP_AUTHORIZATION", "HTTP_HOST", "REMOTE_ADDR", "SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL")
 _PASSED_ON = ("RateLimit", "RateLimit-Policy", "Retry-After", "Idempotent-Replayed", "Original-Request-Id")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperationAnswer:
-    """What the operation answered; `headers` are those that also mean something to who called the tool."""
+    """What the operation answered; `headers` are those that also mean something outside."""
 
     status: int
     body: dict[str, Any]

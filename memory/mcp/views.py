@@ -69,7 +69,9 @@ class McpView(ApiView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         origin = request.META.get("HTTP_ORIGIN")
-        if origin is not None and origin != f"{request.scheme}://{request.get_host()}":  # a page, which has no key
+        if (
+            origin is not None and origin != f"{request.scheme}://{request.get_host()}"
+        ):  # sent by a page of another site
             raise Refusal(ErrorCode.PERMISSION_DENIED, "Pages of another origin may not send requests here.")
         super().initial(request, *args, **kwargs)
 
@@ -78,7 +80,7 @@ class McpView(ApiView):
         try:
             document = parse_json(data)
         except InvalidJson:
-            with suppress(ValueError, RecursionError):  # JSON, though not such as we keep: who sent it learns why
+            with suppress(ValueError, RecursionError):  # it is JSON, so the answer can have its id
                 self.take(json.loads(data), request.headers)
             raise
         return self.take(document, request.headers).params

@@ -30,7 +30,7 @@ _GO_ON = (
 
 
 class _NoAnswer(Exception):
-    """ERL did not answer; the message is a sentence for those who wait for it."""
+    """ERL gave no answer; the message is a sentence that says why."""
 
 
 def serve(destination: Destination, messages: Iterable[bytes], answers: BinaryIO) -> None:
@@ -82,7 +82,7 @@ class _Bridge:
             answer = self._ask(line, message if isinstance(message, dict) else {})
         except _NoAnswer as error:
             answer = _say_why(message, str(error))
-        except Exception as error:  # who waits for an answer gets one
+        except Exception as error:  # every request gets an answer
             answer = _say_why(message, f"The request failed: {type(error).__name__}.")
         id = _id_of(message)
         with self._lock:
