@@ -159,7 +159,7 @@ def _id_of(message: Any) -> str | int | None:
 def _say_why(message: Any, reason: str) -> dict[str, Any]:
     """Answer a call of a tool so that the model can read why it failed, and anything else with an error."""
     if isinstance(message, dict) and message.get("method") == "tools/call":
-        text = {"type": "text", "text": f"{reason} {_GO_ON}"}
+        text = {"type": "text", "text": f"{reason.rstrip('.')}. {_GO_ON}"}
         result = {"content": [text], "isError": True, "resultType": "complete"}
         return {"jsonrpc": "2.0", "id": None, "result": result}
     return _error(None, INTERNAL_ERROR, reason)
