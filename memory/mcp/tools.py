@@ -66,7 +66,7 @@ class Tool:
         """Say what is wrong with arguments that do not fit into a request; the operation looks at all others."""
         for name, value in arguments.items():
             if name not in self.properties:
-                return f"{name}: Leave this out: it is not known here. Known are {', '.join(self.properties)}."
+                return f"{name}: This argument is unknown. Leave it out. Known are {', '.join(self.properties)}."
             is_flat = isinstance(value, str | int) and not isinstance(value, bool)
             if not is_flat and (self.method == "GET" or name in ("idempotency_key", self.subject)):
                 return f"{name}: Send a text."
