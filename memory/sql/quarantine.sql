@@ -158,7 +158,8 @@ CREATE OR REPLACE TRIGGER memory_wordorigin_keep BEFORE UPDATE OR DELETE ON memo
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER memory_quarantinelift_keep BEFORE UPDATE OR DELETE ON memory_quarantinelift
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-CREATE OR REPLACE FUNCTION memory_audit_lift() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_lift() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'quarantine_lift', NEW.id, jsonb_build_object(
         'order', NEW.order_id, 'subject', NEW.subject_id, 'wordings', to_jsonb(NEW.wording_ids),
