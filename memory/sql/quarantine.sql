@@ -79,7 +79,7 @@ CREATE OR REPLACE TRIGGER memory_revision_origin BEFORE INSERT ON memory_heurist
 CREATE OR REPLACE FUNCTION memory_cardrevision_origin() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO memory_wordorigin (id, project_id, wording_id, client, api_key_id, trajectory_id, said_at)
-    SELECT gen_random_uuid(), NEW.project_id, NEW.id, t.client, t.api_key_id, t.id, t.created_at
+    SELECT gen_random_uuid(), NEW.project_id, NEW.id, t.client, t.api_key_id, t.id, coalesce(t.appended_at, t.created_at)
     FROM memory_trajectory t WHERE t.id = NEW.trajectory_id
     UNION ALL
     SELECT gen_random_uuid(), NEW.project_id, NEW.id, regexp_replace(NEW.created_by, '^key:', ''), NULL, NULL,
