@@ -110,7 +110,7 @@ def _add(
             receipt.reject(len(entries), f"trace {trace}: an open run that is no trace has this external id.")
             return
     redacted = redact({"spans": entries})
-    together = [*(run.spans if run else ()), *redacted.value["spans"]]
+    together = _without_repeats([*(run.spans if run else ()), *redacted.value["spans"]])
     if len(together) > MAX_TRACE_SPANS or len(json.dumps(together)) > MAX_OPEN_RUN_CHARS:
         most = f"at most {MAX_TRACE_SPANS:,} spans and {MAX_OPEN_RUN_CHARS:,} characters of a trace are kept."
         receipt.reject(len(entries), f"trace {trace}: {most}")
@@ -137,6 +137,14 @@ def _add(
             )
         for part in called[:MAX_CALLED_RUNS]:
             record_trajectory(project, data=_as_data(part), by=by, sender=sender)
+
+
+def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out spans that an exporter sent again."""
+    first: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        first.setdefault(str(entry["scopeSpans"][0]["spans"][0].get("spanId")), entry)
+    return list(first.values())
 
 
 def _as_data(transcript: Transcript) -> dict[str, Any]:

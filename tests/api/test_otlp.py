@@ -8,9 +8,12 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from memory.api.models import IdempotencyRecord
 from memory.limits import MAX_CALLED_RUNS, MAX_REQUEST_TRACES, MAX_TRACE_SPANS
+from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.transcripts.traces import Span, _agents_above
+from memory.trust.erasure import erase_trajectory
 from reflection.reflectors.models import Reflection
 from tests.api.conftest import make_client
 from tests.factories import make_api_key, make_trajectory
@@ -125,8 +128,27 @@ def test_another_client_adds_nothing_to_a_trace(api_client, project):
     assert len(Trajectory.objects.get().spans) == 1
 
 
+def test_spans_that_come_again_are_kept_once(api_client):
+    for _ in range(2):
+        api_client.post(URL, request(span("t", "a", parent="b")))
+
+    assert len(Trajectory.objects.get().spans) == 1
+
+
+def test_erasure_leaves_nothing_of_a_request_under_a_key(api_client, settings):
+    settings.ERL_IDEMPOTENCY_REQUIRED = True  # of exporters none is asked for
+    api_client.post(URL, request(span("t", "a")), headers={"Idempotency-Key": "once"})
+    unkeyed = api_client.post(URL, request(span("u", "a")))
+
+    for run in Trajectory.objects.all():
+        erase_trajectory(run, by=Actor(label="user:ana"))
+
+    assert unkeyed.status_code == 200
+    assert not IdempotencyRecord.objects.exists()
+
+
 def test_trace_does_not_grow_without_end(api_client, project, api_key):
-    spans = request(span("t", "a", parent="b"))["resourceSpans"] * MAX_TRACE_SPANS
+    spans = [request(span("t", f"a{n}", parent="b"))["resourceSpans"][0] for n in range(MAX_TRACE_SPANS)]
     make_trajectory(project=project, is_open=True, external_id="t", spans=spans, client=api_key.api_key.client)
 
     reason = reject(api_client, request(span("t", "c", parent="b")))
