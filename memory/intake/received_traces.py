@@ -25,7 +25,8 @@ from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
 from memory.transcripts.log import Transcript, UnreadableTranscript
-from memory.transcripts.traces import spans_of_otlp, transcripts_of
+from memory.transcripts.opentelemetry import spans_of_otlp
+from memory.transcripts.traces import transcripts_of
 
 MAX_SERVICE_CHARS = 500  # of JSON
 _READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
@@ -102,7 +103,7 @@ def _add(
 ) -> None:
     run = Trajectory.objects.for_project(project).filter(external_id=trace).first()
     if run is not None and not run.is_open:
-        receipt.reject(len(entries), f"trace {trace}: its root span came before, so its run is finished.")
+        receipt.reject(len(entries), f"trace {trace}: its root span arrived earlier, so its run is finished.")
         return
     if run is not None:
         check_opener(run, by=by)
