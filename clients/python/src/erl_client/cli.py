@@ -13,8 +13,9 @@ from uuid import uuid4
 
 from erl_client.api import ERLError, Refused, Unavailable
 from erl_client.client import ERL
-from erl_client.credentials import write_credentials
+from erl_client.credentials import find_destination, write_credentials
 from erl_client.logs import LogFile, read_log
+from erl_client.mcp import serve
 
 PAGE_ROWS = 200
 MAX_BREAKS = 5
@@ -77,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
 
     status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
+
+    mcp = commands.add_parser("mcp", help="serve ERL's tools on the standard streams, to agents that start MCP servers")
+    mcp.set_defaults(command=_mcp)
     return parser
 
 
@@ -228,6 +232,13 @@ def _status(options: argparse.Namespace) -> int:
         finally:
             print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
             print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+    return 0
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    messages, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever else is printed must not get between the answers
+    serve(find_destination(), messages, answers)
     return 0
 
 

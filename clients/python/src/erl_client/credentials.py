@@ -5,6 +5,19 @@ import os
 import sys
 from pathlib import Path
 
+from erl_client.api import Destination
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def find_destination(url: str = "", api_key: str = "") -> Destination:
+    """Return where ERL is and the key: as given, or else of the environment, or else stored. The key may be empty."""
+    stored = read_credentials()
+    return Destination(
+        url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
+        api_key=(api_key or os.environ.get("ERL_API_KEY", "") or stored.get("api_key", "")).strip(),
+    )
+
 
 def credentials_file() -> Path:
     """Return the file, which may not exist."""
