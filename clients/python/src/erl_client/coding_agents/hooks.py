@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from erl_client.api import Api
 from erl_client.client import ERL
 from erl_client.coding_agents.notes import SessionNotes
-from erl_client.coding_agents.sessions import AGENTS, key_of, read_session, repository_name, run_of
+from erl_client.coding_agents.sessions import AGENTS, key_of, read_session, repository_name, run_of, work_in_progress
 from erl_client.credentials import find_destination
 from erl_client.plain import MAX_NAME_CHARS, MAX_TEXT_CHARS, as_text, cut
 from erl_client.spool import Spool, spool_folder
@@ -71,22 +72,25 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     event, prompt = str(payload.get("hook_event_name", "")), str(payload.get("prompt") or "")
     if not destination.api_key or (prompt and is_too_short(prompt)):
         return {}
-    family = options.family or repository_name(_folder(payload))
+    folder = _folder(payload)
+    family = options.family or repository_name(folder)
     question = {
-        "task": cut(as_text(prompt), MAX_TEXT_CHARS) or f"Work in the repository {family}.",
+        "task": cut(as_text(prompt), MAX_TEXT_CHARS) or work_in_progress(folder) or f"Work in {family}.",
         "task_id": as_text(family)[:MAX_NAME_CHARS],
         "agent": options.agent,
         "budget_tokens": CONTEXT_TOKENS,
     }
-    answer = Api(destination, timeout_seconds=RECALL_SECONDS).post("/retrieve", question)
-    if not answer.get("items") or not isinstance(answer.get("context"), str):
+    with closing(Api(destination, timeout_seconds=RECALL_SECONDS)) as api:
+        answer = api.post("/retrieve", question)
+    context = answer.get("context")
+    if not isinstance(context, str) or not context.strip():
         return {}
     if session_id := _session_id(payload):
         notes = SessionNotes(Spool(spool_folder(destination)), options.agent, session_id)
         notes.note_given(prompt, str(answer.get("retrieval_id", "")))
     if options.agent == "cursor":
-        return {"additional_context": answer["context"]}
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer["context"]}}
+        return {"additional_context": context}
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
 
 
 def _record(options: argparse.Namespace) -> None:
@@ -113,7 +117,7 @@ def _record(options: argparse.Namespace) -> None:
 def _start_sender(spool: Spool) -> None:
     """Send what waits from a process of its own, which goes on when the agent ends its hooks."""
     devnull = subprocess.DEVNULL
-    subprocess.Popen(
+    sender = subprocess.Popen(
         [sys.executable, "-c", SENDER],
         stdin=devnull,
         stdout=devnull,
@@ -121,6 +125,7 @@ def _start_sender(spool: Spool) -> None:
         cwd=spool.folder,  # Python imports from the folder it starts in, which is not the agent's
         start_new_session=True,
     )
+    sender.returncode = 0  # it outlives this process, and Python need not warn of that
 
 
 def _send(options: argparse.Namespace) -> None:

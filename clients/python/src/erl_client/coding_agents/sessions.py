@@ -13,6 +13,7 @@ from erl_client.transcripts.tasks import Session, Task, cut_session
 
 AGENTS = ("claude-code", "codex", "cursor")
 GIT_SECONDS = 1.0
+LAST_COMMITS = 5
 
 
 @dataclass(kw_only=True, slots=True)
@@ -59,15 +60,23 @@ def repository_name(folder: str) -> str:
     if not folder:
         return ""
     place = Path(folder)
-    remote = _remote_url(place)
-    if name := remote.replace("\\", "/").rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]:
+    remote = _git(place, "config", "--get", "remote.origin.url").replace("\\", "/")
+    if name := remote.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]:
         return name
     root = next((parent for parent in (place, *place.parents) if (parent / ".git").exists()), place)
     return root.name
 
 
-def _remote_url(folder: Path) -> str:
-    command = ["git", "-C", str(folder), "config", "--get", "remote.origin.url"]
+def work_in_progress(folder: str) -> str:
+    """Return what a repository is being worked on, as far as its branch and last commits say, "" where it has none."""
+    commits = _git(Path(folder), "log", f"-{LAST_COMMITS}", "--format=%s")
+    branch = _git(Path(folder), "rev-parse", "--abbrev-ref", "HEAD")
+    return f"Work on {branch}, after these commits:\n{commits}" if commits else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git says, "" where it says nothing."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
     except (OSError, ValueError, subprocess.SubprocessError):
