@@ -105,10 +105,9 @@ def _send(options: argparse.Namespace, found: Found) -> int:
                     raise
                 notes.note_recorded(task.id, "")
                 sent += 1
-                if sent % PROGRESS_RUNS == 0 or sent == total:
-                    print(f"Sent {sent} of {total}", flush=True)
-    if refused:
-        print(f"Refused {refused} of {total}")
+                if sent % PROGRESS_RUNS == 0:
+                    print(f"Sent {sent} of {total} …", flush=True)
+    print(f"Sent {sent} of {total}{f', {refused} refused' if refused else ''}.")
     return 1 if refused else 0
 
 

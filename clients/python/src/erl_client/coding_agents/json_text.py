@@ -70,7 +70,8 @@ def insert(text: str, path: tuple[str | int, ...], value: Any) -> str:
         last = [*parent.children.values()][-1].end
         return f"{text[:last]},{written}{text[last:]}"
     inside = text[parent.start + 1 : parent.end - 1]
-    return text[: parent.start + 1] + written + (inside if "\n" in inside else newline) + text[parent.end - 1 :]
+    closing = inside if "\n" in inside else inside.rstrip() + newline
+    return text[: parent.start + 1] + written + closing + text[parent.end - 1 :]
 
 
 def remove(text: str, path: tuple[str | int, ...]) -> str:
