@@ -49,8 +49,10 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """The lines from a prompt to the next one."""
+    """The lines from a prompt to the next one. `number` counts the prompts, `start` is the place of the first line."""
 
+    number: int
+    start: int
     prompt: str
     lines: list[Mapping[str, Json]]
 
@@ -59,12 +61,12 @@ def is_too_short(prompt: str) -> bool:
     return len(prompt.strip().encode("utf-8", "replace")) < MIN_PROMPT_BYTES
 
 
-def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str) -> Session:
-    """Return the tasks of a session file. `name` is that of the file, for a session that says no id.
+def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str, last: int = 0) -> Session:
+    """Return the tasks of a session file, or the last of them. `name` is the file's, for a session that says no id.
 
     `agent` is "claude-code", "codex" or "cursor". Each run has its outcome, where tests or a commit tell it.
     """
-    session = _READERS[agent](lines)
+    session = _READERS[agent](lines, last)
     session.id = session.id or name
     for task in session.tasks:
         run = task.run
@@ -76,16 +78,15 @@ def cut_session(agent: str, lines: Sequence[Mapping[str, Json]], *, name: str) -
     return session
 
 
-def _cut_claude_code(lines: Sequence[Mapping[str, Json]]) -> Session:
+def _cut_claude_code(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     said = [line for line in lines if is_of_main_chain(line)]
     session = Session(
         id=next((as_text(line["sessionId"]) for line in said if line.get("sessionId")), ""),
         folder=next((as_text(line["cwd"]) for line in said if line.get("cwd")), ""),
     )
-    for number, part in enumerate(_cut(said, _prompt_of_claude_code), start=1):
-        first = part.lines[0]
+    for part in _cut(said, _prompt_of_claude_code)[-last:]:
         if any(line.get("type") == "assistant" for line in part.lines):  # not a command of the program itself
-            prompt_id = as_text(first.get("uuid")) or str(number)
+            prompt_id = as_text(part.lines[0].get("uuid")) or str(part.number)
             session.tasks.append(_read(prompt_id, part, lambda lines: read_claude_code(lines)[0]))
     return session
 
@@ -106,24 +107,22 @@ def _prompt_of_claude_code(line: Mapping[str, Json]) -> str:
     return _typed(blocks)
 
 
-def _cut_codex(lines: Sequence[Mapping[str, Json]]) -> Session:
+def _cut_codex(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     meta = next((line for line in lines if line.get("type") == "session_meta"), {})
     payload = meta.get("payload")
     about: Mapping[str, Json] = payload if isinstance(payload, Mapping) else {}
     session = Session(id=as_text(about.get("id")), folder=as_text(about.get("cwd")))
-    tokens_before = 0
-    model: list[Mapping[str, Json]] = []  # the last line that named it
-    for number, part in enumerate(_cut(lines, _prompt_of_codex), start=1):
-        head = ([meta] if meta else []) + model
-        task = _read(
-            as_text(part.lines[0].get("timestamp")) or str(number), part, lambda lines: read_codex(lines)[0], head
-        )
+    for part in _cut(lines, _prompt_of_codex)[-last:]:
+        before = lines[: part.start]
+        named = [line for line in before if line.get("type") == "turn_context"][-1:]  # the model
+        counted = read_codex([line for line in before if line.get("type") == "event_msg"])[0].tokens or 0
+        prompt_id = as_text(part.lines[0].get("timestamp")) or str(part.number)
+        task = _read(prompt_id, part, lambda lines: read_codex(lines)[0], [meta, *named])
         said = [line for line in part.lines if line.get("type") == "response_item"]
         task.run.started_at = read_time(part.lines[0].get("timestamp"))
-        task.run.ended_at = read_time(said[-1].get("timestamp")) if said else ""
-        if task.run.tokens is not None:  # Codex counts those of the session
-            task.run.tokens, tokens_before = max(0, task.run.tokens - tokens_before), task.run.tokens
-        model = [line for line in part.lines if line.get("type") == "turn_context"][-1:] or model
+        task.run.ended_at = read_time(said[-1].get("timestamp"))
+        if task.run.tokens is not None:  # those of the session until then
+            task.run.tokens = max(0, task.run.tokens - counted)
         session.tasks.append(task)
     return session
 
@@ -136,11 +135,11 @@ def _prompt_of_codex(line: Mapping[str, Json]) -> str:
     return _typed(content if isinstance(content, list) else [{"text": content}])
 
 
-def _cut_cursor(lines: Sequence[Mapping[str, Json]]) -> Session:
+def _cut_cursor(lines: Sequence[Mapping[str, Json]], last: int) -> Session:
     said = [line for line in lines if isinstance(line.get("message"), Mapping) and "role" in line]
     session = Session(id="", folder="")
-    for number, part in enumerate(_cut(said, _prompt_of_cursor), start=1):
-        session.tasks.append(_read(str(number), part, _read_cursor))
+    for part in _cut(said, _prompt_of_cursor)[-last:]:
+        session.tasks.append(_read(str(part.number), part, _read_cursor))
     return session
 
 
@@ -162,9 +161,9 @@ def _read_cursor(lines: Sequence[Mapping[str, Json]]) -> Transcript:
 
 def _cut(lines: Sequence[Mapping[str, Json]], prompt_of: Callable[[Mapping[str, Json]], str]) -> list[_Part]:
     parts: list[_Part] = []
-    for line in lines:
+    for place, line in enumerate(lines):
         if prompt := prompt_of(line):
-            parts.append(_Part(prompt=prompt, lines=[]))
+            parts.append(_Part(number=len(parts) + 1, start=place, prompt=prompt, lines=[]))
         if parts:
             parts[-1].lines.append(line)
     return parts
@@ -189,7 +188,7 @@ def _typed(blocks: Sequence[Json]) -> str:
     return "\n".join(text for text in plain if text and not text.startswith(_SAID_BY_HARNESS))
 
 
-_READERS: dict[str, Callable[[Sequence[Mapping[str, Json]]], Session]] = {
+_READERS: dict[str, Callable[[Sequence[Mapping[str, Json]], int], Session]] = {
     "claude-code": _cut_claude_code,
     "codex": _cut_codex,
     "cursor": _cut_cursor,

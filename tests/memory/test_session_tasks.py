@@ -77,6 +77,15 @@ def test_tasks_stay_the_same_when_the_session_goes_on() -> None:
     assert until_commit == whole[:3]
 
 
+@pytest.mark.parametrize(("agent", "name"), [("claude-code", "claude_code"), ("codex", "codex"), ("cursor", "cursor")])
+def test_last_tasks_are_the_same_without_the_others(agent: str, name: str) -> None:
+    lines, _ = parse_lines((SESSIONS / f"{name}.jsonl").read_text(encoding="utf-8"))
+
+    (last,) = cut_session(agent, lines, name="file", last=1).tasks
+
+    assert last == cut_session(agent, lines, name="file").tasks[-1]
+
+
 def test_task_that_cannot_be_read_leaves_the_others() -> None:
     lines, _ = parse_lines((SESSIONS / "codex.jsonl").read_text(encoding="utf-8"))
     lines[9]["payload"]["name"] = None

@@ -145,18 +145,18 @@ def test_hook_without_a_key_does_nothing(
     assert not list(home.rglob("*"))
 
 
-def test_record_records_each_task_of_a_session_once(erl: ERL, command: Command, session: Copy) -> None:
+def test_record_records_each_task_of_a_session_once(erl: ERL, hook: Hook, session: Copy) -> None:
     transcript = session("claude_code.jsonl")
     lines = transcript.read_text().splitlines(keepends=True)
     transcript.write_text("".join(lines[:23]))
     for _ in range(2):
-        assert command("hook", "record", stdin=stop_hook(transcript)).returncode == 0
+        assert hook("record", stdin=stop_hook(transcript)) == (0, "", "")
     wait_for_sender(erl)
     assert recorded() == ["Fix the rounding of prices in round.py"]
 
     transcript.write_text("".join(lines))
     for _ in range(2):
-        assert command("hook", "record", stdin=stop_hook(transcript)).returncode == 0
+        assert hook("record", stdin=stop_hook(transcript)) == (0, "", "")
     wait_for_sender(erl)
 
     assert recorded() == CLAUDE_CODE_TASKS
@@ -164,6 +164,18 @@ def test_record_records_each_task_of_a_session_once(erl: ERL, command: Command, 
     assert (run.task_id, run.agent, run.outcome, run.outcome_source) == ("shop", "claude-code", "success", "test")
     assert run.external_id.endswith("/p1")
     assert erl.spool.refused() == []
+
+
+def test_record_leaves_the_beginning_of_a_long_session_to_backfill(erl: ERL, hook: Hook, tmp_path: Path) -> None:
+    transcript = tmp_path / "long.jsonl"
+    call = {"role": "assistant", "message": {"content": [{"type": "tool_use", "name": "Grep", "input": {}}]}}
+    prompts = [{"role": "user", "message": {"content": f"Rename module {number:02}"}} for number in range(25)]
+    transcript.write_text("".join(f"{json.dumps(prompt)}\n{json.dumps(call)}\n" for prompt in prompts))
+
+    hook("record", "--agent", "cursor", stdin=stop_hook(transcript))
+    wait_for_sender(erl)
+
+    assert recorded() == [f"Rename module {number:02}" for number in range(5, 25)]
 
 
 def test_record_of_hooks_at_once_records_each_task_once(erl: ERL, command: Command, session: Copy) -> None:
@@ -182,9 +194,9 @@ def test_record_of_hooks_at_once_records_each_task_once(erl: ERL, command: Comma
 
 
 @pytest.mark.usefixtures("lesson")
-def test_run_is_linked_with_the_lessons_that_its_prompt_was_given(erl: ERL, command: Command, session: Copy) -> None:
-    assert command("hook", "recall", stdin=prompt_hook(cwd=str(command.folder))).stdout
-    command("hook", "record", stdin=stop_hook(session("claude_code.jsonl")))
+def test_run_is_linked_with_the_lessons_that_its_prompt_was_given(erl: ERL, hook: Hook, session: Copy) -> None:
+    assert hook("recall", stdin=prompt_hook())[1]
+    hook("record", stdin=stop_hook(session("claude_code.jsonl")))
     wait_for_sender(erl)
 
     given = Retrieval.objects.get()
@@ -204,20 +216,21 @@ def test_record_reads_the_sessions_of_other_agents(agent: str, name: str, erl: E
 
 
 def test_record_of_an_erl_that_is_away_keeps_the_runs(
-    erl: ERL, command: Command, session: Copy, tmp_path: Path
+    erl: ERL, hook: Hook, session: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = ERL(f"http://127.0.0.1:{free_port()}", erl.destination.api_key)
     payload = stop_hook(session("claude_code.jsonl"))
-    for _ in range(2):
-        done = command("hook", "record", stdin=payload, ERL_URL=away.destination.url)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with monkeypatch.context() as there:
+        there.setenv("ERL_URL", away.destination.url)
+        for _ in range(2):
+            assert hook("record", stdin=payload) == (0, "", "")
     waiting = away.spool.waiting()
     assert sorted(run.read()["task"] for run in waiting) == CLAUDE_CODE_TASKS
 
     erl.spool.folder.mkdir(parents=True, exist_ok=True)
     for run in waiting:
         (erl.spool.folder / run.path.name).write_bytes(run.path.read_bytes())
-    assert command("hook", "send").returncode == 0
+    assert hook("send", stdin="") == (0, "", "")
 
     assert recorded() == CLAUDE_CODE_TASKS
     assert Spool(erl.spool.folder).is_empty()

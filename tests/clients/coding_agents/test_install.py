@@ -304,6 +304,16 @@ def test_hooks_for_all_projects_call_the_command_by_its_path(
     assert (tmp_path / "codex" / "config.toml").exists()
 
 
+def test_hooks_for_a_project_and_for_all_projects_are_said_to_come_twice(
+    erl: Erl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    erl("install", "cursor", "--user")
+    assert "twice" not in capsys.readouterr().out
+
+    erl("install", "cursor")
+    assert "Lessons will come twice here: there are hooks for all projects as well." in capsys.readouterr().out
+
+
 def test_hook_can_be_run_as_it_is_written(
     erl: Erl, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from erl_client.transcripts.tasks import is_too_short
 
 RECALL_SECONDS = 1.5  # of the two seconds that an agent waits, to the start of Python the rest
 CONTEXT_TOKENS = 2_000  # Claude Code takes 10,000 characters
+LAST_TASKS = 20  # of a session that is longer when its first hook runs, the others are left to `erl backfill`
 SENDING_SECONDS = 20.0
 SENDER = "from erl_client.cli import main; main(['hook', 'send'])"
 
@@ -98,7 +99,7 @@ def _record(options: argparse.Namespace) -> None:
     path = payload.get("transcript_path")
     if not destination.api_key or not isinstance(path, str) or not path:
         return
-    session = read_session(options.agent, Path(path).expanduser()).session
+    session = read_session(options.agent, Path(path).expanduser(), last=LAST_TASKS).session
     session_id = _session_id(payload) or session.id
     family = options.family or repository_name(session.folder or _folder(payload))
     spool = Spool(spool_folder(destination))

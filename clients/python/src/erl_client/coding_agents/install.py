@@ -54,7 +54,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     install = commands.add_parser("install", help="let a coding agent ask for lessons and record its sessions")
     install.add_argument("agent", choices=AGENTS)
     scope = install.add_mutually_exclusive_group()
-    scope.add_argument("--project", type=Path, metavar="DIR", help="for the project in a folder; as a rule this one")
+    scope.add_argument(
+        "--project", type=Path, metavar="DIR", help="for the project in a folder, by default the current one"
+    )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
     install.add_argument("--family", default="", help="the task family, instead of the repository's name")
     install.add_argument("--uninstall", action="store_true", help="take back what was added")
@@ -80,6 +82,12 @@ def _install(options: argparse.Namespace) -> int:
     write_changes(changes)
     for change in changes:
         print(f"{'Wrote' if change.after is not None else 'Removed'} {change.path}")
+    if setup and any(
+        _OUR_HOOK.search(_text(path)) for path, _ in _files(options.agent, None if folder else Path.cwd())
+    ):
+        print(
+            f"Lessons will come twice here: there are hooks for {'all projects' if folder else 'this project'} as well."
+        )
     if setup and options.agent == "codex":
         print("Codex runs new hooks once you have trusted them: type /hooks there.")
     if setup and not find_destination().api_key:
@@ -123,6 +131,10 @@ def _plan(path: Path, edit: Edit, setup: Setup | None) -> Change | None:
     except BrokenText as error:
         raise ERLError(f"{path}, {error} Nothing was written.") from None
     return None if before == after else Change(path=path, before=before, after=after, original=original)
+
+
+def _text(path: Path) -> str:
+    return (read_file(path) or b"").decode("utf-8", "replace")
 
 
 def _decode(content: bytes | None) -> tuple[str, str]:

@@ -32,14 +32,14 @@ def default_folders(agent: str) -> list[Path]:
     return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"]
 
 
-def read_session(agent: str, file: Path) -> SessionFile:
-    """Read a session file. Raises OSError."""
+def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
+    """Read a session file: all of its tasks, or the last ones. Raises OSError."""
     lines, broken = parse_lines(file.read_text(encoding="utf-8", errors="replace"))
     problems = [f"{place}: {reason}" for place, reason in broken]
     objects = [line for line in lines if isinstance(line, dict)]
     if len(objects) < len(lines):
         problems.append(f"{len(lines) - len(objects)} lines are no JSON objects")
-    return SessionFile(session=cut_session(agent, objects, name=file.stem), problems=problems)
+    return SessionFile(session=cut_session(agent, objects, name=file.stem, last=last), problems=problems)
 
 
 def run_of(task: Task, *, family: str, retrieval_id: str = "") -> dict[str, Any]:
