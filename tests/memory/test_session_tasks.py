@@ -26,7 +26,7 @@ def row(task: Task) -> tuple[str, str, str, str, str]:
 def test_session_of_claude_code_is_cut_at_prompts_of_a_person() -> None:
     session = read("claude-code", "claude_code.jsonl")
 
-    assert (session.id, session.folder) == ("5b1c9a3e-2222-4333-8444-555566667777", "/home/ana/shop")
+    assert (session.id, Path(session.folder).name) == ("5b1c9a3e-2222-4333-8444-555566667777", "shop")
     assert [row(task) for task in session.tasks] == [
         ("p1", "Fix the rounding of prices in round.py", "", "success", "test"),
         ("p2", "yes", "too short", "", ""),

@@ -205,7 +205,7 @@ def test_run_is_linked_with_the_lessons_that_its_prompt_was_given(erl: ERL, hook
 
 @pytest.mark.parametrize(("agent", "name"), [("codex", "codex.jsonl"), ("cursor", "cursor.jsonl")])
 def test_record_reads_the_sessions_of_other_agents(agent: str, name: str, erl: ERL, hook: Hook, session: Copy) -> None:
-    payload = {"conversation_id": "c1", "transcript_path": str(session(name)), "workspace_roots": ["/home/ana/shop"]}
+    payload = {"conversation_id": "c1", "transcript_path": str(session(name)), "workspace_roots": ["/opt/shop"]}
 
     hook("record", "--agent", agent, "--family", "till", stdin=payload)
     wait_for_sender(erl)
