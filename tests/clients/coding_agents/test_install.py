@@ -188,6 +188,23 @@ def test_hook_that_the_user_moved_is_found_and_the_rest_of_its_group_stays(erl: 
     assert json.loads(settings.read_text()) == {"hooks": {"Stop": [{"matcher": "", "hooks": [theirs]}]}}
 
 
+def test_what_the_user_changed_of_our_entries_is_kept(erl: Erl, command: Command) -> None:
+    erl("install", "claude-code")
+    for name, old, new in (
+        (".claude/settings.json", '"timeout": 10', '"timeout": 3'),
+        (".mcp.json", '"args"', '"env": {"ERL_URL": "http://erl.example"}, "args"'),
+    ):
+        file = command.folder / name
+        file.write_text(file.read_text().replace(old, new))
+    before = snapshot(command.folder)
+
+    erl("install", "claude-code")
+    assert snapshot(command.folder) == before
+
+    erl("install", "claude-code", "--uninstall")
+    assert json.loads((command.folder / ".mcp.json").read_text()) == {}
+
+
 def test_installing_for_another_family_takes_the_place_of_the_first(erl: Erl, command: Command) -> None:
     settings = write(command.folder, ".claude/settings.json", OTHERS_HOOKS)
     codex = write(command.folder, ".codex/config.toml", TOML)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erl_client.api import ERLError
-from erl_client.coding_agents.json_text import END, BrokenText, Node, insert, parse, remove
+from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
 from erl_client.coding_agents.sessions import AGENTS
 from erl_client.coding_agents.settings_files import Change, Original, find_original, read_file, write_changes
 from erl_client.credentials import find_destination
@@ -46,6 +46,7 @@ class Setup:
         return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
+Place = tuple[str | int, ...]
 Edit = Callable[[str, "Setup | None"], str]
 """Returns a settings text with our entries as they should be, or without them where the set-up is None."""
 
@@ -144,96 +145,85 @@ def _decode(content: bytes | None) -> tuple[str, str]:
 
 
 def _edit_claude_hooks(text: str, setup: Setup | None) -> str:
-    hooks = {}
+    wanted = {}
     if setup:
-        recall, record = ((setup.hook(name), seconds) for name, seconds in _HOOKS)
-        hooks = {"UserPromptSubmit": recall, "Stop": record, "SessionEnd": record}
-    wanted = {
-        event: {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
-        for event, (command, seconds) in hooks.items()
-    }
+        for event, (name, seconds) in zip(
+            ("UserPromptSubmit", "Stop", "SessionEnd"), (*_HOOKS, _HOOKS[1]), strict=True
+        ):
+            command = setup.hook(name)
+            wanted[event] = command, {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
     return _edit_hooks(text, wanted)
 
 
 def _edit_cursor_hooks(text: str, setup: Setup | None) -> str:
-    hooks = {"sessionStart": "recall", "stop": "record"} if setup else {}
-    edited = _edit_hooks(text, {event: {"command": setup.hook(name)} for event, name in hooks.items() if setup})
-    return insert(edited, ("version",), 1) if setup and "version" not in parse(edited).children else edited
+    if setup is None:
+        return _edit_hooks(text, {})
+    commands = {"sessionStart": setup.hook("recall"), "stop": setup.hook("record")}
+    edited = _edit_hooks(text, {event: (command, {"command": command}) for event, command in commands.items()})
+    return edited if "version" in parse(edited).children else insert(edited, ("version",), 1)
 
 
-def _edit_hooks(text: str, wanted: dict[str, dict[str, Any]]) -> str:
-    """Return a text whose hooks of ours are the wanted ones, one an event."""
-    if _our_hooks(parse(_started(text))) == wanted:
+def _edit_hooks(text: str, wanted: dict[str, tuple[str, dict[str, Any]]]) -> str:
+    """Return a text whose hooks of ours are the wanted ones: for each event the command, and the entry with it."""
+    present = _find_our_hooks(_started(text))
+    if sorted((path[1], command) for path, command in present) == sorted(
+        (e, command) for e, (command, _) in wanted.items()
+    ):
         return text
     text = _started(text)
-    while path := _find_our_hook(parse(text)):
+    for path, _ in reversed(present):
         text = _remove_with_empty_parents(text, path)
-    for event, entry in wanted.items():
+    for event, (_, entry) in wanted.items():
         text = insert(text, ("hooks", event, END), entry)
     return text
 
 
-def _our_hooks(root: Node) -> dict[str, Any]:
-    events = root.value.get("hooks") if isinstance(root.value, dict) else None
-    found = {}
-    for event, entries in events.items() if isinstance(events, dict) else ():
-        ours = [entry for entry in entries if _is_our_hook(entry)] if isinstance(entries, list) else []
-        if ours:
-            found[event] = ours[0] if len(ours) == 1 else ours
+def _find_our_hooks(text: str) -> list[tuple[Place, str]]:
+    """Return the paths of the hooks that are ours, in order, and their commands."""
+    found = []
+    hooks = parse(text).children.get("hooks")
+    for event, entries in hooks.children.items() if hooks else ():
+        for number, entry in entries.children.items():
+            path: Place = ("hooks", event, number)
+            inner = entry.children.get("hooks")
+            group = (
+                {(*path, "hooks", place): hook for place, hook in inner.children.items()} if inner else {path: entry}
+            )
+            for place, hook in group.items():
+                command = hook.value.get("command") if isinstance(hook.value, dict) else None
+                if isinstance(command, str) and _OUR_HOOK.search(command):
+                    found.append((place, command))
     return found
 
 
-def _is_our_hook(entry: Any) -> bool:
-    if not isinstance(entry, dict):
-        return False
-    inner = entry.get("hooks")
-    if isinstance(inner, list):
-        return any(_is_our_hook(hook) for hook in inner)
-    return bool(_OUR_HOOK.search(str(entry.get("command", ""))))
-
-
-def _find_our_hook(root: Node) -> tuple[str | int, ...]:
-    """Return the path of the first hook that is ours, () where there is none."""
-    hooks = root.children.get("hooks")
-    for event, entries in hooks.children.items() if hooks else ():
-        for number, entry in entries.children.items():
-            inner = entry.children.get("hooks")
-            if inner is None and _is_our_hook(entry.value):
-                return ("hooks", event, number)
-            for position, hook in inner.children.items() if inner else ():
-                if _is_our_hook(hook.value):
-                    return ("hooks", event, number, "hooks", position)
-    return ()
-
-
 def _edit_mcp(text: str, setup: Setup | None) -> str:
-    servers = parse(_started(text)).children.get("mcpServers")
+    started = _started(text)
+    servers = parse(started).children.get("mcpServers")
     present = servers.children.get("erl") if servers else None
-    wanted = {"command": setup.program, "args": ["mcp"]} if setup else None
-    is_ours = present is not None and isinstance(present.value, dict) and present.value.get("args") == ["mcp"]
-    if (present.value if present else None) == wanted or (wanted is None and not is_ours):
-        return text
-    text = _started(text)
+    value = present.value if present and isinstance(present.value, dict) else {}
+    is_ours = value.get("args") == ["mcp"] and Path(str(value.get("command"))).stem == "erl"
+    if setup is None:
+        return _remove_with_empty_parents(text, ("mcpServers", "erl")) if is_ours else text
     if present and not is_ours:
         line = text.count("\n", 0, present.begin) + 1
         raise BrokenText(f"line {line}: there is an MCP server of another kind with the name erl.")
-    if present:
-        text = _remove_with_empty_parents(text, ("mcpServers", "erl"))
-    return insert(text, ("mcpServers", "erl"), wanted) if wanted else text
+    wanted = {**value, "command": setup.program, "args": ["mcp"]}
+    if value == wanted:
+        return text
+    return insert(
+        _remove_with_empty_parents(text, ("mcpServers", "erl")) if present else started, ("mcpServers", "erl"), wanted
+    )
 
 
-def _remove_with_empty_parents(text: str, path: tuple[str | int, ...]) -> str:
-    while True:
-        text = remove(text, path)
-        path = path[:-1]
-        root: Node | None = parse(text)
-        for step in path:
-            root = root.children[step] if root else None
-        if root is None or not path:
-            return text
-        holds_nothing = not root.children or (isinstance(root.value, dict) and root.value.keys() == {"matcher"})
-        if not holds_nothing:
-            return text
+def _remove_with_empty_parents(text: str, path: Place) -> str:
+    """Take a value away, and what holds nothing without it."""
+    text, path = remove(text, path), path[:-1]
+    while path:
+        parent = find(text, path)
+        if parent is None or (parent.children and parent.children.keys() != {"matcher"}):
+            break
+        text, path = remove(text, path), path[:-1]
+    return text
 
 
 def _started(text: str) -> str:
@@ -241,17 +231,18 @@ def _started(text: str) -> str:
 
 
 def _edit_codex(text: str, setup: Setup | None) -> str:
-    _check_toml(text, "")
-    outside = _OUR_BLOCK.sub("", text)
+    others = _OUR_BLOCK.sub("", text)
     if setup is None:
-        return outside
+        return others
     newline = "\r\n" if "\r\n" in text else "\n"
     block = _codex_block(setup).replace("\n", newline)
-    if (found := _OUR_BLOCK.search(text)) and found[0].strip() == block.strip():
+    if (present := _OUR_BLOCK.search(text)) and present[0].strip() == block.strip():
         return text
-    gap = newline if outside and not outside.endswith("\n") else ""
-    edited = outside + gap + block
-    _check_toml(edited, "With the entries of ERL the file would be broken: ")
+    gap = newline if others and not others.endswith("\n") else ""
+    edited = others + gap + block
+    if others.strip():
+        _check_toml(others, "")
+        _check_toml(edited, "With the entries of ERL the file would be broken: ")
     return edited
 
 
@@ -271,8 +262,8 @@ def _codex_block(setup: Setup) -> str:
 
 
 def _check_toml(text: str, what: str) -> None:
-    if tomllib is None:  # Python 3.10 cannot read TOML
-        return
+    if tomllib is None:
+        raise ERLError("Python 3.10 cannot check the settings of Codex. Install erl-client with a newer one for this.")
     try:
         tomllib.loads(text)
     except ValueError as error:
