@@ -13,6 +13,7 @@ from typing import Any
 import erl_client
 import pytest
 from erl_client.cli import main
+from erl_client.coding_agents import hooks
 
 SOURCE = Path(erl_client.__file__).parents[1]
 SESSIONS = Path(__file__).resolve().parents[2] / "data" / "coding_sessions"
@@ -20,6 +21,7 @@ PROGRAM = f"""#!{sys.executable}
 import sys
 sys.path.insert(0, {str(SOURCE)!r})
 from erl_client.cli import main
+from erl_client.coding_agents import hooks
 sys.exit(main())
 """
 
@@ -78,7 +80,8 @@ def command(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Comm
 def hook(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Return what runs a hook in this process, where it is not the process that is tested: faster."""
+    """Return what runs a hook in this process, where neither the process nor its budget is tested: faster."""
+    monkeypatch.setattr(hooks, "RECALL_SECONDS", 60.0)
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     monkeypatch.chdir(command.folder)
 
