@@ -175,6 +175,21 @@ def test_agents_side_by_side_have_runs_of_their_own(erl: ERL, provider: Scripted
     assert [(run.task, actions(run)) for run in runs] == [(f"Task {n}", [SAY]) for n in range(3)]
 
 
+def test_agents_side_by_side_in_a_block_do_not_share_its_run(erl: ERL, provider: ScriptedProvider) -> None:
+    provider.script(*[chat_says()] * 2)
+    agent = make_agent(erl, provider)
+
+    async def work() -> None:
+        with erl.run("Both"):
+            await asyncio.gather(agent.run("One"), agent.run("Two"))
+
+    run_apart(work())
+
+    assert erl.flush()
+    block, other = Trajectory.objects.get(task="Both"), Trajectory.objects.exclude(task="Both").get()
+    assert (other.parent, actions(block), actions(other)) == (block, [SAY], [SAY])
+
+
 def test_agent_that_is_cancelled_has_no_known_outcome(erl: ERL, provider: ScriptedProvider) -> None:
     agent = make_agent(erl, provider)
     waiting = asyncio.Event()
