@@ -112,5 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self.server.owner.play(request, self)
 
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.owner.play(RecordedRequest(path=self.path, headers=headers, body={}), self)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the tests' output clean."""

@@ -32,7 +32,9 @@ from erl_site.web import health
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.models import ProviderState
+from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
 
 EXPIRES_SOON = timedelta(days=14)
@@ -119,6 +121,21 @@ def check_broker() -> Iterator[CheckResult]:
         yield warning("broker", "The broker does not answer.", todo)
 
 
+def check_language_model() -> Iterator[CheckResult]:
+    try:
+        config = find_config()
+    except ProviderNotConfigured as error:
+        yield failure("language model", str(error), "manage.py smoke_llm tries it once it is set.")
+        return
+    if config is None:
+        yield ok("language model", "None is configured: reflection works by rules.")
+        return
+    retrieval = f"Retrieval uses mode {settings.ERL_RETRIEVE_MODE}"
+    model = config.model or "the one model that the server has"
+    said = f"{config.name} at {config.base_url}, {model}. {retrieval}. manage.py smoke_llm tries it."
+    yield ok("language model", said)
+
+
 def check_providers() -> Iterator[CheckResult]:
     failing = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
     for row in failing:
@@ -178,6 +195,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_queue,
     check_workers,
     check_broker,
+    check_language_model,
     check_providers,
     check_vectors,
     check_serving_role,
