@@ -109,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             path=self.path,
             headers={name.lower(): value for name, value in self.headers.items()},
             body=json.loads(data) if data else {},
+            data=data,
         )
         self.server.owner.play(request, self)
 

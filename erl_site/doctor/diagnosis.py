@@ -36,6 +36,7 @@ from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.models import ProviderState
 from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
+from reflection.webhooks.models import WebhookEndpoint
 
 EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30
@@ -145,6 +146,19 @@ def check_providers() -> Iterator[CheckResult]:
         yield ok("providers", "No language model is paused because of failures.")
 
 
+def check_webhooks() -> Iterator[CheckResult]:
+    given_up = WebhookEndpoint.objects.filter(disabled_at__isnull=False, failing_since__isnull=False)
+    failing = WebhookEndpoint.objects.enabled().filter(failing_since__isnull=False)
+    for endpoint in given_up.select_related("project"):
+        todo = "Correct it in the admin under Webhooks, enable it, and send again what was not delivered."
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} is disabled. {endpoint.disabled_reason}", todo)
+    for endpoint in failing.select_related("project"):
+        todo = "See its last deliveries in the admin under Webhooks."
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} has failed since {endpoint.failing_since}.", todo)
+    if not given_up and not failing:
+        yield ok("webhooks", "No webhook fails.")
+
+
 def check_vectors() -> Iterator[CheckResult]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
@@ -197,6 +211,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_broker,
     check_language_model,
     check_providers,
+    check_webhooks,
     check_vectors,
     check_serving_role,
     check_tenant_role,
