@@ -1,5 +1,6 @@
 """Webhooks in the admin, for the operators of a project: add, rotate, test, disable, and see what was delivered."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -12,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 
+from memory.admin.panels import Figure, add_figures
 from memory.admin.read_only import MemberRows, ReadOnlyAdmin
 from memory.egress import find_project_url_fault
 from memory.events import EventKind
@@ -222,7 +224,18 @@ def _is_operator(request: HttpRequest, endpoint: WebhookEndpoint | None) -> bool
     return endpoint is None or has_role(request.user, endpoint.project_id, _OPERATOR)
 
 
+def count_failing(user: Any) -> Iterable[Figure]:
+    """Return how many webhooks fail or were disabled because they did, if any."""
+    if user.has_perm("reflection.view_webhookendpoint"):
+        projects = projects_with_role(user, _OPERATOR)
+        failing = WebhookEndpoint.objects.filter(project__in=projects, failing_since__isnull=False).count()
+        if failing:
+            link = reverse("admin:reflection_webhookendpoint_changelist")
+            yield Figure(label="webhooks failing", value=str(failing), link=link, alarming=True)
+
+
 def register() -> None:
-    """Show webhooks in the admin."""
+    """Show webhooks in the admin, and on the home page those that fail."""
+    add_figures(count_failing)
     admin.site.register(WebhookEndpoint, WebhookEndpointAdmin)
     admin.site.register(WebhookDelivery, WebhookDeliveryAdmin)
