@@ -61,7 +61,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
     form = WebhookForm
     change_form_template = "admin/reflection/webhook.html"
     list_display = ["host", "project", "style", "state", "failing_since", "created_at"]
-    list_filter = ["project", "style", "disabled_at"]
+    list_filter = ["project", "style"]
     list_select_related = ["project"]
     ordering = ["-created_at"]
     fields = [*_FIELDS]
@@ -117,6 +117,19 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def delete_model(self, request: HttpRequest, obj: WebhookEndpoint) -> None:
         endpoints.delete_endpoint(obj, by=_actor(request))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Webhooks", **(extra_context or {})})
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().changeform_view(request, object_id, form_url, {**one_button, **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
