@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -23,9 +22,9 @@ LIST = "/admin/reflection/webhookendpoint/"
 
 
 def make_operator(username: str, project: Project, *, role: str = "operator") -> Any:
-    user = make_member(username, project=project, role=role, permissions=())
-    user.groups.add(Group.objects.get(name="Operator"))
-    return user
+    """A person who may manage webhooks, in the projects in which the role is operator."""
+    may = [f"{verb}_webhookendpoint" for verb in ("view", "add", "change", "delete")]
+    return make_member(username, project=project, role=role, permissions=[*may, "view_webhookdelivery"])
 
 
 @pytest.fixture
