@@ -19,8 +19,8 @@ from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.llm_answer import UnusableAnswer
 
 NOT_CONFIGURED = (
-    "No language model is configured, so there is nothing to try; reflection works offline, by rules. To use a model, "
-    "set ERL_LLM_PROVIDER, for example in the file .env; except for servers of your own, also ERL_LLM_MODEL and "
+    "No language model is configured, so there is nothing to try; reflection works offline, with rules. To use a "
+    "model, set ERL_LLM_PROVIDER, for example in the file .env; unless the server is your own, also ERL_LLM_MODEL and "
     f"ERL_LLM_API_KEY. Providers: {', '.join(PROVIDERS)}."
 )
 USES = {
