@@ -58,7 +58,11 @@ def let_runs_fail(lesson: Heuristic, count: int) -> None:
 
 
 # ── When ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-def test_proposal_through_the_api_is_told(receiver: ScriptedProvider, project: Project) -> None:
+@pytest.mark.parametrize("role", ["", "erl_tenant"])
+def test_proposal_through_the_api_is_told(
+    receiver: ScriptedProvider, project: Project, settings: Any, role: str
+) -> None:
+    settings.ERL_TENANT_ROLE = role
     make_hook(receiver, project=project)
     token = make_api_key(project=project).token
     text = {"trigger": "When a flight is cancelled", "guideline": "Read the fare rules first."}
