@@ -101,7 +101,7 @@ def edit_and_approve_heuristic(
     Raises:
         AlreadyDecided, ChangedMeanwhile, NothingChanged and the rest: as for the two steps.
     """
-    revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
+    revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256, waits=False)
     revision = get_current_revision(revised, content_sha256=None)
     record_review(revision, _Decision.EDIT, item=revised, by=by, **note)
     return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, read_at=read_at, **note)

@@ -14,6 +14,7 @@ from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
+from memory.events import Event, EventKind, announce
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
 from memory.heuristics.text import Citation, HeuristicText, Origin
@@ -40,6 +41,7 @@ def propose_heuristic(
     origin = origin or Origin()
     heuristic = Heuristic.objects.create(project=project, **asdict(origin))
     _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
+    _announce(heuristic)
     return heuristic
 
 
@@ -51,12 +53,14 @@ def revise_heuristic(
     by: Actor,
     content_sha256: str | None = None,
     sources: Sources = OWN_WORDS,
+    waits: bool = True,
 ) -> Heuristic:
     """Propose another wording. What is served now stays served until the new wording is decided.
 
     Args:
         content_sha256: the hash of the wording the author saw; None takes the newest.
         sources: what the words were taken from, besides the wording before.
+        waits: for a decision; False where the caller decides at once, so that nobody is told of it.
 
     Raises:
         ChangedMeanwhile: the wording changed since the author saw it.
@@ -69,17 +73,23 @@ def revise_heuristic(
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
     if heuristic.status != Heuristic.Status.PROPOSED:
         _take_room(heuristic.project_id, by)
-    return repropose_heuristic(heuristic, text=text, by=by, sources=sources)
+    return repropose_heuristic(heuristic, text=text, by=by, sources=sources, waits=waits)
 
 
 @transaction.atomic
 def repropose_heuristic(
-    heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources = OWN_WORDS
+    heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources = OWN_WORDS, waits: bool = True
 ) -> Heuristic:
-    """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
+    """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused.
+
+    Args:
+        waits: as for `revise_heuristic`.
+    """
     heuristic = lock_item(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
+    if waits:
+        _announce(heuristic)
     return heuristic
 
 
@@ -161,6 +171,10 @@ def _take_room(project_id: UUID, by: Actor) -> None:
             f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client are already waiting for a reviewer, "
             "so nothing was stored. Send it again when some of them are decided."
         )
+
+
+def _announce(heuristic: Heuristic) -> None:
+    announce(Event(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
 
 
 def _clean(text: HeuristicText) -> HeuristicText:
