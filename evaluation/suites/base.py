@@ -27,6 +27,10 @@ class Options:
     data: str = ""  # for the suite "retrieval": a folder in BEIR layout, or a folder of them
     project: str = ""  # for the suite "yours": slug of the project whose runs it reads
     environment: str = ""  # for the suite "yours": "package.module:Class" with the user's own tasks
+    agent: str = ""  # for the suite "yours": the user's agent as a command
+    tasks: str = ""  # for the suite "yours": the file with the tasks of that agent
+    folder: str = ""  # in which the agent's command runs
+    agent_timeout: int = 300  # seconds, for one try by the agent's command
     trials: int = 3  # tries of each test task, in suites that have an environment
     concurrency: int = 4  # tasks tried at once
     max_calls: int | None = None  # of a language model, in total; once reached, no more tasks are started

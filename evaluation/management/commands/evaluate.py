@@ -18,7 +18,7 @@ from evaluation.suites.base import Options
 from evaluation.suites.registry import DEFAULT, SUITES
 from memory.management.options import write_file
 
-COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls")
+COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
 BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
 
 
@@ -49,6 +49,13 @@ class Command(BaseCommand):
         parser.add_argument("--project", default="", metavar="SLUG", help="for yours: the project whose runs to use")
         parser.add_argument(
             "--environment", default="", metavar="MODULE:CLASS", help="for yours: your own tasks and agent"
+        )
+        parser.add_argument(
+            "--agent", default="", metavar="COMMAND", help="for yours: your agent, which reads a task as JSON on stdin"
+        )
+        parser.add_argument("--tasks", type=Path, metavar="FILE", help="for --agent: its tasks, one JSON object a line")
+        parser.add_argument(
+            "--agent-timeout", type=int, default=300, metavar="SECONDS", help="for one try of --agent, default 300"
         )
         parser.add_argument(
             "--budget-tokens", type=int, default=4000, metavar="N", help="most tokens of a context block, default 4000"
@@ -106,8 +113,10 @@ class Command(BaseCommand):
             suites=tuple(dict.fromkeys(options["suite"])),
             arms=tuple(options["arms"]),
             data=str(options["data"].resolve()) if options["data"] else "",
+            tasks=str(options["tasks"].resolve()) if options["tasks"] else "",
+            folder=str(Path.cwd()) if options["agent"] else "",
             max_cost_usd=options["max_cost"],
-            **{name: options[name] for name in ("seed", "project", "environment", *COUNTS)},
+            **{name: options[name] for name in ("seed", "project", "environment", "agent", *COUNTS)},
         )
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"
@@ -177,6 +186,9 @@ class _Bar:
 
 def _check_options(options: dict[str, Any]) -> None:
     """Find mistakes now that would otherwise show only after the run."""
+    for name in ("environment", "agent", "tasks"):
+        if options[name] and "yours" not in options["suite"]:
+            raise EvaluationError(f"--{name} is for your own agent: add --suite yours.")
     for limit in options["fail_under"]:
         read_limit(limit)
     for name in ("json", "html", "junit"):
