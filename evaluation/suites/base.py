@@ -24,7 +24,7 @@ class Options:
     experience: int | None = None  # most earlier tasks to learn from
     k: int = 5
     budget_tokens: int = 4000
-    data: str = ""  # for the suite "retrieval": a folder in BEIR layout, or a folder of them
+    data: str = ""  # for "retrieval": a folder in BEIR layout, or a folder of them; for "replay": a file of runs
     project: str = ""  # for the suite "yours": slug of the project whose runs it reads
     environment: str = ""  # for the suite "yours": "package.module:Class" with the user's own tasks
     agent: str = ""  # for the suite "yours": the user's agent as a command
@@ -57,6 +57,11 @@ class Options:
     @property
     def data_folder(self) -> Path | None:
         return Path(self.data) if self.data else None
+
+    @property
+    def data_file(self) -> Path | None:
+        """What the suite "replay" counts: --data where it is a file."""
+        return Path(self.data) if self.data and not Path(self.data).is_dir() else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

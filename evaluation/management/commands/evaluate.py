@@ -61,7 +61,10 @@ class Command(BaseCommand):
             "--budget-tokens", type=int, default=4000, metavar="N", help="most tokens of a context block, default 4000"
         )
         parser.add_argument(
-            "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or a folder of them"
+            "--data",
+            type=Path,
+            metavar="PATH",
+            help="for retrieval: a folder in BEIR layout, or a folder of them; for replay: a file of your own runs",
         )
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - for standard output")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a single HTML page")
