@@ -99,6 +99,10 @@ class Suite:
         """Return the arms that these options select, if the suite has arms."""
         return []
 
+    def foresee_seconds(self, options: Options) -> float | None:
+        """Return about how long the suite takes on two idle processors; None where it depends on the user's agent."""
+        return None
+
     def asks_model(self, options: Options) -> bool:
         """Return whether the suite uses a language model, whatever its arms."""
         return False

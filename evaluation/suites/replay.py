@@ -19,6 +19,7 @@ from reflection.reflectors.rules import RulesReflector
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
 REFLECTOR = "reflector"  # the unit that reflects on complete runs
+SECONDS = 10.0  # on an idle processor; most of it reflecting on the complete runs
 OWN = "own"  # the only unit where the user's own runs are counted
 RUNS = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 
@@ -46,6 +47,9 @@ class Replay(Suite):
             read_own_runs(options.data_file)
             return [OWN]
         return [*SOURCES, REFLECTOR]
+
+    def foresee_seconds(self, options: Options) -> float:
+        return SECONDS
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
         if unit == OWN:

@@ -3,11 +3,13 @@
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evaluation.environments import command
 from evaluation.environments.base import Task, TryResult
 from evaluation.environments.command import CommandAgent, read_command, read_tasks
 from evaluation.errors import EvaluationError
@@ -26,8 +28,8 @@ def run_code(code: str, folder: Path, *, timeout_seconds: float = 30, lessons: s
     tasks = folder / "tasks.jsonl"
     lines = [{"id": "t1", "task": TASK.text, "family": "book", "data": {"seats": 2}}, {"id": "t2", "task": "Another."}]
     tasks.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    command = read_command(f"{sys.executable} agent.py", folder=folder, timeout_seconds=timeout_seconds)
-    return CommandAgent(command, tasks=tasks).run(TASK, lessons=lessons, trial=0)
+    agent = read_command(f"{sys.executable} agent.py", folder=folder, timeout_seconds=timeout_seconds)
+    return CommandAgent(agent, tasks=tasks).run(TASK, lessons=lessons, trial=0)
 
 
 def test_agent_reads_task_and_lessons_and_writes_a_run(tmp_path: Path) -> None:
@@ -85,6 +87,23 @@ time.sleep(600)
 
     assert "took longer than 5 seconds" in played.error
     assert is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_end_of_the_evaluation_ends_the_agents_that_run(tmp_path: Path) -> None:
+    code = "open('started', 'w').close(); time.sleep(600)"
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            playing = pool.submit(run_code, code, tmp_path, timeout_seconds=300)
+            while not (tmp_path / "started").exists():
+                time.sleep(0.05)
+            command.stop_commands()
+            stopped = playing.result(60)
+        later = run_code(code, tmp_path)
+    finally:
+        command._stopping.clear()
+
+    assert stopped.error == "it ended with signal SIGKILL"
+    assert later.error == "the evaluation was stopped"
 
 
 def test_process_left_behind_does_not_hold_up_the_evaluation(tmp_path: Path) -> None:

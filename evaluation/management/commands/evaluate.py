@@ -1,6 +1,7 @@
 """Measure whether memory helps."""
 
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
-from evaluation.suites.registry import DEFAULT, SUITES
+from evaluation.suites.registry import DEFAULT, SUITES, foresee_seconds
 from memory.management.options import write_file
 
 COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
@@ -124,7 +125,10 @@ class Command(BaseCommand):
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"
         )
-        with _Bar(quiet=options["quiet"]) as bar:
+        foreseen = foresee_seconds(run_options)
+        if not options["quiet"]:
+            self.stderr.write(_say_how_long(foreseen))
+        with _Bar(quiet=options["quiet"], foreseen=foreseen) as bar:
             results: dict[str, Any] = execute_run(run, watch=bar.show).results
         return results
 
@@ -158,10 +162,12 @@ class Command(BaseCommand):
 
 
 class _Bar:
-    """Progress bars on standard error, one for each step."""
+    """Progress bars on standard error, one for each step, with the time since the start."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, foreseen: float | None) -> None:
         self._quiet = quiet
+        self._started = time.monotonic()
+        self._of = f" of about {_show_time(foreseen)}" if foreseen else ""
         self._what = ""
         self._bar: tqdm[Any] | None = None
 
@@ -177,7 +183,8 @@ class _Bar:
         if what != self._what:
             self._close()
             self._what = what
-            self._bar = tqdm(total=total, desc=what, leave=False, file=sys.stderr)
+            since = _show_time(time.monotonic() - self._started)
+            self._bar = tqdm(total=total, desc=f"{since}{self._of}, {what}", leave=False, file=sys.stderr)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
 
@@ -185,6 +192,20 @@ class _Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _show_time(seconds: float) -> str:
+    return f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
+
+
+def _say_how_long(foreseen: float | None) -> str:
+    if foreseen is None:
+        return "How long this takes depends on your agent or model. The bars show how far it is; --resume continues."
+    minutes = max(1, round(foreseen / 60))
+    return (
+        f"This takes about {minutes} minute{'s' if minutes > 1 else ''} on two idle processors, longer where they are "
+        "busy."
+    )
 
 
 def _check_options(options: dict[str, Any]) -> None:
