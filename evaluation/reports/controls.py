@@ -22,7 +22,7 @@ def check_controls(per_task: Mapping[str, Sequence[float]], main: str, *, seed: 
         if not name.startswith(MUST_LOSE) or name == main:
             continue
         ahead = paired_difference(per_task[main], values, seed=seed)
-        says = f"{main} solves {100 * ahead.mean:+.1f} points against {name}, 95 % between {100 * ahead.low:+.1f} and "
+        says = f"{main} solves {100 * ahead.mean:+.1f} points against {name}, 95% between {100 * ahead.low:+.1f} and "
         checks.append(
             {
                 "name": f"{name} does worse",

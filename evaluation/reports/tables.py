@@ -39,8 +39,8 @@ def write_headline(suite: dict[str, Any]) -> str:
     else:
         verdict = "These tasks do not show whether memory helps here"
     return (
-        f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f} % of {suite['n']:,} new tasks, no lessons "
-        f"{100 * bare['success']['mean']:.1f} %. That is {uplift['mean']:+.1f} points, 95 % between "
+        f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f}% of {suite['n']:,} new tasks, no lessons "
+        f"{100 * bare['success']['mean']:.1f}%. That is {uplift['mean']:+.1f} points, 95% between "
         f"{uplift['low']:+.1f} and {uplift['high']:+.1f}."
     )
 
@@ -59,7 +59,7 @@ def _find_untested(suite: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def _name_tied(tied: Sequence[str], arms: Sequence[dict[str, Any]]) -> str:
-    shares = [f"{each['arm']} {100 * each['success']['mean']:.1f} %" for each in arms if each["arm"] in tied]
+    shares = [f"{each['arm']} {100 * each['success']['mean']:.1f}%" for each in arms if each["arm"] in tied]
     return f"{', '.join(shares)}."
 
 

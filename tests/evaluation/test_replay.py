@@ -108,7 +108,7 @@ def test_own_runs_are_counted_and_reflected_on(tmp_path: Path) -> None:
     assert figure(suite, "pass^2", "none") == 0.5
     assert "Tasks that were not tried in every arm do not count: 1." in suite["notes"]
     assert any(note.startswith("rules: 16 complete runs gave 1 different lessons") for note in suite["notes"])
-    assert write_headline(suite).startswith("Memory helps here: with lessons solves 100.0 % of 8 new tasks")
+    assert write_headline(suite).startswith("Memory helps here: with lessons solves 100.0% of 8 new tasks")
     assert "Book table" not in json.dumps([run.results, run.units])
 
 

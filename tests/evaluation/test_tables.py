@@ -29,7 +29,7 @@ def figure(arm: str, name: str, mean: float = 0.5, **more: Any) -> dict[str, Any
 @pytest.mark.parametrize(
     ("treated", "says"),
     [
-        ([1.0] * 100, "Memory helps here: hybrid:5 solves 100.0 % of 100 new tasks, no lessons 50.0 %"),
+        ([1.0] * 100, "Memory helps here: hybrid:5 solves 100.0% of 100 new tasks, no lessons 50.0%"),
         ([0.0] * 100, "Memory does harm here"),
         ([1.0, 0.0, *NONE[2:]], "These tasks do not show whether memory helps here"),
         (NONE, "Memory changed nothing here"),
@@ -46,7 +46,7 @@ def test_control_that_does_as_well_is_the_headline() -> None:
 
     headline = write_headline(suite | {"arms": [*suite["arms"], tied], "checks": checks})
 
-    assert headline.startswith("The controls fail, so this does not show that memory helps: random:5 100.0 %.")
+    assert headline.startswith("The controls fail, so this does not show that memory helps: random:5 100.0%.")
 
 
 @pytest.mark.parametrize(("control", "passed"), [(NONE, True), ([1.0] * 100, False), ([1.0] * 99 + [0.0], False)])
