@@ -65,7 +65,7 @@ print(json.dumps({"outcome": "success", "score": 0.9, "steps": [{"thought": said
         ('print(\'{"outcome": "maybe"}\')', "its run is not valid: /outcome"),
         ('print(\'{"outcome": "success", "steps": 3}\')', "its run is not valid: steps must be a list"),
         ('print(\'{"outcome": "success", "parent_id": "a"}\')', "leave out parent_id"),
-        ('print(\'{"outcome": "success", "answer": 1}\')', "/answer: Leave this member out"),
+        ('print(\'{"outcome": "success", "answer": 1}\')', "/answer: This member is unknown"),
         ("sys.stdout.write(' ' * 2_000_000)", "it wrote 2,000,000 bytes"),
         ("sys.exit('token=ghp_' + 'a1B2' * 9)", "it ended with exit code 1: token=[REDACTED:github_token"),
     ],
