@@ -28,8 +28,7 @@ def write_headline(suite: dict[str, Any]) -> str:
     uplift = {edge: 100 * row["uplift"][edge] for edge in ("mean", "low", "high")}
     tied = [check["control"] for check in suite.get("checks", []) if check.get("control") and not check["passed"]]
     if tied:
-        verdict = f"The controls fail, so this does not show that memory helps: {_name_tied(tied, suite['arms'])}"
-        verdict += f" With lessons that are not for the task, agents must do worse than with {row['arm']}"
+        verdict = f"The controls fail, so this does not show that memory helps ({_name_tied(tied, suite['arms'])})"
     elif uplift["low"] > 0:
         verdict = "Memory helps here"
     elif uplift["high"] < 0:
@@ -60,7 +59,7 @@ def _find_untested(suite: dict[str, Any], row: dict[str, Any]) -> str:
 
 def _name_tied(tied: Sequence[str], arms: Sequence[dict[str, Any]]) -> str:
     shares = [f"{each['arm']} {100 * each['success']['mean']:.1f}%" for each in arms if each["arm"] in tied]
-    return f"{', '.join(shares)}."
+    return f"with lessons not chosen for the task: {', '.join(shares)}"
 
 
 def group_figures(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

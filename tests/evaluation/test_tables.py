@@ -46,7 +46,10 @@ def test_control_that_does_as_well_is_the_headline() -> None:
 
     headline = write_headline(suite | {"arms": [*suite["arms"], tied], "checks": checks})
 
-    assert headline.startswith("The controls fail, so this does not show that memory helps: random:5 100.0%.")
+    assert headline.startswith(
+        "The controls fail, so this does not show that memory helps (with lessons not chosen for the task: random:5 "
+        "100.0%): hybrid:5 solves 100.0%"
+    )
 
 
 @pytest.mark.parametrize(("control", "passed"), [(NONE, True), ([1.0] * 100, False), ([1.0] * 99 + [0.0], False)])
