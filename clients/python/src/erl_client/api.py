@@ -1,11 +1,15 @@
 """Requests to ERL, and what its answers mean for the sender."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+
+MAX_BREAKS = 5
+LONGEST_BREAK_SECONDS = 120.0
 
 
 class ERLError(Exception):
@@ -65,6 +69,17 @@ class Api:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return self._send("POST", path, json=body, headers=headers, timeout=timeout)
+
+    def post_patiently(self, path: str, body: Mapping[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
+        """Return the answer to a POST that changes nothing when it is repeated: breaks that ERL asks for are taken."""
+        try:
+            return self.post(path, body)
+        except Unavailable as error:
+            wait = error.retry_after_seconds
+            if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
+                raise
+        time.sleep(wait)
+        return self.post_patiently(path, body, breaks=breaks - 1)
 
     def close(self) -> None:
         self._closed = True

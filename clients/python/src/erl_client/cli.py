@@ -5,26 +5,31 @@ import getpass
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from erl_client.api import ERLError, Refused, Unavailable
+from erl_client.api import ERLError, Refused
 from erl_client.client import ERL
-from erl_client.credentials import write_credentials
+from erl_client.coding_agents import backfill, hooks, install
+from erl_client.credentials import find_destination, write_credentials
 from erl_client.logs import LogFile, read_log
+from erl_client.mcp import serve
 
 PAGE_ROWS = 200
-MAX_BREAKS = 5
-LONGEST_BREAK_SECONDS = 120.0
 WORDS = ("trigger", "guideline", "avoid", "not_when")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code: 0, or 1 where something could not be done."""
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit:
+        if arguments[:1] != ["hook"]:
+            raise
+        return 0  # 2 would keep Claude Code from sending the prompt
     try:
         done: int = options.command(options)
     except (ERLError, OSError) as error:
@@ -77,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
 
     status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
+
+    mcp = commands.add_parser("mcp", help="serve ERL's tools on the standard streams, to agents that start MCP servers")
+    mcp.set_defaults(command=_mcp)
+    install.add_parser(commands)
+    hooks.add_parser(commands)
+    backfill.add_parser(commands)
     return parser
 
 
@@ -118,7 +129,7 @@ def _record(options: argparse.Namespace) -> int:
         print(f"erl: The log holds {len(log.runs)} runs. Use `erl import` to record several.", file=sys.stderr)
         return 1
     with _client() as erl:
-        print(_post(erl, log.runs[0])["id"])
+        print(erl.api.post_patiently("/trajectories", log.runs[0])["id"])
     return 0
 
 
@@ -161,24 +172,12 @@ def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
 def _find_refusal(erl: ERL, run: dict[str, Any]) -> Refused | None:
     """Record a run, or return why ERL will not have it."""
     try:
-        _post(erl, run)
+        erl.api.post_patiently("/trajectories", run)
     except Refused as error:
         if error.is_about_the_key:
             raise
         return error
     return None
-
-
-def _post(erl: ERL, run: dict[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
-    """Record a run, which has an id of its own. Where ERL asks for a break, take it and send the run again."""
-    try:
-        return erl.api.post("/trajectories", run)
-    except Unavailable as error:
-        wait = error.retry_after_seconds
-        if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
-            raise
-    time.sleep(wait)
-    return _post(erl, run, breaks=breaks - 1)
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -228,6 +227,13 @@ def _status(options: argparse.Namespace) -> int:
         finally:
             print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
             print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+    return 0
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    messages, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever else is printed must not get between the answers
+    serve(find_destination(), messages, answers)
     return 0
 
 
