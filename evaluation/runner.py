@@ -22,6 +22,7 @@ from reflection.jobs.models import Job
 EMBEDDED = "erl_site.embedded.database"
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)
+MACHINE = ("data", "tasks", "folder")  # options that name places of this machine; no report has them
 Watch = Callable[[str, int, int], None]
 
 
@@ -131,7 +132,7 @@ def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0)
         timing[name] = {unit: result["timing"] for unit, result in units.items()}
     return {
         "format": FORMAT,
-        "configuration": {name: value for name, value in run.configuration.items() if name != "data"},
+        "configuration": {name: value for name, value in run.configuration.items() if name not in MACHINE},
         "versions": run.versions,
         "suites": suites,
         "timing": {

@@ -69,7 +69,7 @@ def revise_heuristic(
     """
     heuristic = lock_item(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
-    if _clean(text) == current.as_text():
+    if redact_text(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
     if heuristic.status != Heuristic.Status.PROPOSED:
         _take_room(heuristic.project_id, by)
@@ -133,6 +133,16 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
     return count_support(heuristic)
 
 
+def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
+    """Make the vectors of a lesson after the commit. An API client does not wait for them.
+
+    What a client proposes is not served yet: the periodic work makes its vectors within seconds, and an approval that
+    comes before makes them at once.
+    """
+    if by.api_key_id is None:
+        after_commit(embed_heuristics, [heuristic.pk])
+
+
 def count_support(heuristic: Heuristic) -> Heuristic:
     """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
     runs = Count("trajectory", distinct=True)
@@ -162,10 +172,7 @@ def _take_room(project_id: UUID, by: Actor) -> None:
     if by.api_key_id is None:
         return
     client = by.label.removeprefix("key:")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
-        )
+    lock_proposals_of(project_id, client)
     if not has_room(project_id, client):
         raise TooManyProposals(
             f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client are already waiting for a reviewer, "
@@ -177,13 +184,21 @@ def _announce(heuristic: Heuristic) -> None:
     announce(Event(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
 
 
-def _clean(text: HeuristicText) -> HeuristicText:
+def lock_proposals_of(project_id: UUID, client: str) -> None:
+    """Let one transaction at a time propose for a client, until it ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
+        )
+
+
+def redact_text(text: HeuristicText) -> HeuristicText:
     values: dict[str, Any] = redact(asdict(text) | {"tags": list(text.tags)}).value
     return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
 def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor, sources: Sources) -> None:
-    values = asdict(_clean(text))
+    values = asdict(redact_text(text))
     values["tags"] = list(values["tags"])
     revision = HeuristicRevision.objects.create(
         project_id=heuristic.project_id,
@@ -201,4 +216,4 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by:
     heuristic.prioritised_at = None  # its priority is worked out again
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
-    after_commit(embed_heuristics, [heuristic.pk])
+    embed_unless_client(heuristic, by=by)
