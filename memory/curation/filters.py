@@ -20,6 +20,8 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
         help_text="What kind of lesson it is.",
     )
 
+    external_id = ExactText(help_text="A client's own id of the lesson.")
+
     class Meta:
         model = Heuristic
         fields: ClassVar[list[str]] = []
