@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anthropic
 import openai
@@ -14,17 +12,10 @@ from erl_client import AsyncERL, current_run
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.broken_erl import BrokenErl, slow
+from tests.clients.conftest import run_apart
 from tests.factories import make_api_key
 from tests.scripted_answers import answer
 from tests.scripted_provider import ScriptedProvider
-
-T = TypeVar("T")
-
-
-def run_apart(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread of its own: a test of the browser may have left a loop in this one."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, main).result()
 
 
 def recorded() -> dict[str, Trajectory]:

@@ -10,12 +10,15 @@ from erl_client import transcripts
 from memory import transcripts as of_server
 
 SOURCE = Path(__file__).resolve().parents[2] / "clients" / "python" / "src"
+# Each of these alone imports its framework.
+FRAMEWORKS = [f"erl_client.{name}" for name in ("langchain", "openai_agents", "otel", "pydantic_ai")]
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 import erl_client
 
 for module in pkgutil.walk_packages(erl_client.__path__, "erl_client."):
-    importlib.import_module(module.name)
+    if module.name not in FRAMEWORKS:
+        importlib.import_module(module.name)
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
@@ -31,9 +34,10 @@ def test_converter_is_the_servers() -> None:
 
 def test_client_imports_nothing_of_the_server_nor_of_an_sdk() -> None:
     """In a process of its own, whose path has only the client and what is installed."""
-    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{IMPORT_ALL}"
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\nFRAMEWORKS = {FRAMEWORKS}\n{IMPORT_ALL}"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     imported = set(json.loads(done.stdout))
     assert {"erl_client", "httpx"} <= imported
     assert not imported & {"memory", "reflection", "evaluation", "erl_site", "django", "openai", "anthropic"}
+    assert not imported & {"agents", "langchain", "langchain_core", "langgraph", "opentelemetry", "pydantic_ai"}

@@ -141,6 +141,8 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert "the policy quickstart-demo approved" in first.stderr
     assert len(set(re.findall(r"^ +\d\. \[H-\w+\] (When .+?): ", first.stderr, re.MULTILINE))) == 3
     assert f"curl -s {access['base_url']}/retrieve" in first.stderr
+    url = access["base_url"].removesuffix("/api/v1")
+    assert f"export ERL_URL={url} ERL_API_KEY={access['api_key']}" in first.stderr
 
     assert second.returncode == 0, second.stderr
     assert json.loads(second.stdout) == access

@@ -143,6 +143,8 @@ class Command(BaseCommand):
             terminal.say(f"user {access.admin_user}, password in {home / FILE}")
         else:
             terminal.say(f"user {access.admin_user}, with the password you set")
+        terminal.title("In your agent")
+        terminal.say(f"export ERL_URL={access.base_url.removesuffix('/api/v1')} ERL_API_KEY={access.api_key}")
         if answer:
             terminal.title("Lessons for a new task")
             terminal.say(answer.curl)

@@ -5,6 +5,7 @@ import atexit
 import functools
 import inspect
 import logging
+import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ log = logging.getLogger("erl_client")
 
 BUDGET_SECONDS = 2.0
 SENDING_TIMEOUT_SECONDS = 30.0
+MAX_BEGUN = 1_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,17 +45,18 @@ class _Client:
         *,
         agent: str = "",
         strict: bool = False,
-        budget_seconds: float = BUDGET_SECONDS,
+        budget_seconds: float | None = None,
         spool: str | Path = "",
     ) -> None:
         """Read `ERL_URL` and `ERL_API_KEY` where they are not given, or else what `erl login` stored.
 
         `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
-        and a process that ends for its last runs. `spool` is the folder of runs that wait for ERL.
+        and a process that ends for its last runs: `ERL_BUDGET_SECONDS`, or else 2. `spool` is the folder of runs that
+        wait for ERL.
         """
         self.agent = agent
         self.strict = strict
-        self.budget_seconds = budget_seconds
+        self.budget_seconds = _budget() if budget_seconds is None else budget_seconds
         self.destination = find_destination(url, api_key)
         if not self.destination.api_key:
             self._fail(ERLError("Set ERL_API_KEY, or run `erl login`: without a key there are no lessons."))
@@ -61,6 +64,8 @@ class _Client:
         self.spool = Spool(Path(spool) if spool else spool_folder(self.destination))
         self._outbox = Outbox(self.api, self.spool)
         self._no_lessons_before = 0.0
+        self._open_runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._begun: dict[str, Run] = {}  # without a block, in order
         if not self.spool.is_empty():  # of an earlier process
             self._outbox.start()
         self._at_exit = _close_at_exit(self)
@@ -78,7 +83,51 @@ class _Client:
         run = _current.get()
         return run.context if run else ""
 
+    def begin(self, task: str, *, family: str = "", agent: str = "") -> Run:
+        """Open a run where there is no place for a block, as in the hooks of a framework. Close it with `end()`."""
+        run = self._begin(task, family, agent)
+        self._fetch(run)
+        return run
+
+    async def begin_async(self, task: str, *, family: str = "", agent: str = "") -> Run:
+        """Do the same without holding up other tasks."""
+        run = self._begin(task, family, agent)
+        await self._fetch_async(run)
+        return run
+
+    def end(self, run: Run, error: BaseException | None = None) -> None:
+        """Record a run that `begin` opened, with the exception that ended it, if one did. Once is enough."""
+        if self._begun.pop(run.external_id, None) is None:
+            return
+        if error is not None:
+            run.end_with(error)
+        self._keep(run)
+
+    def _begin(self, task: str, family: str, agent: str) -> Run:
+        run = self._open(task, {"family": family, "agent": agent})
+        self._begun[run.external_id] = run
+        if len(self._begun) > MAX_BEGUN:  # what never ended is recorded as far as it came
+            self.end(list(self._begun.values())[0])  # noqa: RUF015 - another thread may change the dict meanwhile
+        return run
+
+    def _fetch(self, run: Run) -> None:
+        try:
+            if answer := self._ask(run):
+                self._take(run, answer.result(self.budget_seconds))
+        except Exception as error:
+            self._without_lessons(error)
+
+    async def _fetch_async(self, run: Run) -> None:
+        try:
+            if answer := self._ask(run):
+                lessons = await asyncio.wait_for(asyncio.wrap_future(answer), self.budget_seconds)
+                self._take(run, lessons)
+        except Exception as error:
+            self._without_lessons(error)
+
     def _close(self) -> None:
+        for run in list(self._begun.values()):
+            self.end(run)
         atexit.unregister(self._at_exit)
         self._outbox.close(self.budget_seconds)
         self.api.close()
@@ -90,13 +139,18 @@ class _Client:
         log.warning("%s", error)
 
     def _open(self, task: str, options: Mapping[str, Any]) -> Run:
+        parent_id, caller = options.get("parent_id", ""), _current.get()
+        if parent_id == "" and caller is not None and caller.external_id in self._open_runs:
+            parent_id = caller.external_id
         run = Run(
             str(task),
-            family=options["family"],
-            agent=options["agent"] or self.agent,
-            external_id=options["external_id"],
+            family=options.get("family", ""),
+            agent=options.get("agent", "") or self.agent,
+            external_id=options.get("external_id", ""),
+            parent_id=parent_id or "",
         )
-        run.tags = list(options["tags"])
+        run.tags = list(options.get("tags", ()))
+        self._open_runs[run.external_id] = run
         return run
 
     def _ask(self, run: Run) -> "Future[dict[str, Any]] | None":
@@ -140,7 +194,11 @@ class _Client:
         if not self.destination.api_key:
             return
         try:
-            self._outbox.put(run.body())
+            bodies, caller = run.end(), self._open_runs.get(run.parent_id)
+            if caller is not None and caller.hold(bodies):
+                return
+            for body in bodies:
+                self._outbox.put(body)
         except Exception as error:
             self._fail(ERLError(f"The run cannot be recorded: {type(error).__name__}: {error}"))
 
@@ -166,24 +224,31 @@ class ERL(_Client):
 
     @contextmanager
     def run(
-        self, task: str, *, family: str = "", agent: str = "", tags: tuple[str, ...] = (), external_id: str = ""
+        self,
+        task: str,
+        *,
+        family: str = "",
+        agent: str = "",
+        tags: tuple[str, ...] = (),
+        external_id: str = "",
+        parent_id: str | None = "",
     ) -> Iterator[Run]:
-        """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
-        run = self._open(task, {"family": family, "agent": agent, "tags": tags, "external_id": external_id})
-        try:
-            if answer := self._ask(run):
-                self._take(run, answer.result(self.budget_seconds))
-        except Exception as error:
-            self._without_lessons(error)
+        """Open a run: lessons are there when the block begins, and it is recorded when the block ends.
+
+        A run inside the block of another is called by that one. `parent_id` names another caller, None none.
+        """
+        options = {"family": family, "agent": agent, "tags": tags, "external_id": external_id, "parent_id": parent_id}
+        run = self._open(task, options)
+        self._fetch(run)
         token = _current.set(run)
         try:
             yield run
         except BaseException as error:
-            _leave(token)
+            leave(token)
             run.end_with(error)
             self._keep(run)
             raise
-        _leave(token)
+        leave(token)
         self._keep(run)
         if self.strict:
             self._check_recorded(SENDING_TIMEOUT_SECONDS)
@@ -229,25 +294,28 @@ class AsyncERL(_Client):
 
     @asynccontextmanager
     async def run(
-        self, task: str, *, family: str = "", agent: str = "", tags: tuple[str, ...] = (), external_id: str = ""
+        self,
+        task: str,
+        *,
+        family: str = "",
+        agent: str = "",
+        tags: tuple[str, ...] = (),
+        external_id: str = "",
+        parent_id: str | None = "",
     ) -> AsyncIterator[Run]:
         """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
-        run = self._open(task, {"family": family, "agent": agent, "tags": tags, "external_id": external_id})
-        try:
-            if answer := self._ask(run):
-                lessons = await asyncio.wait_for(asyncio.wrap_future(answer), self.budget_seconds)
-                self._take(run, lessons)
-        except Exception as error:
-            self._without_lessons(error)
+        options = {"family": family, "agent": agent, "tags": tags, "external_id": external_id, "parent_id": parent_id}
+        run = self._open(task, options)
+        await self._fetch_async(run)
         token = _current.set(run)
         try:
             yield run
         except BaseException as error:
-            _leave(token)
+            leave(token)
             run.end_with(error)
             self._keep(run)  # a block that is cancelled cannot wait for a thread
             raise
-        _leave(token)
+        leave(token)
         await asyncio.to_thread(self._keep, run)
         if self.strict:
             await asyncio.to_thread(self._check_recorded, SENDING_TIMEOUT_SECONDS)
@@ -284,7 +352,16 @@ class AsyncERL(_Client):
         await self.close()
 
 
-def _leave(token: "Token[Run | None]") -> None:
+def _budget() -> float:
+    try:
+        return float(os.environ.get("ERL_BUDGET_SECONDS") or BUDGET_SECONDS)
+    except ValueError:
+        log.warning("ERL_BUDGET_SECONDS must be a number of seconds.")
+        return BUDGET_SECONDS
+
+
+def leave(token: "Token[Run | None]") -> None:
+    """Go back to the run around the one whose code ends here."""
     with suppress(ValueError):  # the block of a generator may end in another context than it began in
         _current.reset(token)
 

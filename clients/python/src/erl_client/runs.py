@@ -5,13 +5,15 @@ import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import datetime, timezone
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
 from erl_client.calls import CallLog
 from erl_client.plain import as_plain, as_text, cut, fit
-from erl_client.transcripts.log import Log, UnreadableTranscript
+from erl_client.transcripts.log import Log, Transcript, UnreadableTranscript
 from erl_client.transcripts.messages import read_message
+from erl_client.transcripts.traces import Span, transcripts_of
 
 log = logging.getLogger("erl_client")
 
@@ -29,14 +31,17 @@ class Run:
 
     `context` is the text of lessons to put into the prompt, "" where there are none; `retrieval_id` names the answer
     they came with; `lessons` has them one by one. `tools`, `tags`, `model`, `tokens`, `cost_usd`, `summary` and
-    `metadata` may be set, and are recorded with the run.
+    `metadata` may be set, and are recorded with the run. `parent_id` is the id of the run that called this one.
     """
 
-    def __init__(self, task: str, *, family: str = "", agent: str = "", external_id: str = "") -> None:
+    def __init__(
+        self, task: str, *, family: str = "", agent: str = "", external_id: str = "", parent_id: str = ""
+    ) -> None:
         self.task = task
         self.family = family
         self.agent = agent
         self.external_id = external_id or str(uuid4())
+        self.parent_id = parent_id
         self.context = ""
         self.retrieval_id: str | None = None
         self.lessons: list[dict[str, Any]] = []
@@ -48,11 +53,16 @@ class Run:
         self.summary = ""
         self.metadata: dict[str, Any] = {}
         self.calls = CallLog()
+        self.spans: list[Span] = []
         self._messages: list[Any] = []
         self._steps: list[dict[str, Any]] = []
         self._outcome: dict[str, Any] = {}
         self._error = ""
         self._started_at = _now()
+        self._inner: list[dict[str, Any]] = []
+        self._has_agent = False
+        self._has_ended = False
+        self._changing = Lock()
 
     def messages(self, messages: Iterable[Any]) -> None:
         """Tell the whole chat log, in the form of any SDK or framework. The last log that is told counts.
@@ -94,7 +104,7 @@ class Run:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known of what the agent did."""
-        return not (self._messages or self._steps or self.calls.messages())
+        return not (self._messages or self._steps or self.spans or self.calls.messages())
 
     def end_with(self, error: BaseException) -> None:
         """Take note of an exception that ended the run: a failure, and unknown where the run was only stopped."""
@@ -102,38 +112,89 @@ class Run:
         if not self._outcome:
             self._outcome = {"outcome": "failure" if isinstance(error, Exception) else "unknown"}
 
+    def claim(self) -> bool:
+        """Let an agent of a framework write its notes here, and tell whether it may: a run takes one at a time."""
+        with self._changing:
+            is_free, self._has_agent = not self._has_agent, True
+        return is_free
+
+    def release(self) -> None:
+        """Let another agent follow the one that has ended."""
+        self._has_agent = False
+
+    def hold(self, bodies: Iterable[dict[str, Any]]) -> bool:
+        """Keep the records of a run inside this one until this one ends: ERL has to know the caller first.
+
+        Returns False where this one has ended.
+        """
+        with self._changing:
+            if not self._has_ended:
+                self._inner += bodies
+            return not self._has_ended
+
+    def end(self) -> list[dict[str, Any]]:
+        """Return all there is to record: the run, and then those inside it. Nothing where it ended before."""
+        with self._changing:
+            ended_before, self._has_ended = self._has_ended, True
+        return [] if ended_before else [*self.bodies(), *self._inner]
+
     def body(self) -> dict[str, Any]:
         """Return the run as `POST /api/v1/trajectories` takes it."""
-        messages = self._messages or self.calls.messages()
+        return self.bodies()[0]
+
+    def bodies(self) -> list[dict[str, Any]]:
+        """Return the run, and those of the agents that its spans say it called."""
+        if self._messages or not (traced := self._traced()):
+            return [self._body(self._told(), [] if self._messages else self.calls.errors())]
+        own, *called = traced
+        return [self._body(own), *(fit(as_plain({"task_id": self.family, **sub.fields()})) for sub in called)]
+
+    def _traced(self) -> list[Transcript]:
+        """Return what the spans say, nothing where no agent was at work in them."""
+        if all(span.kind == "other" for span in self.spans):
+            return []
+        for span in self.spans:
+            span.trace = self.external_id
+        try:
+            return transcripts_of(self.spans, format="")
+        except UnreadableTranscript:
+            log.warning("The spans of a run cannot be read.", exc_info=True)
+            return []
+
+    def _told(self) -> Transcript:
+        """Return what the messages say, those that were told or else those of the calls."""
         notes = Log()
         notes.task = self.task
-        for number, message in enumerate(as_plain(messages)):
+        for number, message in enumerate(as_plain(self._messages or self.calls.messages())):
             _read(notes, message, f"messages[{number}]")
-        steps = [*notes.transcript().steps, *self._steps]
-        ends = [] if self._messages else self.calls.errors()
-        steps += [{"error": text} for text in [*ends, self._error] if text]
-        metadata = dict(self.metadata)
-        if notes.left_out:
-            metadata["left_out"] = notes.left_out
-        said: dict[str, Any] = {
-            "task": self.task if self.task.strip() else self.family.strip() or "(no task)",
+        return notes.transcript(task=self.task)
+
+    def _body(self, said: Transcript, errors: Iterable[str] = ()) -> dict[str, Any]:
+        steps = [*said.steps, *self._steps, *({"error": text} for text in [*errors, self._error] if text)]
+        metadata = {**said.metadata, **self.metadata}
+        if said.left_out:
+            metadata["left_out"] = said.left_out
+        task = self.task if self.task.strip() else said.task
+        fields: dict[str, Any] = {
+            "task": task if task.strip() else self.family.strip() or "(no task)",
             "task_id": self.family.strip(),
-            "agent": self.agent,
+            "agent": self.agent or said.agent,
             "external_id": self.external_id,
+            "parent_id": self.parent_id,
             "retrieval_id": self.retrieval_id,
-            "started_at": self._started_at,
+            "started_at": min(self._started_at, said.started_at or self._started_at),
             "ended_at": max(self._started_at, _now()),  # the clock may have been set back
-            "model": self.model or self.calls.model,
-            "tokens": self.tokens if self.tokens is not None else self.calls.tokens or None,
+            "model": self.model or self.calls.model or said.model,
+            "tokens": self.tokens if self.tokens is not None else self.calls.tokens or said.tokens,
             "cost_usd": self.cost_usd,
             "tags": self.tags,
             "summary": cut(self.summary, 20_000),
-            "tools": self.tools or self.calls.tools,
+            "tools": self.tools or self.calls.tools or said.tools,
             "metadata": metadata,
             "steps": [{**step, "index": number} for number, step in enumerate(steps, start=1)],
             **self._outcome,
         }
-        plain = {name: as_plain(value) for name, value in said.items() if value not in (None, "", [], {})}
+        plain = {name: as_plain(value) for name, value in fields.items() if value not in (None, "", [], {})}
         return fit(plain)
 
     def _end(self, outcome: str, score: float | None, source: str) -> None:
