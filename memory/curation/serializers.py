@@ -1,6 +1,6 @@
 """Heuristics as clients propose, review and read them."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Self
 
 from drf_spectacular.utils import extend_schema_field
@@ -13,6 +13,7 @@ from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TRIGGER_CHARS
+from memory.retrieval.context import write_body
 
 TEXT_MEMBERS = (
     "trigger",
@@ -174,11 +175,16 @@ class ServedRevisionSerializer(serializers.ModelSerializer[HeuristicRevision]):
     """The wording that agents are given now."""
 
     revision = serializers.IntegerField(source="number", read_only=True)
+    line = serializers.SerializerMethodField()
 
     class Meta:
         model = HeuristicRevision
-        fields = ["revision", "content_sha256", *TEXT_MEMBERS, "approved_by", "approved_at"]
+        fields = ["revision", "content_sha256", *TEXT_MEMBERS, "line", "approved_by", "approved_at"]
         read_only_fields = fields
+
+    @extend_schema_field(serializers.CharField(help_text="It as it stands in a context block, made safe, in one line."))
+    def get_line(self, revision: HeuristicRevision) -> str:
+        return write_body({**asdict(revision.as_text()), "id": revision.heuristic_id})
 
 
 class EvidenceSerializer(serializers.ModelSerializer[Evidence]):
@@ -220,6 +226,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
             "content_sha256",
             "revision",
             "support",
+            "usefulness",
             "confidence",
             "reflector",
             "reflector_version",

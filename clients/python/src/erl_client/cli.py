@@ -4,6 +4,7 @@ import argparse
 import getpass
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,23 @@ from typing import Any
 from uuid import uuid4
 
 from erl_client.api import ERLError, Refused, Unavailable
+from erl_client.blocks import (
+    UnreadableBlock,
+    add_front_matter,
+    find_block,
+    find_file,
+    find_missing_members,
+    is_for,
+    put_block,
+    replace_file,
+    write_block,
+)
 from erl_client.client import ERL
 from erl_client.credentials import write_credentials
 from erl_client.logs import LogFile, read_log
 
 PAGE_ROWS = 200
+EXPORT_BUDGET_TOKENS = 1_500
 MAX_BREAKS = 5
 LONGEST_BREAK_SECONDS = 120.0
 WORDS = ("trigger", "guideline", "avoid", "not_when")
@@ -66,9 +79,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_options(imports)
     imports.set_defaults(command=_import)
 
-    export = commands.add_parser("export", help="print the approved lessons")
-    export.add_argument("--family", default="", help="only those of a task family")
+    export = commands.add_parser("export", help="print the approved lessons, or write them into a file of your agents")
+    export.add_argument("--family", default="", help="only those for a task family")
     export.add_argument("--json", action="store_true", help="one JSON object a line")
+    export.add_argument("--to", type=Path, metavar="FILE", help="AGENTS.md, SKILL.md, any .md file, or .cursor/rules")
+    export.add_argument(
+        "--budget", type=int, default=EXPORT_BUDGET_TOKENS, metavar="TOKENS", help="room in the file (default: 1500)"
+    )
+    export.add_argument("--check", action="store_true", help="only say whether the file has the newest lessons")
+    export.add_argument("--force", action="store_true", help="write over lessons that were edited by hand")
     export.set_defaults(command=_export)
 
     review = commands.add_parser("review", help="decide on proposed lessons, one after the other")
@@ -183,12 +202,57 @@ def _post(erl: ERL, run: dict[str, Any], *, breaks: int = MAX_BREAKS) -> dict[st
 
 def _export(options: argparse.Namespace) -> int:
     with _client() as erl:
-        query = {"status": "approved", **({"task_id": options.family} if options.family else {})}
-        for lesson in _all(erl, "/heuristics", **query):
-            if served := lesson["served_revision"]:  # not the newest wording, which may be undecided
-                words = {"id": lesson["id"], **served}
+        if options.to:
+            return _export_to(erl, options)
+        for lesson in _all(erl, "/heuristics", served="true"):
+            words = {"id": lesson["id"], **lesson["served_revision"]}  # not the newest wording, which may be undecided
+            if is_for(words, options.family):
                 print(json.dumps(words, ensure_ascii=False) if options.json else _describe(words) + "\n")
     return 0
+
+
+def _export_to(erl: ERL, options: argparse.Namespace) -> int:
+    """Write the lessons into a file, or say whether it has the newest ones."""
+    file = find_file(options.to, options.family)
+    said = ["erl", "export", "--to", str(options.to)]
+    said += ["--family", options.family] if options.family else []
+    said += ["--budget", str(options.budget)] if options.budget != EXPORT_BUDGET_TOKENS else []
+    command = shlex.join(said)
+    content = file.read_bytes() if file.exists() else b""
+    try:
+        old = find_block(content, options.family)
+    except UnreadableBlock as error:
+        raise ERLError(f"{file}, {error}") from None
+    if old and old.is_edited and (options.check or not options.force):
+        raise ERLError(
+            f"{file}: the lessons between the marked lines were edited by hand. Change lessons in ERL. "
+            f"`{command} --force` writes the approved ones over the edit."
+        )
+    new = write_block(_all(erl, "/heuristics", served="true"), family=options.family, budget_tokens=options.budget)
+    figures = f"{_count_of(new.taken)}, {new.tokens if new.taken else 0:,} of {options.budget:,} tokens"
+    if not old and not new.taken:
+        print(f"No lesson is approved for {file} yet.")
+        return 0
+    is_newest = old is not None and old.text == new.text
+    if options.check and not is_newest:
+        raise ERLError(f"{file} does not have the newest lessons ({figures}). Run `{command}`.")
+    if is_newest:
+        print(f"{file} has the newest lessons: {figures}.")
+        return 0
+    whole = put_block(add_front_matter(content, file, options.family), new)
+    replace_file(file, whole)
+    print(f"{file}: {figures}.")
+    if new.left_out:
+        print(f"No room for {_count_of(new.left_out)}: {', '.join(new.left_out)}")
+    if new.escaped:
+        print(f"Marks of comments or fences in {_count_of(new.escaped)} were escaped: {', '.join(new.escaped)}")
+    if missing := find_missing_members(whole, file):
+        print(f"The front matter of {file} lacks {' and '.join(missing)}, which a skill must have. Add it by hand.")
+    return 0
+
+
+def _count_of(lessons: Sequence[str]) -> str:
+    return f"{len(lessons)} lesson{'' if len(lessons) == 1 else 's'}"
 
 
 def _review(options: argparse.Namespace) -> int:
