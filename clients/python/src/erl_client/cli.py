@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from erl_client.agent_loop import Limits, Plan, run_loop
 from erl_client.api import ERLError, Refused, Unavailable
 from erl_client.blocks import (
     UnreadableBlock,
@@ -93,6 +94,26 @@ def _parser() -> argparse.ArgumentParser:
     review = commands.add_parser("review", help="decide on proposed lessons, one after the other")
     review.add_argument("--list", action="store_true", help="only list them")
     review.set_defaults(command=_review)
+
+    loop = commands.add_parser(
+        "loop",
+        help="run an agent's command until a goal is reached",
+        usage="erl loop --goal TEXT [--check CMD] [--max-iterations N] [--family F] [--state DIR] -- CMD …",
+        description="Each iteration is a process of its own, with ERL_GOAL, ERL_ITERATION, ERL_LESSONS and "
+        "ERL_LESSONS_FILE in its environment, and is recorded as a run. A loop that was stopped or killed goes on "
+        "where it was when the same command is started again.",
+    )
+    loop.add_argument("--exec", action="store_true", help="the agent is the command after --; nothing else is yet")
+    loop.add_argument("--goal", required=True, help="what the agent is to reach: the task of each run")
+    loop.add_argument("--check", default="", metavar="CMD", help="exits with 0 when the goal is reached")
+    loop.add_argument("--max-iterations", type=int, default=5, metavar="N", help="iterations at most (default: 5)")
+    loop.add_argument(
+        "--timeout", type=float, default=3_600, metavar="SECONDS", help="for an iteration (default: 3600)"
+    )
+    loop.add_argument("--family", default="", help="the task family")
+    loop.add_argument("--state", type=Path, default=Path(".erl-loop"), metavar="DIR", help="default: .erl-loop")
+    loop.add_argument("words", nargs="+", metavar="CMD", help="the agent and its arguments, after --")
+    loop.set_defaults(command=_loop)
 
     status = commands.add_parser("status", help="say whether ERL answers, and which runs wait for it")
     status.set_defaults(command=_status)
@@ -280,6 +301,18 @@ def _decide(erl: ERL, lesson: dict[str, Any]) -> bool:
         decided = erl.api.post(path, decision, idempotency_key=str(uuid4()))
         print(f"It is {decided['status']}.\n")
     return answer != "q"
+
+
+def _loop(options: argparse.Namespace) -> int:
+    plan = Plan(goal=options.goal, command=options.words, check=options.check, family=options.family)
+    limits = Limits(max_iterations=options.max_iterations, timeout_seconds=options.timeout)
+    with ERL() as erl:
+        code = run_loop(
+            erl, plan, limits, folder=options.state, say=lambda text: print(f"erl: {text}", file=sys.stderr, flush=True)
+        )
+    if waiting := len(erl.spool.waiting()):
+        print(f"erl: {waiting} runs wait in {erl.spool.folder} until ERL answers.", file=sys.stderr)
+    return code
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -68,13 +68,16 @@ class Spool:
         self._last_ns = 0
         self._adding = Lock()
 
-    def add(self, run: Mapping[str, Any]) -> int:
-        """Write a run down, and return how many older ones had to make room. Raises OSError."""
+    def add(self, run: Mapping[str, Any], *, key: str = "") -> int:
+        """Write a run down, and return how many older ones had to make room. Raises OSError.
+
+        `key` is a UUID that says which run it is, where it may be added a second time.
+        """
         content = json.dumps(run, ensure_ascii=False, separators=(",", ":")).encode()
         self.refused_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._adding:
             self._last_ns = max(self._last_ns + 1, time.time_ns())
-            name = f"{self._last_ns:020d}-{uuid4()}"
+            name = f"{self._last_ns:020d}-{key or uuid4()}"
             unfinished = self.folder / f"{name}.part"
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
@@ -109,13 +112,8 @@ class Spool:
     def sending(self) -> Iterator[bool]:
         """Hold the lock on sending, and tell whether this process has it. A process that dies gives it back."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.folder / "sending.lock").open("a+b") as lock:
-            mine = _try_lock(lock.fileno())
-            try:
-                yield mine
-            finally:
-                if mine:
-                    _unlock(lock.fileno())
+        with hold_lock(self.folder / "sending.lock") as mine:
+            yield mine
 
     def _make_room(self) -> int:
         sizes = []
@@ -128,6 +126,18 @@ class Spool:
             self.remove(run)
             total, dropped = total - size, dropped + 1
         return dropped
+
+
+@contextmanager
+def hold_lock(file: Path) -> Iterator[bool]:
+    """Hold the lock on a file, and tell whether this process has it. A process that dies gives it back."""
+    with file.open("a+b") as lock:
+        mine = _try_lock(lock.fileno())
+        try:
+            yield mine
+        finally:
+            if mine:
+                _unlock(lock.fileno())
 
 
 if sys.platform == "win32":
