@@ -23,7 +23,8 @@ from memory.runs.models import Trajectory
 from memory.runs.step_formats import normalise_steps
 from memory.runs.tools import read_tools
 from memory.transcripts.log import Transcript, UnreadableTranscript
-from memory.transcripts.traces import spans_of_otlp, transcripts_of
+from memory.transcripts.opentelemetry import spans_of_otlp
+from memory.transcripts.traces import transcripts_of
 
 _READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .log import Json, Log, Transcript, UnreadableTranscript, as_text, count_tokens, to_number
 from .messages import INSTRUCTION_ROLES, is_message, read_messages
+from .opentelemetry import spans_of_console, spans_of_otlp
 from .sessions import (
     read_adk,
     read_agentdojo,
@@ -17,16 +18,8 @@ from .sessions import (
     read_tau2_bench,
     read_tau_bench,
 )
-from .traces import (
-    parse,
-    spans_of_agents_sdk,
-    spans_of_console,
-    spans_of_langfuse,
-    spans_of_langsmith,
-    spans_of_otlp,
-    transcripts_of,
-    transcripts_of_langfuse,
-)
+from .tracers import spans_of_agents_sdk, spans_of_langfuse, spans_of_langsmith, transcripts_of_langfuse
+from .traces import parse, transcripts_of
 
 _LIST_MEMBERS = ("trajectories", "episodes", "runs", "results", "data", "sessions", "traces", "logs", "items")
 _MESSAGE_MEMBERS = (

@@ -189,6 +189,6 @@ def read_fates() -> dict[tuple[str, str], Fate]:
     }
 
 
-def find_erased_tables() -> list[str]:
-    """Return the tables that an erasure takes text out of."""
-    return sorted({table for (table, _), fate in read_fates().items() if fate in (Fate.DELETED, Fate.CLEARED)})
+def find_tables_of_runs() -> list[str]:
+    """Return the tables that can hold text of a run."""
+    return sorted({table for (table, _), fate in read_fates().items() if fate != Fate.NO_TEXT})

@@ -12,7 +12,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
-from memory.trust.text_columns import Fate, find_erased_tables, read_fates
+from memory.trust.text_columns import Fate, find_tables_of_runs, read_fates
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.jobs.models import Job
 from tests.factories import make_project
@@ -121,5 +121,5 @@ def test_erasure_does_what_the_register_says() -> None:
 
 
 def test_tables_that_are_vacuumed_are_those_of_the_register() -> None:
-    assert {"memory_trajectory", "memory_mistakesighting", "reflection_modelcall"} <= {*find_erased_tables()}
-    assert "memory_auditentry" not in find_erased_tables()
+    assert {"memory_trajectory", "memory_mistakesighting", "reflection_modelcall"} <= {*find_tables_of_runs()}
+    assert "memory_auditentry" not in find_tables_of_runs()

@@ -16,9 +16,15 @@ from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 from memory.trust.erasure import erase_trajectory
 from memory.trust.models import Erasure
-from memory.trust.text_columns import find_erased_tables
+from memory.trust.text_columns import find_tables_of_runs
 
 BY = Actor(label="command:erase")
+# ANALYZE leaves the statistics of a table without rows as they were.
+_CLEAR_STATISTICS = """
+SELECT count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) FROM pg_stats
+WHERE tablename = ANY(%(tables)s)
+    OR tablename IN (SELECT indexname FROM pg_indexes WHERE tablename = ANY(%(tables)s))
+"""
 
 
 class Command(BaseCommand):
@@ -69,8 +75,7 @@ class Command(BaseCommand):
             f"evidence stay{pluralize(kept, 's,')}, {reworded} of them without the wording that quoted a run."
         )
         if options["vacuum"]:
-            with as_owner(), connection.cursor() as cursor:
-                cursor.execute(f"VACUUM (ANALYZE) {', '.join(find_erased_tables())}")  # statistics quote rows, too
+            _vacuum(find_tables_of_runs())
             self.stdout.write("Removed what was left of them from the database's files.")
 
     def _export(self, place: str) -> None:
@@ -81,6 +86,13 @@ class Command(BaseCommand):
             return
         write_file(Path(place), text)
         self.stdout.write(f"Wrote {len(rows):,} erasure{pluralize(len(rows))} to {place}.")
+
+
+def _vacuum(tables: list[str]) -> None:
+    """Free the space of deleted rows, and renew the planner's statistics, which quote values of rows."""
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute(_CLEAR_STATISTICS, {"tables": tables})
+        cursor.execute(f"VACUUM (ANALYZE) {', '.join(tables)}")
 
 
 def _check_ids(ids: list[UUID]) -> None:
