@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,15 @@ from erl_client.blocks import (
 )
 from erl_client.client import ERL
 from erl_client.credentials import write_credentials
+from erl_client.lesson_files import LessonFile, as_proposal, get_words, read_lessons
 from erl_client.logs import LogFile, read_log
 
 PAGE_ROWS = 200
 EXPORT_BUDGET_TOKENS = 1_500
 MAX_BREAKS = 5
 LONGEST_BREAK_SECONDS = 120.0
+PAGE_SUFFIXES = (".md", ".markdown")
+LESSON_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "SKILL.md")  # pages that are read in folders too
 WORDS = ("trigger", "guideline", "avoid", "not_when")
 
 
@@ -74,9 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_options(record)
     record.set_defaults(command=_record)
 
-    imports = commands.add_parser("import", help="record the runs of log files, in any format that ERL reads")
+    imports = commands.add_parser(
+        "import",
+        help="record the runs of log files in any format, and propose the lessons of AGENTS.md, SKILL.md, playbooks",
+    )
     imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of them")
-    imports.add_argument("--dry-run", action="store_true", help="say what would be recorded")
+    imports.add_argument("--dry-run", action="store_true", help="say what would be sent, and send nothing")
     _add_run_options(imports)
     imports.set_defaults(command=_import)
 
@@ -158,29 +165,83 @@ def _record(options: argparse.Namespace) -> int:
         print(f"erl: There are {len(log.runs)} runs in it. `erl import` records several.", file=sys.stderr)
         return 1
     with _client() as erl:
-        print(_post(erl, log.runs[0])["id"])
+        print(_post(erl, "/trajectories", log.runs[0])["id"])
     return 0
 
 
 def _import(options: argparse.Namespace) -> int:
-    files = [file for path in options.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    problems = done = 0
+    counts = Counter[str]()
+    known: set[Any] | None = None
     with _client() as erl:
-        for file in files:
-            if file.is_dir():
-                continue
-            log = _read(file.read_bytes(), options, name=str(file))
-            print(f"{file}: {log.summary or 'nothing that can be read'}")
-            problems += len(log.problems)
-            for run in log.runs:
-                refused = None if options.dry_run else _find_refusal(erl, run)
-                if refused is None:
-                    done += 1
+        for file in _find_files(options.paths):
+            content = file.read_bytes()
+            lessons = read_lessons(content, file.name)
+            if lessons is None:
+                counts += _import_log(erl, file, _read(content, options, name=str(file)), options)
+            else:
+                known = _find_known(erl) if known is None else known
+                counts += _import_lessons(erl, file, lessons, options, known)
+    said = [f"{_count_of(counts['run'], 'run')} {'found' if options.dry_run else 'recorded'}"]
+    if known is not None:
+        said = [f"{_count_of(counts['lesson'], 'lesson')} {'found' if options.dry_run else 'proposed for review'}"]
+        said += [f"{counts['known']} there already"]
+        said += [f"{_count_of(counts['run'], 'run')} recorded"] if counts["run"] else []
+    print(f"{', '.join(said)}, {counts['refused']} refused.")
+    return 1 if counts["refused"] else 0
+
+
+def _import_log(erl: ERL, file: Path, log: LogFile, options: argparse.Namespace) -> "Counter[str]":
+    print(f"{file}: {log.summary or 'nothing that can be read'}")
+    counts = Counter(refused=len(log.problems))
+    for run in log.runs:
+        refusal = None if options.dry_run else _find_refusal(erl, "/trajectories", run)
+        counts["refused" if refusal else "run"] += 1
+        if refusal:
+            print(f"{file}: {refusal}", file=sys.stderr)
+    return counts
+
+
+def _find_known(erl: ERL) -> set[Any]:
+    """Return the words and the labels of all lessons there are, whatever was decided on them."""
+    lessons = list(_all(erl, "/heuristics"))
+    return {get_words(lesson) for lesson in lessons} | {f"H-{lesson['id'][-8:]}" for lesson in lessons}
+
+
+def _import_lessons(
+    erl: ERL, file: Path, lessons: LessonFile, options: argparse.Namespace, known: set[Any]
+) -> "Counter[str]":
+    """Propose the lessons of a file that are not there yet. Nothing is served before a person approves it."""
+    print(f"{file}: {lessons.summary()}")
+    for problem in lessons.problems:
+        print(f"{file}, {problem}", file=sys.stderr)
+    counts = Counter(refused=len(lessons.problems))
+    for entry in lessons.entries:
+        body = as_proposal(entry, file=str(file), format=lessons.format, family=options.family)
+        if {get_words(body), entry.label} & known:
+            counts["known"] += 1
+            continue
+        known.add(get_words(body))
+        refusal = None if options.dry_run else _find_refusal(erl, "/heuristics", body)
+        counts["refused" if refusal else "lesson"] += 1
+        if refusal:
+            print(f"{file}, {entry.place}: {refusal}", file=sys.stderr)
+        elif options.dry_run:
+            print(f"{entry.place}: When {entry.trigger}: {' '.join(entry.guideline.split())}")
+    return counts
+
+
+def _find_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files to import: those that are named, and those in folders that may hold runs or lessons."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for file in sorted(path.rglob("*")):
+            if file.is_file() and ".git" not in file.parts:
+                if file.suffix.lower() in PAGE_SUFFIXES and file.name not in LESSON_FILES:
+                    print(f"{file}: passed over. Name it to import its lessons.", file=sys.stderr)
                 else:
-                    problems += 1
-                    print(f"{file}: {refused}", file=sys.stderr)
-    print(f"{done} run{'' if done == 1 else 's'} {'found' if options.dry_run else 'recorded'}, {problems} refused.")
-    return 1 if problems else 0
+                    yield file
 
 
 def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
@@ -198,10 +259,10 @@ def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
     return log
 
 
-def _find_refusal(erl: ERL, run: dict[str, Any]) -> Refused | None:
-    """Record a run, or return why ERL will not have it."""
+def _find_refusal(erl: ERL, path: str, body: dict[str, Any]) -> Refused | None:
+    """Send a run or a lesson, or return why ERL will not have it."""
     try:
-        _post(erl, run)
+        _post(erl, path, body)
     except Refused as error:
         if error.is_about_the_key:
             raise
@@ -209,16 +270,16 @@ def _find_refusal(erl: ERL, run: dict[str, Any]) -> Refused | None:
     return None
 
 
-def _post(erl: ERL, run: dict[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
-    """Record a run, which has an id of its own. Where ERL asks for a break, take it and send the run again."""
+def _post(erl: ERL, path: str, body: dict[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
+    """Send a run or a lesson, which has an id of its own. Where ERL asks for a break, take it and send it again."""
     try:
-        return erl.api.post("/trajectories", run)
+        return erl.api.post(path, body)
     except Unavailable as error:
         wait = error.retry_after_seconds
         if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
             raise
     time.sleep(wait)
-    return _post(erl, run, breaks=breaks - 1)
+    return _post(erl, path, body, breaks=breaks - 1)
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -250,7 +311,7 @@ def _export_to(erl: ERL, options: argparse.Namespace) -> int:
             f"`{command} --force` writes the approved ones over the edit."
         )
     new = write_block(_all(erl, "/heuristics", served="true"), family=options.family, budget_tokens=options.budget)
-    figures = f"{_count_of(new.taken)}, {new.tokens if new.taken else 0:,} of {options.budget:,} tokens"
+    figures = f"{_count_of(len(new.taken))}, {new.tokens if new.taken else 0:,} of {options.budget:,} tokens"
     if not old and not new.taken:
         print(f"No lesson is approved for {file} yet.")
         return 0
@@ -264,16 +325,16 @@ def _export_to(erl: ERL, options: argparse.Namespace) -> int:
     replace_file(file, whole)
     print(f"{file}: {figures}.")
     if new.left_out:
-        print(f"No room for {_count_of(new.left_out)}: {', '.join(new.left_out)}")
+        print(f"No room for {_count_of(len(new.left_out))}: {', '.join(new.left_out)}")
     if new.escaped:
-        print(f"Marks of comments or fences in {_count_of(new.escaped)} were escaped: {', '.join(new.escaped)}")
+        print(f"Marks of comments or fences in {_count_of(len(new.escaped))} were escaped: {', '.join(new.escaped)}")
     if missing := find_missing_members(whole, file):
         print(f"The front matter of {file} lacks {' and '.join(missing)}, which a skill must have. Add it by hand.")
     return 0
 
 
-def _count_of(lessons: Sequence[str]) -> str:
-    return f"{len(lessons)} lesson{'' if len(lessons) == 1 else 's'}"
+def _count_of(number: int, noun: str = "lesson") -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _review(options: argparse.Namespace) -> int:
