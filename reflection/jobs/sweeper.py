@@ -37,6 +37,7 @@ HOUSEKEEPING_SECONDS = 60.0
 NUDGE_AGAIN_SECONDS = 10.0
 DRAIN_LIMIT = 20
 TAKE_OVER_SECONDS = 1.2
+LEASES_UNTIL_END, LEAST_SECONDS_UNTIL_END = 3, 15.0  # a loaded machine needs seconds for a new process
 NUDGES_AT_ONCE = 100
 NUDGE_EXPIRES_SECONDS = 30.0
 OVERDUE_SECONDS = 1.0
@@ -191,7 +192,7 @@ class Sweeper:
         if self._stalled_since is None:
             self._stalled_since = now
         broker_works = now - self._broker_answered_at < 2 * NUDGE_AGAIN_SECONDS
-        if broker_works and now - self._stalled_since > 3 * stall_seconds:
+        if broker_works and now - self._stalled_since > max(LEASES_UNTIL_END * stall_seconds, LEAST_SECONDS_UNTIL_END):
             # The broker takes messages and none has arrived here since: only a new connection helps.
             log.error("worker_stalled", worker=self.worker, action="ends, to be started again")
             self._stalled_since = now

@@ -6,9 +6,10 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -38,13 +39,20 @@ LEASE_SECONDS = 1.0
 _NUMBER = re.compile(r"Case (\d+)")
 
 
+@dataclass(kw_only=True)
 class WorkerStack(Stack):
     """Workers whose sign of life is in the database: they may be without a broker."""
+
+    starts: dict[str, Callable[[], None]] = field(default_factory=dict)  # by name: how to start it again
+    started_anew: int = 0
 
     def start_worker(self, name: str = "worker", *, concurrency: int = 2, soft_shutdown_seconds: float = 30) -> None:
         """Start a Celery worker and wait until its sweeper runs."""
         pool = ["-P", "prefork", "-c", str(concurrency), "--without-mingle", "--without-gossip"]
         overridden = ["--", f"worker.soft_shutdown_timeout={soft_shutdown_seconds}"]
+        self.starts[name] = partial(
+            self.start_worker, name, concurrency=concurrency, soft_shutdown_seconds=soft_shutdown_seconds
+        )
         self._start(name, "celery", "-A", "erl_site", "worker", *pool, "-n", f"{name}@{self.port}", *overridden)
         self._wait(name, lambda: self._worker_answers(name))
 
@@ -52,6 +60,14 @@ class WorkerStack(Stack):
         """Kill a worker and its children with -9, where a test has left any."""
         with suppress(ProcessLookupError):
             super().kill(name)
+
+    def supervise(self) -> None:
+        """Start the workers anew that ended by themselves, as every deployment does: a stalled one asks for it."""
+        for name, process in [*self.processes.items()]:
+            if name in self.starts and process.poll() is not None:
+                self.kill(name)
+                self.starts[name]()
+                self.started_anew += 1
 
     def _worker_answers(self, name: str) -> bool:
         return WorkerHeartbeat.objects.filter(pk=f"{name}@{self.port}/{self.processes[name].pid}").exists()
@@ -71,6 +87,19 @@ class Jobs:
             enqueue_reflection(make_trajectory(project=project, task=f"Case {number}"), by=BY)
             for number in range(first, first + count)
         ]
+
+    def wait_for_all(self, *, seconds: float = 120.0) -> None:
+        """Wait until everything that was queued is done or given up."""
+        self.wait_until(all_finished, seconds=seconds)
+
+    def wait_until(self, condition: Callable[[], bool], *, seconds: float) -> None:
+        """Wait for what the workers do, and start those anew that end."""
+
+        def is_met() -> bool:
+            self.stack.supervise()
+            return condition()
+
+        wait_until(is_met, seconds=seconds, every_seconds=0.1)
 
     def start_broker(self) -> None:
         """Bring the broker back, whatever was done to it."""
@@ -192,7 +221,3 @@ def assert_each_has_one_effect(count: int, *, asked_once: bool = True) -> None:
     assert Proposal.objects.values("reflection").distinct().count() == count
     assert ModelCall.objects.values("job").distinct().count() == count
     assert ModelCall.objects.count() == count or not asked_once
-
-
-def wait_for_all(*, seconds: float = 120.0) -> None:
-    wait_until(all_finished, seconds=seconds, every_seconds=0.1)

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,13 +15,12 @@ from django.db import connection
 from erl_site.embedded import valkey
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
-from tests.chaos.jobs import BROKER, Jobs, Status, all_finished, assert_each_has_one_effect, jobs, slowly
+from tests.chaos.jobs import BROKER, Jobs, Status, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import FULL, History, pick, report
 from tests.chaos.proxy import Fault, FaultProxy
 from tests.chaos.web import RIGHT, ChaosWeb
 from tests.factories import STEPS, make_api_key
 from tests.stack import database_url
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -63,25 +61,6 @@ QUICK = ("half-open", "slow", "reset")  # test_broker_loss.py has the others
 def heal(made: Jobs, proxy: FaultProxy) -> None:
     made.start_broker()
     proxy.heal()
-
-
-@dataclass(kw_only=True)
-class Supervisor:
-    """Starts the worker anew where it ended, as in every deployment: Celery gives up at some lost connections."""
-
-    made: Jobs
-    started_anew: int = 0
-
-    def wait(self, *, seconds: float) -> None:
-        """Wait until everything that was recorded is reflected on."""
-        wait_until(self._all_finished, seconds=seconds, every_seconds=0.1)
-
-    def _all_finished(self) -> bool:
-        if self.made.stack.processes["worker"].poll() is not None:
-            self.made.stack.kill("worker")
-            self.made.stack.start_worker()
-            self.started_anew += 1
-        return all_finished()
 
 
 class Recorder(threading.Thread):
@@ -139,13 +118,12 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
                 home=made.stack.home,
                 environment=made.stack.environment | {"DATABASE_URL": database_url(connection.settings_dict)},
             )
-            supervisor = Supervisor(made=made)
             try:
                 web.start_web()
                 made.stack.start_worker()
                 record(web.port, token, tasks_from(0, count := 8), history)
                 for name in BREAKAGES if FULL else QUICK:
-                    supervisor.wait(seconds=120)
+                    made.wait_for_all(seconds=120)
                     BREAKAGES[name](made, proxy)
                     tasks = tasks_from(count, RUNS)
                     count += RUNS
@@ -153,7 +131,7 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
                     not_201 += sum(status != 201 for status in statuses)
                     heal(made, proxy)
                     healed_at = time.monotonic()
-                    supervisor.wait(seconds=240)
+                    made.wait_for_all(seconds=240)
                     found[name] = {
                         "p50_ms": round(percentile(taken, 0.5)),
                         "p99_ms": round(percentile(taken, 0.99)),
@@ -168,7 +146,7 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
         not_201=not_201,
         **verdict.counts(),
         reflected=Reflection.objects.filter(status=Status.DONE).count(),
-        workers_started_anew=supervisor.started_anew,
+        workers_started_anew=made.stack.started_anew,
         by_fault=found,
         p99_ms=max(each["p99_ms"] for each in found.values()),
         drained_seconds=max(each["drained_s"] for each in found.values()),

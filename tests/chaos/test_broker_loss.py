@@ -10,7 +10,7 @@ from django.test import Client
 
 from reflection.jobs.doorbell import doorbell
 from reflection.reflectors.models import Reflection
-from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
+from tests.chaos.jobs import Jobs, Status, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import pick, report
 from tests.factories import STEPS, bearer, make_api_key
 from tests.waiting import wait_until
@@ -46,7 +46,7 @@ def test_runs_are_recorded_without_a_broker_and_reflected_on_when_it_is_back(
         statuses = record_runs(client, RUNS)
         waiting = Reflection.objects.filter(status=Status.QUEUED).count()
         made.start_broker()
-        wait_for_all()
+        made.wait_for_all()
 
         report(
             "F7",
@@ -67,7 +67,7 @@ def test_worker_without_a_broker_works_all_the_same(lose: Callable[[Jobs], None]
         lose(made)
 
         made.enqueue(RUNS)
-        wait_for_all()
+        made.wait_for_all()
 
         assert_each_has_one_effect(RUNS)
         assert not any(owner.startswith("worker@") for owner in find_owners())
@@ -94,11 +94,11 @@ def test_forgotten_messages_are_sent_again_and_new_ones_taken() -> None:
         made.enqueue(RUNS)
         made.flush_broker()
         made.stack.start_worker()
-        wait_for_all()
+        made.wait_for_all()
         made.flush_broker()  # removes what the queue is bound to as well
 
         made.enqueue(1)
-        wait_for_all()
+        made.wait_for_all()
 
         assert_each_has_one_effect(RUNS + 1)
         assert Reflection.objects.latest("created_at").lease_owner.startswith("worker@")
@@ -112,7 +112,7 @@ def test_running_reflection_survives_its_broker() -> None:
 
         made.stop_broker()
         made.start_broker()
-        wait_for_all()
+        made.wait_for_all()
 
         assert_each_has_one_effect(1)
         assert Reflection.objects.get().attempts == len(made.provider.requests) == 1
@@ -126,7 +126,7 @@ def test_message_delivered_five_times_has_one_effect() -> None:
                 doorbell.ring(reflection.pk, "reflection")
 
         made.stack.start_worker()
-        wait_for_all()
+        made.wait_for_all()
         wait_until(lambda: _messages(made) == 0)
 
         assert_each_has_one_effect(4)

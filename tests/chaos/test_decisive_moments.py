@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from reflection.reflectors.models import Reflection
-from tests.chaos.jobs import Status, assert_each_has_one_effect, jobs, slowly, wait_for_all
+from tests.chaos.jobs import Status, assert_each_has_one_effect, jobs, slowly
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import RIGHT, ChaosWeb, find_violations, post_until_done
 from tests.factories import make_api_key
@@ -81,7 +81,7 @@ def test_worker_that_dies_at_decisive_moments_does_each_reflection_once() -> Non
     with jobs(environment=environment, behaviour=slowly(0)) as made:
         made.stack.start_worker()
         made.enqueue(REFLECTIONS)
-        wait_for_all(seconds=pick(120, 600))
+        made.wait_for_all(seconds=pick(120, 600))
 
         calls, attempts = len(made.provider.requests), sum(Reflection.objects.values_list("attempts", flat=True))
         deaths = attempts - REFLECTIONS

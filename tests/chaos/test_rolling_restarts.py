@@ -8,7 +8,7 @@ import pytest
 
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
-from tests.chaos.jobs import assert_each_has_one_effect, find_running, jobs, slowly, wait_for_all
+from tests.chaos.jobs import assert_each_has_one_effect, find_running, jobs, slowly
 from tests.chaos.load import Load, posting
 from tests.chaos.profile import History, pick, report
 from tests.chaos.web import ChaosWeb
@@ -75,7 +75,7 @@ def test_workers_replaced_under_load_do_every_reflection_once() -> None:
             wait_until(find_running)
             made.stack.start_worker(f"worker-{number + 1}")
             made.stack.stop(f"worker-{number}", seconds=60)
-        wait_for_all()
+        made.wait_for_all()
         tried_again = Reflection.objects.exclude(attempts=1).count()
         report("F12", workers_replaced=REPLACED, reflections=count, tried_again=tried_again)
 

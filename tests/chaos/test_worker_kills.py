@@ -22,7 +22,6 @@ from tests.chaos.jobs import (
     lesson_of,
     once,
     slowly,
-    wait_for_all,
     working_process,
 )
 from tests.chaos.profile import pick, report
@@ -57,7 +56,7 @@ def test_killed_workers_lose_and_repeat_nothing() -> None:
             else:
                 kill(working_process(running))
             time.sleep(KILL_EVERY_SECONDS)
-        wait_for_all(seconds=600)
+        made.wait_for_all(seconds=600)
 
         report(
             "F5",
@@ -100,7 +99,7 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
             # One that was through before it was stopped was not frozen at its work.
             caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
             # One that hangs in a transaction keeps its rows until PostgreSQL ends the session, after a minute.
-            wait_until(are_done, seconds=120)
+            made.wait_until(are_done, seconds=120)
 
             for each in hung:
                 kill(working_process(each), signal.SIGCONT)
@@ -135,7 +134,7 @@ def test_reflection_that_kills_its_worker_is_dead_after_five_claims_and_others_f
     with jobs(behaviour=poison) as made:
         made.stack.start_worker()
         queued = made.enqueue(POISON + GOOD)
-        wait_for_all(seconds=pick(120, 600))
+        made.wait_for_all(seconds=pick(120, 600))
         asked = [case_number_of(request.user_text) for request in made.provider.requests]
 
     poisonous = Reflection.objects.filter(pk__in=[each.pk for each in queued[:POISON]])

@@ -20,7 +20,6 @@ from tests.chaos.jobs import (
     jobs,
     kill,
     slowly,
-    wait_for_all,
     working_process,
 )
 from tests.chaos.profile import pick, report
@@ -60,7 +59,7 @@ def test_workers_an_hour_apart_do_each_reflection_once() -> None:
             lost = wait_until(find_running)
             assert lost is not None
             kill(working_process(lost), signal.SIGKILL)
-            wait_for_all(seconds=30 + 4 * EACH * LEASE_SECONDS)
+            made.wait_for_all(seconds=30 + 4 * EACH * LEASE_SECONDS)
         finally:
             stack.kill_all()
 

@@ -188,8 +188,11 @@ def test_work_that_waits_for_less_is_left_to_the_workers(sweeper: _Stalled) -> N
     assert sweeper.drains == 0
 
 
-def test_worker_that_stays_without_messages_ends_to_be_started_again(sweeper: _Stalled, settings: Any) -> None:
+def test_worker_that_stays_without_messages_ends_to_be_started_again(
+    sweeper: _Stalled, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.ERL_REFLECTION_LEASE_SECONDS = 0.05
+    monkeypatch.setattr("reflection.jobs.sweeper.LEAST_SECONDS_UNTIL_END", 0.1)
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     make_overdue(31)
