@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from erl_client import ERL
-from erl_client.processes import KeptOutput
+from erl_client.agent_loop.processes import KeptOutput
 
 from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
@@ -207,9 +207,9 @@ def test_iteration_that_takes_too_long_is_ended_and_checked(erl: ERL, loop: Loop
     code, _, err = loop.run("sleep 300", "--timeout", "1", "--max-iterations", "1", "--check", "true")
 
     assert code == 0
-    assert "time-out after 1 s" in err
+    assert "a time-out" in err
     (run,) = recorded(erl)
-    assert "time-out after 1 s" in run.steps[1]["error"]
+    assert "a time-out" in run.steps[1]["error"]
     assert run.outcome == "success"
 
 
@@ -233,7 +233,7 @@ def test_erl_that_is_down_does_not_stop_the_loop(erl: ERL, loop: Loop, monkeypat
 
     assert code == 0
     assert out.count("iteration") == 2
-    assert "2 runs wait in" in err
+    assert "2 runs to be recorded when ERL is back" in err
     monkeypatch.setenv("ERL_URL", up)
     assert not Trajectory.objects.exists()
 

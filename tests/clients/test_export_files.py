@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from erl_client.blocks import count_tokens
 from erl_client.cli import main
+from erl_client.lesson_files.blocks import count_tokens
 
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from erl_client import ERL
 from erl_client.cli import main
-from erl_client.lesson_files import LessonFile, read_lessons
+from erl_client.lesson_files.entries import LessonFile
+from erl_client.lesson_files.formats import read_lessons
 
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.projects.models import Project
@@ -193,7 +194,7 @@ def test_import_proposes_with_the_origin_and_nothing_twice(
     assert Trajectory.objects.count() == 1
     revision = HeuristicRevision.objects.get(guideline="Never mock the database.")
     assert (revision.task_id, revision.scope) == ("airline", "task_family")
-    assert f"Imported from {tmp_path / 'AGENTS.md'}, line 20 (AGENTS.md)." in revision.rationale
+    assert f"Imported from {tmp_path / 'AGENTS.md'}, line 20 (instructions)." in revision.rationale
 
 
 def test_refused_lesson_does_not_hold_up_the_others(

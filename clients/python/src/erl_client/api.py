@@ -1,11 +1,16 @@
 """Requests to ERL, and what its answers mean for the sender."""
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+
+MAX_BREAKS = 5
+LONGEST_BREAK_SECONDS = 120.0
+PAGE_ROWS = 200
 
 
 class ERLError(Exception):
@@ -65,6 +70,37 @@ class Api:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         return self._send("POST", path, json=body, headers=headers, timeout=timeout)
+
+    def post_patiently(self, path: str, body: Mapping[str, Any], *, breaks: int = MAX_BREAKS) -> dict[str, Any]:
+        """Return the answer to a POST that changes nothing when it is repeated: breaks that ERL asks for are taken."""
+        try:
+            return self.post(path, body)
+        except Unavailable as error:
+            wait = error.retry_after_seconds
+            if not breaks or wait is None or wait > LONGEST_BREAK_SECONDS:
+                raise
+        time.sleep(wait)
+        return self.post_patiently(path, body, breaks=breaks - 1)
+
+    def find_refusal(self, path: str, body: Mapping[str, Any]) -> Refused | None:
+        """Send what has an id of its own, or return why ERL will not have it. Raises where the key is refused."""
+        try:
+            self.post_patiently(path, body)
+        except Refused as error:
+            if error.is_about_the_key:
+                raise
+            return error
+        return None
+
+    def list_all(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a list, page by page."""
+        offset = 0
+        while True:
+            page = self.get(path, **query, limit=PAGE_ROWS, offset=offset)
+            yield from page["results"]
+            offset += len(page["results"])
+            if not page["results"] or offset >= page["pagination"]["total"]:
+                return
 
     def close(self) -> None:
         self._closed = True

@@ -177,7 +177,11 @@ class ERL(_Client):
     ) -> Iterator[Run]:
         """Open a run: lessons are there when the block begins, and it is recorded when the block ends."""
         run = self._open(task, {"family": family, "agent": agent, "tags": tags, "external_id": external_id})
-        self._fetch_lessons(run)
+        try:
+            if answer := self._ask(run):
+                self._take(run, answer.result(self.budget_seconds))
+        except Exception as error:
+            self._without_lessons(error)
         token = _current.set(run)
         try:
             yield run
@@ -190,14 +194,6 @@ class ERL(_Client):
         self._keep(run)
         if self.strict:
             self._check_recorded(SENDING_TIMEOUT_SECONDS)
-
-    def _fetch_lessons(self, run: Run) -> None:
-        """Wait for lessons, no longer than the budget."""
-        try:
-            if answer := self._ask(run):
-                self._take(run, answer.result(self.budget_seconds))
-        except Exception as error:
-            self._without_lessons(error)
 
     def learns(self, *, family: str = "", agent: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Make each call of a function a run. The task is its parameter `task`, or else its first argument.

@@ -42,12 +42,12 @@ class WaitingRun:
 
 def spool_folder(destination: Destination) -> Path:
     """Return the folder of the runs for one project: `ERL_SPOOL`, or else the user's state folder."""
-    root = os.environ.get("ERL_SPOOL") or _state_folder() / "erl" / "spool"
+    root = os.environ.get("ERL_SPOOL") or state_folder() / "erl" / "spool"
     name = sha256(f"{destination.url}\n{destination.api_key}".encode()).hexdigest()[:16]
     return Path(root) / name
 
 
-def _state_folder() -> Path:
+def state_folder() -> Path:
     place = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
     if place:
         return Path(place)
@@ -71,7 +71,7 @@ class Spool:
     def add(self, run: Mapping[str, Any], *, key: str = "") -> int:
         """Write a run down, and return how many older ones had to make room. Raises OSError.
 
-        `key` is a UUID that says which run it is, where it may be added a second time.
+        `key` is sent as the Idempotency-Key; without one it is made up.
         """
         content = json.dumps(run, ensure_ascii=False, separators=(",", ":")).encode()
         self.refused_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class Spool:
     def sending(self) -> Iterator[bool]:
         """Hold the lock on sending, and tell whether this process has it. A process that dies gives it back."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with hold_lock(self.folder / "sending.lock") as mine:
+        with lock_file(self.folder / "sending.lock") as mine:
             yield mine
 
     def _make_room(self) -> int:
@@ -129,9 +129,9 @@ class Spool:
 
 
 @contextmanager
-def hold_lock(file: Path) -> Iterator[bool]:
+def lock_file(path: Path) -> Iterator[bool]:
     """Hold the lock on a file, and tell whether this process has it. A process that dies gives it back."""
-    with file.open("a+b") as lock:
+    with path.open("a+b") as lock:
         mine = _try_lock(lock.fileno())
         try:
             yield mine

@@ -11,42 +11,25 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+from erl_client.agent_loop.processes import Ended, run_command
+from erl_client.agent_loop.record import CANNOT_RUN, Attempt, Plan, describe_attempt, now, say_end
 from erl_client.api import ERLError
-from erl_client.blocks import replace_file
 from erl_client.client import ERL
-from erl_client.logs import read_log
-from erl_client.plain import as_plain, as_text, cut, fit
-from erl_client.processes import Ended, run_command
+from erl_client.lesson_files.blocks import replace_file
+from erl_client.plain import as_text, cut
 from erl_client.runs import Run
-from erl_client.spool import hold_lock
+from erl_client.spool import lock_file
 
-MAX_TAIL_BYTES = 20_000  # of output that is recorded as it is
 MAX_VARIABLE_CHARS = 30_000  # Linux takes 131,072 bytes
-CANNOT_RUN = (126, 127)  # what a shell answers where it cannot run a command
-LOG_MEMBERS = ("steps", "tools", "model", "tokens", "cost_usd")
 
 _ATTEMPT = re.compile(r"(\d{4})\.(\d+)")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What a loop does. `check` tells whether the goal is reached; the other members make the loop what it is."""
-
-    goal: str
-    command: list[str]
-    family: str = ""
-    check: str = ""
-
-    def identity(self) -> dict[str, Any]:
-        return {"goal": self.goal, "command": self.command, "family": self.family}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,24 +38,6 @@ class Limits:
 
     max_iterations: int
     timeout_seconds: float
-
-
-@dataclass(kw_only=True, slots=True)
-class Attempt:
-    """One attempt at an iteration. `run` is what is recorded of it, and `recorded` whether ERL's spool has it."""
-
-    iteration: int
-    number: int
-    status: str = "running"  # then "done" or "interrupted"
-    started_at: str = ""
-    retrieval_id: str | None = None
-    reached: bool | None = None  # None where nothing says so
-    run: dict[str, Any] = field(default_factory=dict)
-    recorded: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.iteration:04d}.{self.number}"
 
 
 def run_loop(erl: ERL, plan: Plan, limits: Limits, *, folder: Path, say: Callable[[str], None]) -> int:
@@ -88,7 +53,7 @@ def run_loop(erl: ERL, plan: Plan, limits: Limits, *, folder: Path, say: Callabl
     if shutil.which(plan.command[0]) is None:
         raise ERLError(f"There is no command {plan.command[0]}.")
     folder.mkdir(parents=True, exist_ok=True)
-    with hold_lock(folder / "lock") as mine:
+    with lock_file(folder / "lock") as mine:
         if not mine:
             raise ERLError(f"Another loop is at work in {folder}. Wait for it, or name another folder with --state.")
         return _Loop(erl, plan, limits, folder.absolute(), say).run()
@@ -119,7 +84,7 @@ class _Loop:
         with _signals(self._stop) as got:
             while not reached and done < self._limits.max_iterations:
                 number = sum(attempt.iteration == done + 1 for attempt in attempts) + 1
-                attempt = Attempt(iteration=done + 1, number=number, started_at=_now())
+                attempt = Attempt(loop=self._id, iteration=done + 1, number=number, started_at=now())
                 attempts.append(attempt)
                 self._attempt(attempt)
                 if attempt.status == "interrupted":
@@ -127,7 +92,7 @@ class _Loop:
                     return 128 + got[0]
                 reached, done = bool(attempt.reached), attempt.iteration
         if not self._plan.check:
-            self._say(f"{done} iterations are done. Nothing says whether the goal is reached: there is no --check.")
+            self._say(f"Iteration {done} was the last. Nothing says whether the goal is reached: there is no --check.")
             return 0
         self._say(f"The goal is {'reached in' if reached else 'not reached after'} iteration {done}.")
         return 0 if reached else 1
@@ -142,7 +107,7 @@ class _Loop:
         stored = json.loads(file.read_bytes())
         if differing := [name for name in plan if stored.get(name) != plan[name]]:
             raise ERLError(
-                f"{self._folder} holds a loop with another {' and '.join(differing)}. Name another folder with "
+                f"{self._folder} holds a loop with another {', '.join(differing)}. Name another folder with "
                 "--state, or remove this one."
             )
         return str(stored["id"])
@@ -158,7 +123,7 @@ class _Loop:
         place = self._place(attempt)
         place.mkdir(exist_ok=True)
         lessons = Run(self._plan.goal, family=self._plan.family)
-        self._erl._fetch_lessons(lessons)
+        self._fetch(lessons)
         attempt.retrieval_id = lessons.retrieval_id
         (place / "lessons.md").write_text(as_text(lessons.context), encoding="utf-8")
         self._write(attempt)
@@ -173,19 +138,22 @@ class _Loop:
         if checked and checked.why == "stop":
             self._interrupt(attempt, "The loop was stopped.")
             return
-        said = f"the check with {self._say_end(checked)}" if checked else ""
-        self._say(", ".join(filter(None, [f"The agent ended with {self._say_end(ended)}", said])) + ".")
+        said = f"the check with {say_end(checked)}" if checked else ""
+        self._say(", ".join(filter(None, [f"The agent ended with {say_end(ended)}", said])) + ".")
         attempt.reached = None if checked is None else checked.exit_code == 0
-        error = "" if ended.exit_code == 0 else f"It ended with {self._say_end(ended)}."
-        run = self._describe(attempt, error=error, checked=checked)
+        error = "" if ended.exit_code == 0 else f"It ended with {say_end(ended)}."
+        run = describe_attempt(self._plan, attempt, place=place, error=error, checked=checked)
         attempt.status = "done"
         self._finish(attempt, run)
         if checked and checked.exit_code in CANNOT_RUN:
             raise ERLError(f"The check cannot be run: {self._plan.check}")
 
-    def _say_end(self, ended: Ended) -> str:
-        timed_out = ended.why == "timeout"
-        return f"a time-out after {self._limits.timeout_seconds:g} s" if timed_out else f"exit code {ended.exit_code}"
+    def _fetch(self, run: Run) -> None:
+        try:
+            if answer := self._erl._ask(run):
+                self._erl._take(run, answer.result(self._erl.budget_seconds))
+        except Exception as error:
+            self._erl._without_lessons(error)
 
     def _check(self, attempt: Attempt, environment: Mapping[str, str], place: Path) -> Ended | None:
         if not self._plan.check:
@@ -210,52 +178,9 @@ class _Loop:
         }
         return os.environ | said
 
-    def _describe(self, attempt: Attempt, *, error: str, checked: Ended | None = None) -> dict[str, Any]:
-        """Return an attempt as `POST /api/v1/trajectories` takes it."""
-        place = self._place(attempt)
-        read = _read_transcript(place / "agent.stdout")
-        name = Path(self._plan.command[0]).name
-        told = {
-            "action": {"name": name, "arguments": {"command": self._plan.command}},
-            "observation": _read_tail(place / "agent.stdout"),
-        }
-        steps = list(read.get("steps", [told]))
-        if error:
-            steps.append({"error": "\n".join(text for text in (error, _read_tail(place / "agent.stderr")) if text)})
-        outcome = {"outcome": "unknown"}
-        if checked:
-            said = "\n".join(text for end in ("stdout", "stderr") if (text := _read_tail(place / f"check.{end}")))
-            passed = checked.exit_code == 0
-            steps.append(
-                {
-                    "action": {"name": "check", "arguments": {"command": self._plan.check}},
-                    "observation": said if passed else "",
-                    "error": "" if passed else f"It ended with {self._say_end(checked)}.\n{said}".strip(),
-                }
-            )
-            if checked.exit_code not in CANNOT_RUN:
-                outcome = {"outcome": "success" if passed else "failure", "outcome_source": "test"}
-        metadata = {"loop": self._id, "iteration": attempt.iteration, "attempt": attempt.number}
-        if attempt.status == "interrupted":
-            metadata["interrupted"] = True
-        body = {
-            **{member: read[member] for member in LOG_MEMBERS if read.get(member)},
-            "task": self._plan.goal,
-            "task_id": self._plan.family,
-            "agent": name,
-            "external_id": self._external_id(attempt),
-            "retrieval_id": attempt.retrieval_id,
-            "started_at": attempt.started_at,
-            "ended_at": max(attempt.started_at, _now()),
-            "metadata": metadata,
-            "steps": [{**step, "index": index} for index, step in enumerate(steps, start=1)],
-            **outcome,
-        }
-        return fit(as_plain({name: value for name, value in body.items() if value not in (None, "")}))
-
     def _interrupt(self, attempt: Attempt, why: str) -> None:
         attempt.status = "interrupted"
-        self._finish(attempt, self._describe(attempt, error=why))
+        self._finish(attempt, describe_attempt(self._plan, attempt, place=self._place(attempt), error=why))
 
     def _finish(self, attempt: Attempt, run: dict[str, Any]) -> None:
         """Write down how an attempt ended, then let it be recorded."""
@@ -266,12 +191,9 @@ class _Loop:
     def _record(self, attempt: Attempt) -> None:
         if not self._erl.destination.api_key:
             return
-        self._erl._outbox.put(attempt.run, key=str(uuid5(NAMESPACE_URL, self._external_id(attempt))))
+        self._erl._outbox.put(attempt.run, key=str(uuid5(NAMESPACE_URL, attempt.external_id)))
         attempt.recorded = True
         self._write(attempt)
-
-    def _external_id(self, attempt: Attempt) -> str:
-        return f"loop:{self._id}:{attempt.name}"
 
     def _place(self, attempt: Attempt) -> Path:
         return self._folder / attempt.name
@@ -297,30 +219,5 @@ def _signals(stop: Event) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _read_transcript(file: Path) -> dict[str, Any]:
-    """Return the run that an agent printed, {} where its output is no log that can be read."""
-    try:
-        content = file.read_bytes()
-        content.decode()
-        runs = [run for run in read_log(content, defaults={}).runs if run.get("steps")]
-    except Exception:  # any output at all is allowed
-        return {}
-    return next((run for run in runs if not run.get("parent_id")), {})
-
-
-def _read_tail(file: Path) -> str:
-    """Return the last of a command's output."""
-    with suppress(OSError), file.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - MAX_TAIL_BYTES))
-        text = stream.read().decode("utf-8", "replace").strip()
-        return f"[… the last {MAX_TAIL_BYTES:,} of {size:,} bytes]\n{text}" if size > MAX_TAIL_BYTES else text
-    return ""
-
-
 def _as_json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=1).encode()
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat()
