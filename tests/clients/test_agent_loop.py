@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from erl_client import ERL
 from erl_client.agent_loop.processes import KeptOutput
+from erl_client.agent_loop.record import Attempt, Plan, describe_attempt
 
-from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -98,7 +98,6 @@ def test_loop_goes_on_until_the_check_passes(erl: ERL, project: Project, loop: L
     assert [step["action"]["name"] for step in first.steps] == ["sh", "check"]
     assert first.steps[0]["observation"] == "iteration 1 is number 1"
     assert "exit code 1" in first.steps[1]["error"]
-    assert first.retrieval_id
     assert (loop.state / "0001.1" / "agent.stderr").read_text() == "oh\n"
 
     again = loop.run(COUNT, "--check", 'test "$(cat count)" = 2')
@@ -115,7 +114,7 @@ def test_goal_that_is_not_reached_exits_with_1_and_more_iterations_may_follow(er
     assert [run.outcome for run in recorded(erl)] == ["failure"] * 4
 
 
-def test_agent_is_given_its_lessons_in_a_file_and_in_the_environment(project: Project, loop: Loop) -> None:
+def test_agent_is_given_its_lessons_in_a_file_and_in_the_environment(erl: ERL, project: Project, loop: Loop) -> None:
     lesson = make_heuristic(
         project=project,
         status="approved",
@@ -131,7 +130,8 @@ def test_agent_is_given_its_lessons_in_a_file_and_in_the_environment(project: Pr
     assert code == 0
     assert "Read the fare class first." in out
     assert GOAL in out
-    assert Heuristic.objects.count() == 1
+    (run,) = recorded(erl)
+    assert run.retrieval_id
 
 
 def test_steps_come_from_the_transcript_that_an_agent_prints(erl: ERL, loop: Loop) -> None:
@@ -153,6 +153,28 @@ def test_steps_come_from_the_transcript_that_an_agent_prints(erl: ERL, loop: Loo
     assert called["observation"] == "cancelled"
     assert "exit code 3" in ended["error"]
     assert checked["action"]["name"] == "check"
+
+
+def test_steps_come_from_what_claude_code_prints(tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make test"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "2 failed", "is_error": True}
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    lines: list[dict[str, Any]] = [
+        {"type": "system", "subtype": "init", "session_id": "s", "tools": ["Bash"], "model": "m"},
+        {"type": "assistant", "message": {"role": "assistant", "model": "m", "content": [call], "usage": usage}},
+        {"type": "user", "message": {"role": "user", "content": [result]}},
+        {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "No."}]}},
+        {"type": "result", "subtype": "success", "result": "No.", "total_cost_usd": 0.01},
+    ]
+    (tmp_path / "agent.stdout").write_text("".join(json.dumps(line | {"session_id": "s"}) + "\n" for line in lines))
+    attempt = Attempt(loop="l", iteration=1, number=1, started_at="2026-01-01T00:00:00+00:00")
+
+    run = describe_attempt(Plan(goal=GOAL, command=["claude"]), attempt, place=tmp_path, error="")
+
+    assert (run["model"], run["tokens"], run["external_id"]) == ("m", 15, "loop:l:0001.1")
+    called, said = run["steps"]
+    assert (called["action"], called["error"]) == ({"name": "Bash", "arguments": {"command": "make test"}}, "2 failed")
+    assert said["action"]["arguments"] == {"content": "No."}
 
 
 def test_killed_loop_leaves_no_agent_and_goes_on_where_it_was(erl: ERL, loop: Loop) -> None:

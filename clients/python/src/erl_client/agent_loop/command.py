@@ -9,6 +9,8 @@ from erl_client.agent_loop.loop import Limits, run_loop
 from erl_client.agent_loop.record import Plan
 from erl_client.client import ERL
 
+BUDGET_SECONDS = 10.0  # an iteration takes minutes
+
 
 def add_parser(commands: Any) -> None:
     """Add the command to those of `erl`."""
@@ -36,7 +38,7 @@ def add_parser(commands: Any) -> None:
 def _loop(options: argparse.Namespace) -> int:
     plan = Plan(goal=options.goal, command=options.words, check=options.check, family=options.family)
     limits = Limits(max_iterations=options.max_iterations, timeout_seconds=options.timeout)
-    with ERL() as erl:
+    with ERL(budget_seconds=BUDGET_SECONDS) as erl:
         code = run_loop(erl, plan, limits, folder=options.state, say=_say)
     if waiting := len(erl.spool.waiting()):
         _say(f"{waiting} run{'' if waiting == 1 else 's'} to be recorded when ERL is back: {erl.spool.folder}")
