@@ -32,7 +32,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
     ]
     readonly_fields = ["id", "report"]
 
-    @admin.display(description="uplift (95 %)")
+    @admin.display(description="uplift (95%)")
     def uplift(self, run: EvaluationRun) -> str:
         """Return the uplift of the first main arm."""
         for suite in run.results.get("suites", []):

@@ -67,7 +67,7 @@ _CONTROLS = (
         store="poison-approved",
         about="wrong lessons approved, right ones retired: must do worse, which shows that the suite detects harm",
     ),
-    Arm(name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30 % of cases"),
+    Arm(name="noreward", mode="hybrid", store="noreward", about="learnt from a judge that is wrong in 30% of cases"),
     Arm(
         name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves given lessons"
     ),

@@ -69,7 +69,7 @@ def _wait_for_turn(job: Job) -> None:
     """Raise `NotNow` where another evaluation has the sandbox."""
     others = Job.objects.filter(kind=NAME, status=Job.Status.RUNNING, lease_until__gt=Now())
     if others.exclude(pk=job.pk).exists():
-        raise NotNow("Another evaluation is running. This one waits for its end.", wait_seconds=WAIT_SECONDS)
+        raise NotNow("Another evaluation is running. This one starts when it has finished.", wait_seconds=WAIT_SECONDS)
 
 
 def _execute(job: Job, run: EvaluationRun, ensure_held: Callable[[], None]) -> None:
@@ -81,8 +81,8 @@ def _execute(job: Job, run: EvaluationRun, ensure_held: Callable[[], None]) -> N
         raise NotNow(str(error), wait_seconds=WAIT_SECONDS) from error
     except ProcessEnded as error:
         said = (
-            f"{error} The worker's log has its last words; often it is memory that was missing. Ask for the "
-            "evaluation again, for fewer tasks if it ends the same way."
+            f"{error} See the end of the worker's log; often there was too little memory. Request the evaluation "
+            "again, with fewer tasks if it fails the same way."
         )
         _mark_failed(job, said)
     except EvaluationError as error:

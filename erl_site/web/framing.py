@@ -126,7 +126,7 @@ class RequestBuffer:
         """Return where the last chunk's trailers end; None if they are not there yet."""
         codings = _CODING.findall(self._data, 0, self._body_at)
         if [coding.lower() for coding in codings] != [b"chunked"] or _LENGTH.search(self._data, 0, self._body_at):
-            raise ValueError("The coding is not known, or contradicts a length.")
+            raise ValueError("The transfer coding is unknown, or contradicts a length.")
         if len(self._data) - self._body_at > MAX_CHUNK_OVERHEAD * self._max_body_bytes:
             raise ValueError("The body is too large.")
         while (line_end := self._data.find(b"\r\n", self._chunk_at, self._chunk_at + MAX_LINE_BYTES)) >= 0:
@@ -148,7 +148,7 @@ class RequestBuffer:
             self._chunk_at = next_at
             self._chunked_bytes += size
         if len(self._data) - self._chunk_at > MAX_LINE_BYTES:
-            raise ValueError("The size of a chunk does not end.")
+            raise ValueError("The size of a chunk is too long.")
         return None
 
 

@@ -64,7 +64,7 @@ def too_slow(seconds: float) -> bytes:
         "408 Request Timeout",
         code="request_too_slow",
         title="The request came too slowly",
-        message=f"The request was not whole within {seconds:.0f} seconds. Send it again over a faster connection.",
+        message=f"The request was not complete within {seconds:.0f} seconds. Send it again over a faster connection.",
         retry_seconds=1,
     )
 

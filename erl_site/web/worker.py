@@ -38,7 +38,7 @@ class WebWorker(Worker):  # type: ignore[misc]
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
         if cfg.is_ssl:
-            raise RuntimeError("This worker does not end TLS. Let a proxy do it (docs/deploying.md).")
+            raise RuntimeError("This worker does not terminate TLS. Let a proxy do it (docs/deploying.md).")
 
     def init_process(self) -> None:
         self.most_in_flight = 0

@@ -29,8 +29,10 @@ class EvaluateInput(Input):
     ] = Field(default_factory=list)
     seed: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] = 0
     seeds: Annotated[int, Field(ge=1, le=5), WHOLE] = 0
-    limit: Annotated[int, Field(ge=1, le=2000, description="Most new tasks; default 120."), WHOLE] = 0
-    experience: Annotated[int, Field(ge=1, le=800, description="Most earlier tasks; default 100."), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=2000, description="Maximum number of new tasks; default 120."), WHOLE] = 0
+    experience: Annotated[
+        int, Field(ge=1, le=800, description="Maximum number of earlier tasks; default 100."), WHOLE
+    ] = 0
     k: Annotated[int, Field(ge=1, le=50, description="Lessons to retrieve; default 5."), WHOLE] = 0
     budget_tokens: Annotated[int, Field(ge=100, le=32_000), WHOLE] = 0
 

@@ -32,7 +32,7 @@ def draw_bars(rows: list[dict[str, Any]], metric: str, *, sign: str = "+") -> di
             {
                 "label": row["arm"],
                 "text": format(estimate["mean"], f"{sign}.3f"),
-                "title": f"{row['arm']}: {estimate['mean']:{sign}.3f}, 95 % between {estimate['low']:{sign}.3f} and "
+                "title": f"{row['arm']}: {estimate['mean']:{sign}.3f}, 95% between {estimate['low']:{sign}.3f} and "
                 f"{estimate['high']:{sign}.3f}, n = {estimate['n']}",
                 "x": start,
                 "width": max(round(end - start, 1), 1),
@@ -77,7 +77,7 @@ def draw_curve(
             "x": x(point["x"]),
             "y": y(point[metric]["mean"]),
             "label": point["x"],
-            "title": f"{at.format(point['x'])}: {point[metric]['mean']:.3f}, 95 % between {point[metric]['low']:.3f} "
+            "title": f"{at.format(point['x'])}: {point[metric]['mean']:.3f}, 95% between {point[metric]['low']:.3f} "
             f"and {point[metric]['high']:.3f}",
         }
         for point in points

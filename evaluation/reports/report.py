@@ -33,7 +33,7 @@ def write_text(results: dict[str, Any]) -> str:
         for table in group_figures(suite.get("figures", [])):
             lines += ["", *_figures(table)]
         if suite["curve"]:
-            lines += ["", "earlier tasks   uplift (paired, 95 %)"]
+            lines += ["", "earlier tasks   uplift (paired, 95%)"]
             lines += [f"{point['x']:>13}   {show(point['uplift'])}" for point in suite["curve"]]
         latencies = collect_latencies(results.get("timing", {}).get("suites", {}).get(suite["name"], {}))
         if latencies:
@@ -153,7 +153,7 @@ def _arms(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return the table of arms. Tokens are those of the context block."""
     width = max(len(row["arm"]) for row in rows)
     has_tokens = any("tokens_mean" in row for row in rows)
-    head = f"{'arm':<{width}}  success               uplift (paired, 95 %)      gained    lost"
+    head = f"{'arm':<{width}}  success               uplift (paired, 95%)       gained    lost"
     lines = [head + ("  tokens   p95  no lesson" if has_tokens else "")]
     for row in rows:
         line = (
@@ -161,7 +161,7 @@ def _arms(rows: Sequence[dict[str, Any]]) -> list[str]:
             f"{row['gained']:6.1f}  {row['lost']:6.1f}"
         )
         if "tokens_mean" in row:
-            line += f"  {row['tokens_mean']:6.0f}  {row['tokens_p95']:4.0f}  {100 * row['abstained']:7.1f} %"
+            line += f"  {row['tokens_mean']:6.0f}  {row['tokens_p95']:4.0f}  {100 * row['abstained']:8.1f}%"
         lines.append(line)
     return lines
 
@@ -177,7 +177,7 @@ def _figures(table: dict[str, Any]) -> list[str]:
             cells = (f"{show_cell(cell):>{wide}}" for cell, wide in zip(row["cells"], widths, strict=True))
             lines.append(f"{row['arm']:<{width}}  {'  '.join(cells)}")
         lines.append(
-            f"Means. The widest 95 % interval of a share is ±{table['width']:.3f}; --html and --json have them all."
+            f"Means. The widest 95% interval of a share is ±{table['width']:.3f}; --html and --json have them all."
         )
     if table["listed"]:
         width = max(len(figure["arm"]) for figure in table["listed"])

@@ -17,7 +17,7 @@ _MAX_CACHED_DRAWS = 16_000_000  # of four bytes each
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A mean over `n` tasks with its 95 % interval. With n = 0 all three figures are NaN."""
+    """A mean over `n` tasks with its 95% interval. With n = 0 all three figures are NaN."""
 
     mean: float
     low: float
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def bootstrap_mean(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Estimate a mean with a 95 % percentile bootstrap interval (Efron 1979), tasks resampled with replacement.
+    """Estimate a mean with a 95% percentile bootstrap interval (Efron 1979), tasks resampled with replacement.
 
     Args:
         values: one figure per task; average the trials of a task first, since they are not independent.
@@ -53,7 +53,7 @@ def paired_difference(treated: Sequence[float], control: Sequence[float], *, see
 
 
 def smallest_visible_difference(n: int) -> float:
-    """Return the smallest paired difference whose 95 % interval excludes zero with `n` tasks.
+    """Return the smallest paired difference whose 95% interval excludes zero with `n` tasks.
 
     Uses the normal approximation for McNemar's test: if a share DISCORDANT of the tasks differs between the arms,
     the standard error of the paired difference is sqrt(DISCORDANT / n).

@@ -33,8 +33,8 @@ def write_headline(suite: dict[str, Any]) -> str:
     else:
         verdict = "These tasks do not show whether memory helps here"
     return (
-        f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f} % of {suite['n']:,} new tasks, no lessons "
-        f"{100 * bare['success']['mean']:.1f} %. That is {uplift['mean']:+.1f} points, 95 % between "
+        f"{verdict}: {row['arm']} solves {100 * row['success']['mean']:.1f}% of {suite['n']:,} new tasks, no lessons "
+        f"{100 * bare['success']['mean']:.1f}%. That is {uplift['mean']:+.1f} points, 95% between "
         f"{uplift['low']:+.1f} and {uplift['high']:+.1f}."
     )
 

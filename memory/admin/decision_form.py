@@ -168,7 +168,7 @@ class DecisionForm(forms.Form):
                 if revision is None:
                     raise MemoryAppError(f"There is no revision {data['number']}. Reload the page and choose again.")
                 restore_revision(self.heuristic, revision=revision, by=by)
-                return f"Revision {revision.number} is proposed again and waits for a decision like any other."
+                return f"Revision {revision.number} is proposed again and is waiting for a decision."
             case "confirm_evidence":
                 confirm_evidence(self.heuristic, **approved, **about)
                 return "Confirmed. Tasks like those of its runs lead to this lesson from now on."
@@ -187,7 +187,7 @@ class DecisionForm(forms.Form):
         data = self.cleaned_data
         into = Heuristic.objects.filter(project=self.heuristic.project_id, pk=data["into"]).first()
         if into is None:
-            raise CannotMerge("The other heuristic does not exist any more. Reload the page and choose another.")
+            raise CannotMerge("The other heuristic no longer exists. Reload the page and choose another.")
         takes_over = data["decision"] == "merge"
         about["reason"] = about["reason"] or ("Merged, using this wording" if takes_over else "Duplicate")
         kept = merge_heuristics(

@@ -207,7 +207,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
         else:
-            again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "waits for a decision"
+            again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "is waiting for a decision"
             messages.success(request, f"Undone. It {again} again; both decisions stay on record.")
         request.session.pop(_LAST_DECISION, None)
         return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[review.heuristic_id]))

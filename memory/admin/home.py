@@ -85,7 +85,7 @@ def _count_decisions(user: Any, week: datetime) -> Iterable[Figure]:
     yield Figure(label="decisions, 7 days", value=str(total), link=link)
     yield Figure(
         label="approved",
-        value=f"{100 * counted['approved'] / total:.0f} %" if total else "–",
+        value=f"{100 * counted['approved'] / total:.0f}%" if total else "–",
         link=_list("review", decision__in=",".join(APPROVALS), created_at__gte=week),
     )
     yield Figure(
@@ -123,7 +123,7 @@ def _count_runs(user: Any, week: datetime) -> Iterable[Figure]:
     )
     yield Figure(
         label="succeeded",
-        value=f"{100 * counted['good'] / known:.0f} %" if known else "–",
+        value=f"{100 * counted['good'] / known:.0f}%" if known else "–",
         link=_list("trajectory", created_at__gte=week, outcome__exact="success"),
         note=f"{counted['good']} of {known} with a known outcome" if known else "",
     )
@@ -144,7 +144,7 @@ def _count_answers(user: Any, week: datetime) -> Iterable[Figure]:
     )
     yield Figure(
         label="success rate with lessons",
-        value=f"{100 * ended['good'] / known:.0f} %" if known else "–",
+        value=f"{100 * ended['good'] / known:.0f}%" if known else "–",
         link=_list("trajectory", created_at__gte=week, given="yes"),
         note=f"{ended['good']} of {known} with a known outcome" if known else "",
     )

@@ -29,8 +29,8 @@ _DONE = {
     "approve": "Approved. Agents get it from now on.",
     "reject": "Rejected. Its runs are still counted.",
     "retire": "Retired. Agents no longer get it.",
-    "confirm_count": "The present count decides its place from now on.",
-    "reopen": "It waits for a decision again.",
+    "confirm_count": "The current count decides its place from now on.",
+    "reopen": "It is waiting for a decision again.",
     "merge": "Merged. Its runs count with the other card's; the merge can be undone there.",
     "undo_merge": "Merge undone. Each card counts its own runs, and the two are not merged automatically again.",
 }
@@ -121,7 +121,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
     def reject_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
         self._decide_selected(request, queryset, "reject")
 
-    @admin.action(description=f"Rank by the present counts (up to {MAX_AT_ONCE})", permissions=["review"])
+    @admin.action(description=f"Rank by the current counts (up to {MAX_AT_ONCE})", permissions=["review"])
     def confirm_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard]) -> None:
         self._decide_selected(request, queryset, "confirm_count")
 

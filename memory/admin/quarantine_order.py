@@ -92,7 +92,7 @@ class QuarantineOrderAdmin(ReadOnlyAdmin[QuarantineOrder]):
                 messages.error(request, f"You are not an operator of the project of {order}. The order stays.")
                 continue
             lift_order(order, by=Actor.person(request.user))
-            messages.success(request, f"Lifted: {order}. Nothing is served by that; review the lessons next.")
+            messages.success(request, f"Lifted: {order}. This serves nothing by itself; review the lessons next.")
 
     def has_lift_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.quarantine_source")

@@ -227,7 +227,7 @@ def explain_priority(heuristic: Heuristic) -> str:
     """Explain a proposal's place in the queue in a few words."""
     basis = heuristic.review_basis
     if heuristic.prioritised_at is None or not basis:
-        return "not worked out yet"
+        return "not computed yet"
     parts = [
         f"fits {basis['matches']} of the last {basis['tasks']:,} task{pluralize(basis['tasks'])}"
         if basis["tasks"]

@@ -158,7 +158,7 @@ def judge_searches(user: Any) -> Iterable[Figure]:
     measured = [index for index in indexes if index.recall_mean is not None and index.recall_least is not None]
     if not measured:
         note = "not measured yet" if indexes else "exact search: every lesson is compared"
-        yield Figure(label=_RECALL_LABEL, value="–" if indexes else "100 %", link=link, note=note)
+        yield Figure(label=_RECALL_LABEL, value="–" if indexes else "100%", link=link, note=note)
         return
     worst = min(measured, key=lambda index: (index.recall_mean or 0.0, index.recall_least or 0.0))
     mean, least = worst.recall_mean or 0.0, worst.recall_least or 0.0
@@ -174,7 +174,7 @@ def judge_searches(user: Any) -> Iterable[Figure]:
 
 
 def _share(share: float | None) -> str:
-    return f"{100 * share:.1f} %" if share is not None else "–"
+    return f"{100 * share:.1f}%" if share is not None else "–"
 
 
 def _replay(retrieval: Retrieval) -> dict[str, Any]:
@@ -224,4 +224,4 @@ def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 def _percent(row: OutcomeCount) -> str:
-    return f"{100 * row.success_rate:.0f} %" if row.success_rate is not None else "–"
+    return f"{100 * row.success_rate:.0f}%" if row.success_rate is not None else "–"

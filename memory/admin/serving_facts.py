@@ -83,14 +83,14 @@ def _warn(revision: HeuristicRevision, tasks: list[LeadingTask]) -> list[str]:
         warnings.append("Given in every task family of the project, where it fits.")
     if [text for name in _WORDS if clean_lines(text := getattr(revision, name)) != text.replace("\r\n", "\n")]:
         warnings.append(
-            "Contains characters that hide or steer, or what a chat template takes for the end of a turn. Agents get "
-            "it without them."
+            "Contains hidden or control characters, or a chat template's end-of-turn marker. Agents get it without "
+            "them."
         )
     source = revision.source_task
     if source and not any(task.task.startswith(source) for task in tasks):
         warnings.append(
-            f"Agents get it first for tasks like “{Truncator(source).chars(120)}”: its author names that task, "
-            "and none of its runs has it."
+            f"Agents get it first for tasks like “{Truncator(source).chars(120)}”: its author named that task, but "
+            "none of its runs had it."
         )
     return warnings
 

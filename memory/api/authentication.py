@@ -84,7 +84,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             credential = parse_token(token.strip())
             if credential is None:  # a typing error or a guess: not worth a query
                 log.info("api_key_refused", reason="malformed")
-                _refuse(request, "This is not an API key of this server. Check that it was copied whole.")
+                _refuse(request, "This is not an API key of this server. Check that you copied all of it.")
             api_key = _load(credential.prefix)
             # Compared also where there is no row, so that the time does not tell which prefixes exist.
             expected = api_key.secret_sha256 if api_key else _NO_SECRET

@@ -146,7 +146,7 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
             known = {*self.allowed_query_params, *paging, *filters}
         for name, values in request.query_params.lists():
             if name not in known:
-                fault = "Leave this parameter out: it is not known here."
+                fault = "This parameter is unknown. Leave it out."
             elif len(values) > 1:
                 fault = "Send this parameter once."
             elif "\x00" in values[0]:

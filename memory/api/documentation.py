@@ -46,7 +46,7 @@ def _refuse(request: HttpRequest, *, known: set[str]) -> HttpResponse | None:
     if request.method not in ("GET", "HEAD"):
         return problem(ErrorCode.METHOD_NOT_ALLOWED, request=request, headers={"Allow": "GET, HEAD"})
     if unknown := [name for name in request.GET if name not in known]:
-        message = "Leave this parameter out: it is not known here."
+        message = "This parameter is unknown. Leave it out."
         return problem(
             ErrorCode.INVALID_QUERY,
             f"{unknown[0]}: {message}",

@@ -29,18 +29,18 @@ class ErrorCode(TextChoices):
     BODY_REQUIRED = "body_required", "The request needs a body"
     IDEMPOTENCY_KEY_INVALID = "idempotency_key_invalid", "The idempotency key is malformed"
     IDEMPOTENCY_KEY_REQUIRED = "idempotency_key_required", "The request needs an idempotency key"
-    NOT_AUTHENTICATED = "not_authenticated", "The request carries no API key"
+    NOT_AUTHENTICATED = "not_authenticated", "The API key is missing"
     INVALID_API_KEY = "invalid_api_key", "The API key is not accepted"
-    PERMISSION_DENIED = "permission_denied", "This is not allowed"
+    PERMISSION_DENIED = "permission_denied", "Permission denied"
     MISSING_SCOPE = "missing_scope", "The API key lacks a scope"
-    NOT_FOUND = "not_found", "There is nothing here"
-    METHOD_NOT_ALLOWED = "method_not_allowed", "The method is not available here"
-    NOT_ACCEPTABLE = "not_acceptable", "The answer has no accepted content type"
-    CONFLICT = "conflict", "The request collided with another one"
+    NOT_FOUND = "not_found", "Not found"
+    METHOD_NOT_ALLOWED = "method_not_allowed", "Method not allowed"
+    NOT_ACCEPTABLE = "not_acceptable", "No acceptable content type"
+    CONFLICT = "conflict", "The request conflicts with another one"
     EXTERNAL_ID_TAKEN = "external_id_taken", "The external id is taken"
     RUN_IS_OPEN = "run_is_open", "The run is not finished"
     RUN_IS_FINISHED = "run_is_finished", "The run is finished"
-    STEPS_DIFFER = "steps_differ", "The steps do not follow those that are stored"
+    STEPS_DIFFER = "steps_differ", "The steps do not continue the stored ones"
     CHANGED_MEANWHILE = "changed_meanwhile", "The text has changed"
     ALREADY_DECIDED = "already_decided", "The decision was already made"
     NOT_SERVABLE = "not_servable", "The heuristic is not served"
@@ -48,11 +48,11 @@ class ErrorCode(TextChoices):
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
     CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
     TOO_LATE_TO_UNDO = "too_late_to_undo", "It is too late to undo this"
-    UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is not known"
+    UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is unknown"
     FEEDBACK_WITHOUT_RUN = "feedback_without_run", "The feedback names no run"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", "The idempotency key was used for another request"
-    IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is being answered"
-    ERASED = "erased", "What this request made was erased"
+    IDEMPOTENCY_IN_PROGRESS = "idempotency_in_progress", "The same request is in progress"
+    ERASED = "erased", "The result of this request was erased"
     REQUEST_TOO_LARGE = "request_too_large", "The body is too large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", "The body is in an unsupported format"
     RATE_LIMITED = "rate_limited", "Too many requests"
@@ -60,9 +60,9 @@ class ErrorCode(TextChoices):
     QUEUE_FULL = "queue_full", "The queue is full"
     TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client are waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
-    INTERNAL_ERROR = "internal_error", "Something failed on the server"
-    DATABASE_UNAVAILABLE = "database_unavailable", "The database does not answer"
-    EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder does not answer"
+    INTERNAL_ERROR = "internal_error", "Internal server error"
+    DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
+    EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
 
 
 # The HTTP status of each code; 400 for those that are missing.
@@ -121,10 +121,10 @@ DETAILS = {
     ErrorCode.METHOD_NOT_ALLOWED: "Use one of the methods in the Allow header.",
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: "Send the body as application/json in UTF-8.",
     ErrorCode.NOT_ACCEPTABLE: "Ask for application/json in the Accept header, or leave the header out.",
-    ErrorCode.DATABASE_UNAVAILABLE: "The database does not answer. Nothing was changed; send the request again later.",
-    ErrorCode.OVERLOADED: "The server has more requests than it can answer in time. Nothing was changed; send this one "
-    "again after the number of seconds in Retry-After.",
-    ErrorCode.CONFLICT: "Another request changed the same thing at the same time. Send the request again.",
+    ErrorCode.DATABASE_UNAVAILABLE: "The database is unavailable. Nothing was changed; send the request again later.",
+    ErrorCode.OVERLOADED: "The server is overloaded. Nothing was changed; send this request again after the number "
+    "of seconds in Retry-After.",
+    ErrorCode.CONFLICT: "Another request changed the same data at the same time. Send the request again.",
     ErrorCode.INTERNAL_ERROR: "The request failed on the server and changed nothing. If it fails again, report its id.",
 }
 
@@ -202,7 +202,7 @@ class ErrorSerializer(serializers.Serializer[Any]):
     retryable = serializers.BooleanField(help_text="Whether the same request may succeed if it is sent again.")
     fields = serializers.DictField(  # type: ignore[assignment]
         child=serializers.ListField(child=serializers.CharField()),
-        help_text="What is wrong where: JSON pointers for the body, bare names for query parameters.",
+        help_text="What is wrong and where: JSON pointers for the body, bare names for query parameters.",
     )
 
 

@@ -136,7 +136,7 @@ class KeyedRequest:
             if cursor.fetchone() != (True,):
                 raise Refusal(
                     ErrorCode.IDEMPOTENCY_IN_PROGRESS,
-                    "A request with this Idempotency-Key is being answered. Send it again in a second.",
+                    "A request with this Idempotency-Key is still in progress. Send it again in a second.",
                     headers={"Retry-After": "1"},
                 )
         failpoint("idempotency.key_taken")
@@ -154,7 +154,7 @@ class KeyedRequest:
             )
         if record.erased_at is not None:
             raise Refusal(
-                ErrorCode.ERASED, "What this request made has been erased since. Use a new key to make it again."
+                ErrorCode.ERASED, "The result of this request has been erased since. Use a new key to create it again."
             )
         return _replay(record)
 
@@ -165,7 +165,7 @@ class KeyedRequest:
         if len(response.content) > MAX_RESPONSE_BYTES:
             raise Refusal(
                 ErrorCode.REQUEST_TOO_LARGE,
-                "The answer is too large to be kept under an Idempotency-Key. Nothing was done; ask for less at a "
+                "The answer is too large to be stored for an Idempotency-Key. Nothing was done; ask for less at a "
                 "time, or leave the key out.",
             )
         IdempotencyRecord.objects.create(

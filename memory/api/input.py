@@ -198,7 +198,7 @@ def _sentence(kind: str, message: str) -> str:
     if kind == "missing":
         return "This member is required."
     if kind == "extra_forbidden":
-        return "Leave this member out: it is not known here."
+        return "This member is unknown. Leave it out."
     if kind in ("dict_type", "model_type", "model_attributes_type"):
         return "This should be an object."
     message = message.removeprefix("Value error, ").replace("Input should", "This should")

@@ -25,37 +25,38 @@ ERRORS: dict[int, str] = {
     400: "Something in the request is not valid. `error.fields` says what and where.",
     401: "The API key is missing, unknown, revoked or expired.",
     403: "The API key lacks the scope.",
-    404: "There is nothing here, or it belongs to another project.",
+    404: "Nothing exists at this address, or it belongs to another project.",
     406: "The `Accept` header allows no content type that the answer can have. Nothing was changed.",
-    409: "The request collides with what is there. `error.retryable` says whether to repeat it.",
-    410: "What the repeated request made was erased since.",
+    409: "The request conflicts with existing data. `error.retryable` says whether to repeat it.",
+    410: "The result of the repeated request was erased since.",
     412: "The text changed after it was read; `If-Match` names another one.",
     413: "The body is too large.",
     415: "The body is not JSON in UTF-8.",
-    429: "Too many requests of this key, in this scope or at once, or too much waits. Send it again after "
+    429: "Too many requests of this key, in this scope or at once, or too much is waiting. Send it again after "
     "`Retry-After` seconds.",
-    500: "Something failed on the server, and nothing was changed.",
-    503: "The database does not answer. Send the request again after `Retry-After` seconds.",
+    500: "The server failed, and nothing was changed.",
+    503: "The database is unavailable. Send the request again after `Retry-After` seconds.",
 }
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="A new value for every new request, 1 to 255 letters, digits and . _ ~ : + / = -. Repeating a request "
-    "with its key has no second effect and answers the same bytes, for 72 hours; the key with another request is 409.",
+    description="A new value for every new request, 1 to 255 letters, digits and . _ ~ : + / = -. Repeating a "
+    "request with its key has no second effect and returns the same bytes, for 72 hours; the same key with a "
+    "different request gets 409.",
 )
 REQUEST_ID = OpenApiParameter(
     "X-Request-ID",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="Your id of this request, up to 128 letters, digits and . _ -; it comes back and goes into every log.",
+    description="Your id for this request, up to 128 letters, digits and . _ -; it comes back and goes into every log.",
 )
 LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
     response=[200, 201, 202],
-    description="Where it is from now on.",
+    description="The address of the result.",
 )
 ETAG = OpenApiParameter(
     "ETag",
@@ -65,10 +66,16 @@ ETAG = OpenApiParameter(
     description="The `content_sha256` in double quotes.",
 )
 IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The ETag you have; 304 if it is still so."
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The ETag you have; 304 if nothing has changed.",
 )
 IF_MATCH = OpenApiParameter(
-    "If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The ETag you read; 412 if it changed since."
+    "If-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The ETag you read; 412 if the text has changed since.",
 )
 
 
@@ -292,16 +299,17 @@ def _health_paths() -> Json:
         "/health": operation(
             "getHealth",
             "Is the process alive?",
-            "Looks at nothing but this process. Restart it when it does not answer.",
+            "Checks only this process. Restart it if it does not answer.",
             {"200": ("The process answers.", {"status": "ok"})},
         ),
         "/ready": operation(
             "getReadiness",
             "Can requests be served?",
-            "`degraded` still serves: without the broker reflections wait, without the embedder search is by words.",
+            "`degraded` still serves requests: without the broker, reflections wait; without the embedder, searches "
+            "use words only.",
             {
                 "200": ("Requests can be served.", {"status": "ready", "checks": checks}),
-                "503": ("The database does not answer.", failed),
+                "503": ("The database is unavailable.", failed),
             },
         ),
     }

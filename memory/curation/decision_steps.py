@@ -38,7 +38,7 @@ def get_current_revision(item: Reviewed, *, content_sha256: str | None) -> Any:
     assert current is not None  # every row is made with one
     if content_sha256 is not None and content_sha256 != current.content_sha256:
         raise ChangedMeanwhile(
-            "The text changed after you read it. Read the present text and decide again; its content_sha256 is "
+            "The text changed after you read it. Read the current text and decide again; its content_sha256 is "
             f"{current.content_sha256}."
         )
     return current

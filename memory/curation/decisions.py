@@ -258,7 +258,7 @@ def _check_read(heuristic: Heuristic, read: Mapping[tuple[UUID, str], datetime])
         )
     opened_at = read.get((heuristic.pk, revision.content_sha256))
     if opened_at is None:
-        raise NotReadYet("You have not opened its present wording. Open it, read it, then select it again.")
+        raise NotReadYet("You have not opened its current wording. Open it, read it, then select it again.")
     return revision.content_sha256, opened_at
 
 
@@ -285,7 +285,7 @@ def _lock_proposed(heuristic: Heuristic) -> Heuristic:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""
         raise AlreadyDecided(
-            f"This heuristic is {heuristic.status}, not proposed: it was decided before{who}, and your decision "
+            f"This heuristic is {heuristic.status}, not proposed: it was already decided{who}, and your decision "
             "changed nothing."
         )
     return heuristic

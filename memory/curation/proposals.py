@@ -158,8 +158,8 @@ def _take_room(project_id: UUID, by: Actor) -> None:
         )
     if not has_room(project_id, client):
         raise TooManyProposals(
-            f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client wait for a reviewer already, so "
-            "nothing was stored. Send it again when some of them are decided."
+            f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client are already waiting for a reviewer, "
+            "so nothing was stored. Send it again when some of them are decided."
         )
 
 

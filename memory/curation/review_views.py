@@ -87,8 +87,8 @@ ApproveView = decision_view(
     "approveHeuristic",
     "Approve the newest wording",
     "It is served from now on, in place of any earlier one. Send the `content_sha256` you read: without it nothing is "
-    "approved, and if the wording changed since, the answer is 409. In a project that asks for two reviewers the first "
-    "approval is recorded and the heuristic stays proposed.",
+    "approved, and if the wording changed since, the answer is 409. In a project that requires two reviewers, the "
+    "first approval is recorded and the heuristic stays proposed.",
     request=Approval,
     base=ApproveBase,
 )
@@ -96,13 +96,13 @@ RejectView = decision_view(
     reject_heuristic,
     "rejectHeuristic",
     "Reject the newest wording",
-    "It is not served. An earlier wording that was approved stays served and is the newest again.",
+    "It is not served. An earlier approved wording stays in service and is the newest again.",
 )
 RetireView = decision_view(
     retire_heuristic,
     "retireHeuristic",
     "Stop serving a heuristic",
-    "For a lesson that has had its day.",
+    "For a lesson that is no longer needed.",
     request=Withdrawal,
 )
 QuarantineView = decision_view(

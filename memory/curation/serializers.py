@@ -30,7 +30,7 @@ TEXT_MEMBERS = (
 _Scope = HeuristicRevision.Scope
 
 Trigger = Annotated[
-    Text, Field(max_length=MAX_TRIGGER_CHARS, description="When it applies; something to be seen before acting.")
+    Text, Field(max_length=MAX_TRIGGER_CHARS, description="When it applies; must be observable before acting.")
 ]
 Guideline = Annotated[Text, Field(max_length=MAX_LESSON_TEXT_CHARS, description="What to do then.")]
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the decision.")]
@@ -58,7 +58,7 @@ class HeuristicWording(Input):
     scope: Annotated[
         str,
         OneOf(HeuristicRevision.Scope),
-        Field(description="Where it holds; if left out, in the task family that is named, else in the whole project."),
+        Field(description="Where it applies; if left out, in the given task family, or else in the whole project."),
     ] = ""
     task_id: Annotated[Name, Field(description="The task family.")] = ""
     tags: Annotated[Tags, Field(description="Words to filter by.")] = Field(default_factory=list)
@@ -79,7 +79,7 @@ class HeuristicWording(Input):
         else:
             text = replace(base, **words)
         if words.keys() & {"scope", "task_id"} and text.scope == _Scope.TASK_FAMILY and not text.task_id:
-            fault = "Name the task family, or send the scope project for a lesson that holds everywhere."
+            fault = "Name the task family, or send the scope project for a lesson that applies everywhere."
             raise InvalidInput({"/task_id": [fault]})
         return text
 
@@ -101,7 +101,7 @@ class HeuristicPatch(HeuristicWording):
 
 
 class Withdrawal(Input):
-    """Why a heuristic is no longer to be served."""
+    """Why a heuristic should no longer be served."""
 
     reason: Reason = ""
 
@@ -129,14 +129,14 @@ class Approval(Decision):
 
 
 class Merge(Decision):
-    """Which heuristic stays, and in whose words."""
+    """Which heuristic stays, and with which wording."""
 
     into_id: Annotated[Id, Field(description="The heuristic that stays.")]
     take_wording: Annotated[
         bool,
         Field(
-            description="Whether the one that stays takes over this one's words; false if left out. Taking them over "
-            "approves them where the one that stays is approved, so it needs `content_sha256`."
+            description="Whether the one that stays takes over this one's words; false if left out. This approves "
+            "them if the lesson that stays is approved, so it needs `content_sha256`."
         ),
     ] = False
     into_sha256: HashRead = None
@@ -267,7 +267,7 @@ class HeuristicPageSerializer(serializers.Serializer[Any]):
 
 
 class HeuristicDetailSerializer(HeuristicSerializer):
-    """A heuristic with the runs it is drawn from."""
+    """A heuristic with the runs it was learnt from."""
 
     evidence = EvidenceSerializer(many=True)
 

@@ -57,7 +57,7 @@ class HeuristicListView(ApiView):
         summary="List heuristics, or retrieve lessons for a task",
         description="Without `task`: the project's heuristics, newest first, of every status, with exact filters.\n\n"
         "With `task`: the approved lessons for that task, best first, as POST /retrieve answers them (scope "
-        "`retrieve`); the other parameters of retrieval are then known, and those of the list are not.",
+        "`retrieve`); the parameters of retrieval then apply instead of those of the list.",
         filters=True,
         parameters=query_parameters(RetrieveQuery, RETRIEVE_PARAMS - {"task_id", "polarity", "status"}, optional=True),
         responses=PolymorphicProxySerializer(
@@ -106,8 +106,8 @@ class HeuristicView(ApiView):
         "getHeuristic",
         tag="heuristics",
         summary="Read a heuristic",
-        description="Its newest wording, the wording that is served, and the runs it is drawn from. The ETag names the "
-        "newest wording.",
+        description="Its newest wording, the wording that is served, and the runs it was learnt from. The ETag names "
+        "the newest wording.",
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],
     )
@@ -134,7 +134,7 @@ class HeuristicView(ApiView):
             raise Refusal(ErrorCode.CHANGED_MEANWHILE, "The text changed after you read it. Read it again.", status=412)
         if sent.content_sha256 not in (None, current.content_sha256):
             raise ChangedMeanwhile(
-                f"The text changed after you read {sent.content_sha256}. Read the present text and decide again; its "
+                f"The text changed after you read {sent.content_sha256}. Read the current text and decide again; its "
                 f"content_sha256 is {current.content_sha256}."
             )
         revise_heuristic(

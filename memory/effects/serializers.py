@@ -12,7 +12,7 @@ from memory.limits import MAX_OUTCOME_DAYS, MAX_OUTCOME_ROWS, MAX_REASON_CHARS
 
 
 class FeedbackInput(Input):
-    """What an agent says about a lesson it was given."""
+    """An agent's feedback on a lesson it was given."""
 
     verdict: Annotated[str, OneOf(HeuristicFeedback.Verdict), Field(description="What the run did with the lesson.")]
     trajectory_id: Annotated[Id | None, Field(description="The run this is about.")] = None
@@ -45,8 +45,10 @@ class FeedbackSerializer(serializers.ModelSerializer[HeuristicFeedback]):
 class OutcomesQuery(Input):
     """Over which time to count."""
 
-    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Answers of the last so many days.")] = 30
-    limit: Annotated[int, Field(ge=1, le=MAX_OUTCOME_ROWS, description="Most families and lessons.")] = 50
+    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Only answers of the last N days.")] = 30
+    limit: Annotated[
+        int, Field(ge=1, le=MAX_OUTCOME_ROWS, description="Maximum number of families and of lessons.")
+    ] = 50
 
 
 class OutcomeFigures(BaseModel):
@@ -56,7 +58,9 @@ class OutcomeFigures(BaseModel):
     runs: int
     successes: int
     failures: int
-    success_rate: Annotated[float | None, Field(description="Of the runs whose end is known; null where none is.")]
+    success_rate: Annotated[
+        float | None, Field(description="Among the runs with a known outcome; null if there are none.")
+    ]
     mean_score: float | None
 
 
@@ -74,7 +78,7 @@ class LessonOutcomes(OutcomeFigures):
 
 
 class RetrievalOutcomes(BaseModel):
-    """What became of answers. Runs differ in more than the mode: read it as a hint, and measure with `evaluate`."""
+    """The outcomes of answers. Runs differ in more than the mode: treat them as a hint, and measure with `evaluate`."""
 
     days: int
     by_mode: list[ModeOutcomes]

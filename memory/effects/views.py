@@ -26,8 +26,8 @@ class FeedbackView(ApiView):
     @describe(
         "rateHeuristic",
         tag="heuristics",
-        summary="Say what a run did with a lesson",
-        description="Counted once for your client and the run; sending it again replaces what you said before.",
+        summary="Report what a run did with a lesson",
+        description="Counted once per client and run; sending it again replaces the earlier feedback.",
         request=FeedbackInput,
         responses={201: FeedbackSerializer},
     )
@@ -52,9 +52,9 @@ class RetrievalOutcomesView(ApiView):
     @describe(
         "getRetrievalOutcomes",
         tag="retrieval",
-        summary="Count what became of answers",
-        description="How the runs ended that were given answers, by mode, by task family and by lesson, those answered "
-        "with most often first. A run belongs to an answer whose `retrieval_id` it was recorded with.",
+        summary="Count the outcomes of answers",
+        description="How the runs that were given answers ended, by mode, by task family and by lesson, the most "
+        "frequent first. A run belongs to the answer whose `retrieval_id` it was recorded with.",
         parameters=query_parameters(OutcomesQuery, OutcomesQuery.model_fields),
         responses=RetrievalOutcomes,
     )

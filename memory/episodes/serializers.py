@@ -18,7 +18,7 @@ class ScoreHistorySerializer(serializers.Serializer[Any]):
     last = serializers.ListField(child=serializers.FloatField(), help_text="The newest ten, newest first.")
     trend = serializers.FloatField(
         allow_null=True,
-        help_text="Of the newest twenty scores, the mean of the newer half less that of the older; null below two.",
+        help_text="Of the newest twenty scores, the mean of the newer half minus that of the older; null below two.",
     )
     newest_at = serializers.DateTimeField(help_text="When the newest of these runs was recorded.")
 
@@ -34,7 +34,7 @@ class MistakeCardSummarySerializer(serializers.Serializer[Any]):
     bad_decision = serializers.CharField(source="current_revision.bad_decision")
     correct_decision = serializers.CharField(source="current_revision.correct_decision")
     lesson = serializers.CharField(source="current_revision.lesson")
-    seen_count = serializers.IntegerField(help_text="Distinct runs, so many of a client at most.")
+    seen_count = serializers.IntegerField(help_text="Distinct runs, up to a limit per client.")
     first_seen_id = serializers.UUIDField(allow_null=True, help_text="The first run it was seen in.")
     last_seen_id = serializers.UUIDField(allow_null=True, help_text="The newest run it was seen in.")
 

@@ -20,9 +20,9 @@ class MemorySummaryView(ApiView):
     @describe(
         "getMemorySummary",
         tag="memory",
-        summary="Sum up what is remembered",
+        summary="Summarise the memory",
         description="Counts, the score history by task family and agent (the 50 with most runs), and the mistake cards "
-        "seen most often. Name a family or an agent for theirs alone.",
+        "seen most often. Filter by family or agent to see only theirs.",
         parameters=[
             OpenApiParameter("task_id", OpenApiTypes.STR, description="Only this task family."),
             OpenApiParameter("agent", OpenApiTypes.STR, description="Only this agent."),

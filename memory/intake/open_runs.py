@@ -46,7 +46,7 @@ def append_steps(trajectory: Trajectory, *, steps: Sequence[Any]) -> Trajectory:
     read = [read_step(step, number=first + n, where=f"steps[{n}]") for n, step in enumerate(sent)]
     known, new = read[: len(stored) - first + 1], read[len(stored) - first + 1 :]
     if known != stored[first - 1 : first - 1 + len(known)]:
-        raise StepsDiffer("A step with such an index is stored and says something else. Steps are never changed.")
+        raise StepsDiffer("A different step with this index is already stored. Steps are never changed.")
     if not new:
         return trajectory
     if not trajectory.is_open:

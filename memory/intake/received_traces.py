@@ -75,7 +75,7 @@ def _add(
 ) -> None:
     run = Trajectory.objects.for_project(project).filter(external_id=trace).first()
     if run is not None and not run.is_open:
-        receipt.reject(len(entries), f"trace {trace}: its root span came before, so its run is finished.")
+        receipt.reject(len(entries), f"trace {trace}: its root span arrived earlier, so its run is finished.")
         return
     redacted = redact({"spans": entries})
     together = [*(run.spans if run else ()), *redacted.value["spans"]]

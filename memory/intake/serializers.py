@@ -63,7 +63,7 @@ class StepInput(BaseModel):
         Any,
         WithJsonSchema(_CALL),
         Field(
-            description="The tool call: `{name, arguments}`, or a text such as `search[red shoes]` or "
+            description="The tool call: `{name, arguments}`, or a string such as `search[red shoes]` or "
             '`get_user({"id": 1})`.'
         ),
     ] = None
@@ -73,12 +73,12 @@ class StepInput(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """A chat message as the OpenAI API has it; assistant messages may carry tool calls."""
+    """A chat message in the format of the OpenAI API; assistant messages may carry tool calls."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[Any, WithJsonSchema({"type": ["string", "array", "null"], "items": {}})] = None
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
-    tool_call_id: Annotated[str, Field(description="Of a tool message: the call it answers.")] = ""
+    tool_call_id: Annotated[str, Field(description="For a tool message: the call it answers.")] = ""
     name: str = ""
 
 
@@ -95,7 +95,7 @@ class MistakeCard(Input):
     """A mistake in a fixed form, so that its repetitions can be counted."""
 
     mistake_type: Annotated[Text, Field(max_length=200, description="What kind of mistake it is, in a word or two.")]
-    task_id: Annotated[Name, Field(description="The task family; that of the run if left out.")] = ""
+    task_id: Annotated[Name, Field(description="The task family; the run's if left out.")] = ""
     worker_id: Annotated[
         Name, Field(description="Which agent, or part of one, made it; the run's agent if left out.")
     ] = ""
@@ -121,7 +121,7 @@ class RunOutcome(Input):
     ] = ""
     score: Annotated[Share | None, Field(description="How well it went, from 0 to 1.")] = None
     outcome_source: Annotated[
-        str, OneOf(Trajectory.OutcomeSource), Field(description="Who says so; the agent itself if left out.")
+        str, OneOf(Trajectory.OutcomeSource), Field(description="Who judged the outcome; the agent itself if left out.")
     ] = ""
     reflect: Annotated[
         bool | None, Field(description="Whether to queue a reflection; null leaves it to the project.")
@@ -153,7 +153,7 @@ class StepsInput(Input):
 
     steps: Annotated[
         SkipValidation[list[StepInput]],
-        Field(description="Steps in our own form. The `index` of the first says where they belong."),
+        Field(description="Steps in ERL's own format. The `index` of the first says where they belong."),
     ]
 
     @model_validator(mode="after")
@@ -195,15 +195,15 @@ class TrajectoryInput(RunOutcome):
         ),
     ] = ""
     task_id: Annotated[Name, Field(description="The task family, such as `airline.cancel`.")] = ""
-    steps: Annotated[Steps, Field(description="What the agent did, in order, or the chat log of it.")] = Field(
+    steps: Annotated[Steps, Field(description="What the agent did, in order, or its chat log.")] = Field(
         default_factory=list
     )
-    messages: Annotated[Messages, Field(description="The chat log, in place of steps.")] = Field(default_factory=list)
+    messages: Annotated[Messages, Field(description="The chat log, instead of steps.")] = Field(default_factory=list)
     transcript: Annotated[
         SkipValidation[dict[str, Any] | list[Any]],
         Field(
             description="A log of the run in any format that docs/integrations.md lists, instead of steps or messages. "
-            "What it says of the task, tools, model, times and outcome is taken where you do not send it."
+            "Its task, tools, model, times and outcome are used where you do not send your own."
         ),
     ] = Field(default_factory=dict)
     open: Annotated[
@@ -212,7 +212,7 @@ class TrajectoryInput(RunOutcome):
     parent_id: Annotated[Name, Field(description="The run that called this one: its id, or its `external_id`.")] = ""
     step_count: Annotated[
         Annotated[int, Field(ge=0, le=MAX_STATED_STEPS), WHOLE] | None,
-        Field(description="How many steps the run had, where the steps are not sent."),
+        Field(description="How many steps the run had, if the steps are not sent."),
     ] = None
     agent: Annotated[Name, Field(description="Which agent ran.")] = ""
     model: Annotated[Name, Field(description="Which language model it ran on.")] = ""
@@ -229,23 +229,25 @@ class TrajectoryInput(RunOutcome):
     external_id: Annotated[
         Name,
         Field(
-            description="Your own id of the run, unique in the project. Recording the same run again changes nothing."
+            description="Your own id for the run, unique in the project. Recording the same run again changes nothing."
         ),
     ] = ""
     tools: Annotated[
         SkipValidation[list[str | dict[str, Any]]],
-        Field(description="The tools on offer: names, or definitions with name and JSON schema."),
+        Field(description="The available tools: names, or definitions with name and JSON schema."),
     ] = Field(default_factory=list)
     started_at: Annotated[
         Moment | None, Field(description="When the run began; the time of recording if left out.")
     ] = None
     ended_at: Annotated[Moment | None, Field(description="When the run ended.")] = None
-    metadata: Annotated[dict[str, Any], Field(description="Whatever else you want to keep with it.")] = Field(
+    metadata: Annotated[dict[str, Any], Field(description="Anything else you want to store with the run.")] = Field(
         default_factory=dict
     )
     retrieval_id: Annotated[
         Id | None,
-        Field(description="The answer of POST /retrieve that the run was given: its outcome measures those lessons."),
+        Field(
+            description="The answer of POST /retrieve that the run was given; the run's outcome measures those lessons."
+        ),
     ] = None
 
     @model_validator(mode="before")
@@ -294,7 +296,7 @@ class TrajectoryInput(RunOutcome):
         if self.started_at and self.ended_at and self.ended_at < self.started_at:
             raise wrong_member("ended_at", "A run cannot end before it began.")
         if self.step_count is not None and self.steps:
-            raise wrong_member("step_count", "Leave this out where the steps are sent: they are counted.")
+            raise wrong_member("step_count", "Leave this out if you send the steps: they are counted.")
         if not self.task:
             self.task = self._find_task()
         return self
@@ -340,7 +342,7 @@ class StepSerializer(serializers.Serializer[Any]):
     action = ActionSerializer(allow_null=True)
     observation = serializers.CharField(allow_blank=True, help_text="What the action returned.")
     error = serializers.CharField(allow_blank=True, help_text="What went wrong, if anything did.")
-    metadata = serializers.DictField(required=False, help_text="What the log says about the step besides.")
+    metadata = serializers.DictField(required=False, help_text="Anything else the log says about the step.")
 
 
 @extend_schema_field(StepSerializer(many=True))
@@ -376,7 +378,7 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
     tools = ToolsField(read_only=True)
     metadata = MetadataField(read_only=True)
     redactions = serializers.DictField(
-        child=serializers.IntegerField(), read_only=True, help_text="What was taken out, by kind."
+        child=serializers.IntegerField(), read_only=True, help_text="What was removed, by kind."
     )
     retrieval_id = serializers.UUIDField(read_only=True, allow_null=True)
     parent_id = serializers.UUIDField(read_only=True, allow_null=True, help_text="The run that called this one.")
@@ -418,7 +420,7 @@ class TrajectoryItemSerializer(serializers.ModelSerializer[Trajectory]):
 
 
 class TrajectorySerializer(TrajectoryItemSerializer):
-    """A run with its steps in normal form."""
+    """A run with its steps in one format."""
 
     step_count = serializers.IntegerField(source="number_of_steps", read_only=True)
     steps = StepsField(read_only=True)

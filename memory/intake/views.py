@@ -38,7 +38,7 @@ class TrajectoryFilter(filters.FilterSet):  # type: ignore[misc]
     task_id = ExactText(help_text="The task family.")
     outcome = filters.ChoiceFilter(choices=Trajectory.Outcome.choices, help_text="How the run ended.")
     agent = ExactText(help_text="The agent that ran.")
-    external_id = ExactText(help_text="The agent's own id of the run.")
+    external_id = ExactText(help_text="The agent's own id for the run.")
 
     class Meta:
         model = Trajectory
@@ -55,7 +55,7 @@ class TrajectoryListView(ApiView):
         "listTrajectories",
         tag="trajectories",
         summary="List runs",
-        description="The project's runs, newest first, without their steps. Filters compare whole texts.",
+        description="The project's runs, newest first, without their steps. Filters match whole values.",
         filters=True,
         responses=TrajectoryItemSerializer(many=True),
     )
@@ -66,9 +66,9 @@ class TrajectoryListView(ApiView):
         "recordTrajectory",
         tag="trajectories",
         summary="Record a run",
-        description="Secrets and personal data are taken out before anything is stored; `redactions` counts them. A "
-        "reflection is queued unless `reflect` or the project says otherwise. A run that is known by its `external_id` "
-        "is answered with 200 and nothing changes; another run with that `external_id` is 409.",
+        description="Secrets and personal data are removed before anything is stored; `redactions` counts them. A "
+        "reflection is queued unless `reflect` or the project says otherwise. A run that is already recorded under "
+        "its `external_id` gets 200 and changes nothing; a different run with that `external_id` gets 409.",
         request=TrajectoryInput,
         responses={
             201: OpenApiResponse(TrajectorySerializer, "The run is recorded."),
@@ -92,7 +92,7 @@ class TrajectoryView(ApiView):
         "getTrajectory",
         tag="trajectories",
         summary="Read a run with its steps",
-        description="The steps are in normal form, whatever form they were sent in.",
+        description="The steps are in one format, whatever format they were sent in.",
         responses=TrajectorySerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
@@ -104,7 +104,7 @@ class TrajectoryView(ApiView):
         summary="Erase a run",
         description="Deletes the run, its reflections, the heuristics that rest on it alone, and what is stored of the "
         "requests about it. Heuristics with other evidence stay. This cannot be undone.",
-        responses={204: OpenApiResponse(description="It is gone.")},
+        responses={204: OpenApiResponse(description="The run is erased.")},
     )
     def delete(self, request: Request, id: UUID) -> Response:
         erase_trajectory(get_trajectory(self, id), by=self.actor)
@@ -119,7 +119,7 @@ class TrajectoryOutcomeView(ApiView):
         tag="trajectories",
         summary="Report how a run ended",
         description="For outcomes that are known only later. A changed outcome queues a new reflection; the same "
-        "outcome again changes nothing.",
+        "outcome sent again changes nothing.",
         request=OutcomeInput,
         responses=TrajectorySerializer,
     )
@@ -145,8 +145,8 @@ class TrajectoryStepsView(ApiView):
         "appendSteps",
         tag="trajectories",
         summary="Add steps to an open run",
-        description="Steps that are stored already change nothing, so a batch can be sent again; a stored step that "
-        "says something else, or a gap before the first one, is 409.",
+        description="Steps that are already stored change nothing, so a batch can be sent again; a step that differs "
+        "from the stored one, or a gap before the first one, gets 409.",
         request=StepsInput,
         responses=TrajectorySerializer,
     )
@@ -167,7 +167,7 @@ class TrajectoryFinishView(ApiView):
         tag="trajectories",
         summary="Finish an open run",
         description="From now on the run counts, and a reflection is queued unless `reflect` or the project says "
-        "otherwise. The same ending again changes nothing; another one is 409.",
+        "otherwise. The same ending sent again changes nothing; a different one gets 409.",
         request=FinishInput,
         responses=TrajectorySerializer,
     )

@@ -108,7 +108,7 @@ def _lock_proposed(card: MistakeCard) -> MistakeCard:
     if card.merged_into_id is not None:
         raise AlreadyDecided("This card was merged into another. Decide on that one, or undo the merge.")
     if card.status != _Status.PROPOSED:
-        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was decided before.")
+        raise AlreadyDecided(f"This card is {card.status}, not proposed: it was already decided.")
     return card
 
 

@@ -38,7 +38,7 @@ def merge_cards(
     card, into = _lock_pair(card, into)
     for each in (card, into):
         if each.merged_into_id is not None:
-            raise AlreadyDecided(f"The card {each} was merged into another before.")
+            raise AlreadyDecided(f"The card {each} has already been merged into another.")
     if into.status not in IN_USE:
         raise AlreadyDecided(f"The card {into} is {into.status}: merge into one that is proposed or approved.")
     served = card.revisions.filter(served=True).first()
@@ -75,7 +75,7 @@ def undo_merge(merge: MistakeMerge, *, by: Actor, reason: str = "") -> MistakeCa
         undone_at=timezone.now(), undone_by=by.label
     )
     if not undone:
-        raise AlreadyDecided("This merge was undone before.")
+        raise AlreadyDecided("This merge has already been undone.")
     _set_merged_into(card, None)
     if merge.served_before is not None:
         serve_again(merge.served_before)

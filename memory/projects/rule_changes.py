@@ -120,15 +120,15 @@ def _check_person(by: Actor, project: Project | None) -> None:
     user = get_user_model()._default_manager.filter(pk=by.user_id, is_active=True).first() if by.user_id else None
     if user is None or not may_change(user, project):
         raise NotAllowed(
-            f"Who decides in {'every project' if project is None else f'the project {project}'} is changed by people "
-            "who may review there, so nothing was changed. Ask one of its reviewers."
+            f"Only people who may review in {'every project' if project is None else f'the project {project}'} can "
+            "change who decides there, so nothing was changed. Ask one of its reviewers."
         )
 
 
 def _lock(change: RuleChange) -> RuleChange:
     change = RuleChange.objects.select_for_update(of=("self",)).select_related("project").get(pk=change.pk)
     if change.status != _Status.REQUESTED:
-        raise AlreadyDecided(f"This change was {change.get_status_display().lower()} before by {change.decided_by}.")
+        raise AlreadyDecided(f"This change was already {change.get_status_display().lower()} by {change.decided_by}.")
     return change
 
 

@@ -28,35 +28,37 @@ Names: TypeAlias = Annotated[
 
 
 class RetrieveQuery(Input):
-    """A task about to be done, and how many lessons there is room for."""
+    """A task to be done, and how many lessons to return."""
 
     task: Annotated[str, Field(min_length=1, max_length=MAX_TASK_CHARS, description="What is to be done.")]
-    task_id: Annotated[Name, Field(description="The task family; its lessons win among equals.")] = ""
-    agent: Annotated[Name, Field(description="The agent that asks.")] = ""
+    task_id: Annotated[
+        Name, Field(description="The task family; among otherwise equal lessons, its own come first.")
+    ] = ""
+    agent: Annotated[Name, Field(description="The requesting agent.")] = ""
     top_k: Annotated[
-        int | None, Field(ge=1, le=MAX_TOP_K, description="How many lessons at most; the server's default if null.")
+        int | None, Field(ge=1, le=MAX_TOP_K, description="Maximum number of lessons; the server's default if null.")
     ] = None
     mode: Annotated[Mode | None, Field(description="How to choose; the server's default if null.")] = None
     budget_tokens: Annotated[
         int | None,
-        Field(ge=0, le=MAX_BUDGET_TOKENS, description="How long `context` may be; the server's default if null."),
+        Field(ge=0, le=MAX_BUDGET_TOKENS, description="Maximum size of `context`; the server's default if null."),
     ] = None
     tags: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS)]],
         Field(max_length=MAX_TAGS, description="Only lessons that have all of these tags."),
     ] = Field(default_factory=list)
-    polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; of all if null.")] = None
+    polarity: Annotated[Polarity | None, Field(description="Only lessons of this kind; all kinds if null.")] = None
     families: Annotated[Names, Field(description="Only lessons of one of these task families.")] = Field(
         default_factory=list
     )
-    source_agents: Annotated[Names, Field(description="Only lessons drawn from runs of one of these agents.")] = Field(
+    source_agents: Annotated[Names, Field(description="Only lessons learnt from runs of one of these agents.")] = Field(
         default_factory=list
     )
     status: Annotated[
         Literal["approved"] | None, Field(description="Nothing else is ever served, so it may be left out.")
     ] = None
     seed: Annotated[
-        str | None, Field(max_length=MAX_NAME_CHARS, description="Fixes the draw of the mode random; the task if null.")
+        str | None, Field(max_length=MAX_NAME_CHARS, description="Seed of the mode random; the task if null.")
     ] = None
 
     record: Annotated[
@@ -65,7 +67,7 @@ class RetrieveQuery(Input):
 
     boundary: Annotated[
         Literal["fixed", "random"],
-        Field(description="`random` delimits `context` by unpredictable words; its bytes then never repeat."),
+        Field(description="`random` puts unpredictable delimiters around `context`; its bytes then never repeat."),
     ] = "fixed"
 
     @field_validator("task")
@@ -83,7 +85,7 @@ class Scores(BaseModel):
 
 
 class RetrievedItem(BaseModel):
-    """A lesson, and why it is here. Members may be added."""
+    """A lesson, and why it was chosen. Members may be added."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -98,13 +100,14 @@ class RetrievedItem(BaseModel):
     polarity: str
     task_id: str
     tags: list[str]
-    support: Annotated[int, Field(description="Distinct runs it is drawn from that a reviewer has seen.")]
+    support: Annotated[int, Field(description="Distinct runs it was learnt from that a reviewer has seen.")]
     scores: Scores
-    reason: Annotated[str, Field(description="One sentence why it was chosen.")]
+    reason: Annotated[str, Field(description="Why it was chosen, in one sentence.")]
     injected: Annotated[
-        bool, Field(description="Whether it is in `context`: it is like enough to the task, and there was room for it.")
+        bool,
+        Field(description="Whether it is in `context`: it is similar enough to the task, and there was room for it."),
     ]
-    subtask: Annotated[str, Field(description="The part of the task it serves; empty for the whole.")]
+    subtask: Annotated[str, Field(description="The part of the task it is for; empty for the whole.")]
     matched_task: Annotated[str, Field(description="The earlier task that resembles this one, if any.")]
 
 
@@ -114,23 +117,23 @@ class RetrieveAnswer(BaseModel):
     retrieval_id: Annotated[
         UUID | None,
         Field(
-            description="Send it with the trajectory: outcomes measure the lessons. Null where the answer could not be "
-            "written down."
+            description="Send it with the trajectory: outcomes measure the lessons. Null if the answer could not be "
+            "recorded."
         ),
     ]
     mode: Annotated[Mode, Field(description="The mode that answered.")]
-    degraded: Annotated[bool, Field(description="Whether something was not available.")]
-    degraded_reason: Annotated[str, Field(description="What was not available; empty when all was.")]
-    subtasks: Annotated[list[str], Field(description="The parts of the task; empty where it has one only.")]
+    degraded: Annotated[bool, Field(description="Whether a component was unavailable.")]
+    degraded_reason: Annotated[str, Field(description="What was unavailable; empty if nothing was.")]
+    subtasks: Annotated[list[str], Field(description="The parts of the task; empty if it has only one.")]
     items: list[RetrievedItem]
     context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
     context_sha256: str
-    tokens: Annotated[int, Field(description="About how many tokens `context` has.")]
+    tokens: Annotated[int, Field(description="Approximate number of tokens in `context`.")]
     covered_by: Annotated[
         UUID | None,
         Field(
-            description="Only where a request is repeated: the quarantine order that covers words of the answer, which "
-            "has no lessons any more."
+            description="Only for a repeated request: the quarantine order that covers words of the answer, which "
+            "then has no lessons."
         ),
     ] = None
 
@@ -157,7 +160,7 @@ class LessonsForTask(BaseModel):
 
 
 class ConsideredLesson(BaseModel):
-    """A lesson that was passed over, and its score."""
+    """A lesson that was considered but not chosen, and its score."""
 
     heuristic: UUID
     score: float
@@ -186,7 +189,7 @@ class RetrievalRecord(BaseModel):
     options: Annotated[
         dict[str, Any],
         Field(
-            description="What else was asked, where it was not as usual: tags, families, source_agents, polarities, "
+            description="Other options of the request, if not the defaults: tags, families, source_agents, polarities, "
             "seed, record, boundary."
         ),
     ]
@@ -195,10 +198,12 @@ class RetrievalRecord(BaseModel):
     degraded_reason: str
     subtasks: list[str]
     items: list[dict[str, Any]]
-    considered: Annotated[list[ConsideredLesson], Field(description="The best of those passed over, best first.")]
-    context: Annotated[str, Field(description="What was injected, written again from the words that were served.")]
+    considered: Annotated[
+        list[ConsideredLesson], Field(description="The best lessons that were not chosen, best first.")
+    ]
+    context: Annotated[str, Field(description="What was injected, rebuilt from the served words.")]
     context_is_exact: Annotated[
-        bool, Field(description="Whether it has the recorded hash; not where a lesson or a run was erased since.")
+        bool, Field(description="Whether it has the recorded hash; false if a lesson or run was erased since.")
     ]
     covered_by: Annotated[
         UUID | None,

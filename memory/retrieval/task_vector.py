@@ -33,7 +33,7 @@ def embed_task(task: str, model_id: str) -> tuple[str, QueryVector]:
 @lru_cache(maxsize=CACHED_TASKS)  # failures are not kept
 def _ask(embedder: Embedder, task: str) -> QueryVector:
     if breaker.is_resting:
-        raise EmbedderError("The embedder failed a moment ago and is not asked again yet.")
+        raise EmbedderError("The embedder failed a moment ago and is still paused.")
     try:
         vector = make_query_vector(embedder, task, timeout_seconds=DEADLINE_SECONDS)
     except EmbedderError:

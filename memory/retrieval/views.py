@@ -86,8 +86,8 @@ class RetrieveView(ApiView):
         tag="retrieval",
         summary="Get the lessons for a task",
         description="Answers with approved lessons only, best first, and with `context`, the text to inject once at "
-        "the top of the prompt. Nothing relevant gives an empty `context` and status 200. What was answered is "
-        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons. Where a "
+        "the top of the prompt. If nothing is relevant, `context` is empty and the status is 200. The answer is "
+        "recorded: send `retrieval_id` with the trajectory, so that its outcome measures the lessons. If a "
         "quarantine order covers words of an answer, a request repeated under its `Idempotency-Key` gets no lessons, "
         "and `covered_by` names the order.",
         request=RetrieveQuery,
@@ -149,8 +149,8 @@ class ContextView(ApiView):
         "getContext",
         tag="retrieval",
         summary="Get the text to inject",
-        description="The `context` of POST /retrieve alone, as plain text. Equal lessons give equal bytes and an equal "
-        "ETag.",
+        description="Only the `context` of POST /retrieve, as plain text. The same lessons give the same bytes and "
+        "the same ETag.",
         parameters=[
             *query_parameters(RetrieveQuery, RETRIEVE_PARAMS),
             ETAG,
@@ -165,7 +165,7 @@ class ContextView(ApiView):
         ],
         responses={
             (200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, "The text; it may be empty."),
-            304: OpenApiResponse(description="You have it already."),
+            304: OpenApiResponse(description="Nothing has changed."),
         },
     )
     def get(self, request: Request) -> HttpResponse:

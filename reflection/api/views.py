@@ -52,8 +52,8 @@ class ReflectView(ApiView):
         tag="reflections",
         summary="Reflect on a run",
         description="Queues a reflection on a recorded run, or records one first (which also needs the scope "
-        "`trajectories:write`). A run whose reflection is queued or running is answered with that one. With "
-        "`Prefer: wait=N` the answer is held back for up to N seconds, at most 30, and is 200 if the reflection is "
+        "`trajectories:write`). If a reflection on the run is already queued or running, that one is returned. With "
+        "`Prefer: wait=N` the server waits for up to N seconds, at most 30, and answers 200 if the reflection is "
         "finished by then. Where many wait already, it is not held back.",
         request=ReflectInput,
         responses={

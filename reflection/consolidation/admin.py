@@ -157,7 +157,7 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
 
     @admin.display(description="similarity", ordering="similarity")
     def percent(self, suggestion: Suggestion) -> str:
-        return "" if suggestion.similarity is None else f"{100 * suggestion.similarity:.0f} %"
+        return "" if suggestion.similarity is None else f"{100 * suggestion.similarity:.0f}%"
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.decide_view)

@@ -40,7 +40,7 @@ def suggest_merge(
     text: HeuristicText | None = None,
 ) -> Advice:
     """Return the suggestion to let one lesson be superseded by another, which keeps its words or takes `text`."""
-    how = f"{round(100 * similarity)} % similar in meaning" if similarity is not None else "the same"
+    how = f"{round(100 * similarity)}% similar in meaning" if similarity is not None else "the same"
     return Advice(
         kind=Suggestion.Kind.MERGE,
         heuristic_id=lesson.id,

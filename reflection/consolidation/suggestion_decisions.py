@@ -85,7 +85,7 @@ def _lock_open(suggestion: Suggestion) -> Suggestion:
     )
     suggestion = rows.get(pk=suggestion.pk)
     if suggestion.status != _Status.OPEN:
-        raise AlreadyDecided(f"This suggestion was {suggestion.get_status_display()} before, so nothing was changed.")
+        raise AlreadyDecided(f"This suggestion was already {suggestion.get_status_display()}, so nothing was changed.")
     return suggestion
 
 
@@ -114,7 +114,9 @@ def _find_sources(suggestion: Suggestion) -> Sources:
 def _check_unchanged(heuristic: Heuristic, suggestion: Suggestion) -> None:
     current = heuristic.current_revision
     if current is None or current.content_sha256 != suggestion.content_sha256:
-        raise ChangedMeanwhile("The lesson has other words now than the suggestion speaks of. Decide on its own page.")
+        raise ChangedMeanwhile(
+            "The lesson's words have changed since this suggestion was made. Decide on its own page."
+        )
 
 
 def _close(suggestion: Suggestion, *, status: str, by: Actor, reason: str) -> Suggestion:

@@ -99,7 +99,7 @@ def refuse(provider: str) -> NoReturn:
 
 
 def _refusal(provider: str, *, failures: int, wait_seconds: float) -> CircuitOpen:
-    message = f"The provider {provider} failed {failures} times in a row and is not asked for a while."
+    message = f"The provider {provider} failed {failures} times in a row and is paused for a while."
     return CircuitOpen(message, wait_seconds=wait_seconds)
 
 

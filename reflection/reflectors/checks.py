@@ -227,23 +227,23 @@ def _check_text(lesson: ProposedLesson) -> Iterator[Finding]:
     if _CODE_FENCE.search(text):
         yield _flag("code", "The lesson contains a block of code.")
     if _INSTRUCTION.search(text):
-        yield _flag("instruction_like", "The lesson contains words that attacks on agents use; read it with care.")
+        yield _flag("instruction_like", "The lesson contains wording typical of attacks on agents; read it with care.")
 
 
 def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
     """Flag values of this one task in what agents will be told; the rationale may name them."""
     text = f"{lesson.text.trigger}\n{lesson.text.guideline}\n{lesson.text.avoid}\n{lesson.text.not_when}"
     if _DATE.search(text):
-        yield _flag("literal_date", "The lesson names a date of this one task.")
+        yield _flag("literal_date", "The lesson names a date specific to this task.")
     candidates = {match[0] for pattern in (_UUID, _IDENTIFIER) for match in pattern.finditer(text)}
     ids = [each for each in candidates if each.lower() not in run.names and not _DATE.search(each)]
     if _REDACTED.search(text) or any(_has_word(run.lower, each.lower()) for each in ids):
-        yield _flag("literal_id", "The lesson names an id or a number of this one task.")
+        yield _flag("literal_id", "The lesson names an id or a number specific to this task.")
     # What is quoted is a label or a tool, such as "Buy Now"
     full_names = {match[0] for match in _FULL_NAME.finditer(_QUOTED.sub(" ", text))}
     full_names = {name for name in full_names if name.split()[0].lower() not in _SENTENCE_STARTS}
     if any(name in run.text for name in full_names) or any(_has_word(text, name) for name in run.people):
-        yield _flag("literal_name", "The lesson seems to name a person or a thing of this one task.")
+        yield _flag("literal_name", "The lesson seems to name a person or a thing specific to this task.")
 
 
 def _texts(lesson: ProposedLesson) -> Iterator[str]:

@@ -29,8 +29,8 @@ from reflection.reflectors.rules import RulesReflector
 
 MAX_NOTES = 5  # rules that come from the notes of one run
 NO_ROOM = (
-    "As many lessons of this client wait for a reviewer as ERL_PENDING_PROPOSALS_PER_CLIENT allows. The run is kept; "
-    "reflect on it again when some of them have been decided."
+    "As many of this client's lessons as ERL_PENDING_PROPOSALS_PER_CLIENT allows are waiting for a reviewer. The run "
+    "is kept; reflect on it again when some of them have been decided."
 )
 
 

@@ -76,5 +76,6 @@ def _refuse_if_full(trajectory: Trajectory) -> None:
     waiting = Job.objects.live().filter(project_id=trajectory.project_id, kind=KIND).order_by("subject")
     if waiting.values_list("subject")[limit - 1 : limit]:
         raise QueueFull(
-            f"{limit} reflections of this project wait already. Send the run with reflect: false, or again later."
+            f"{limit} reflections of this project are already waiting. Send the run with reflect: false, or try "
+            "again later."
         )

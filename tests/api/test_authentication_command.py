@@ -139,7 +139,7 @@ def test_revoke_twice_says_when_it_was_revoked() -> None:
     key = make_api_key().api_key
     revoke_api_key(key)
 
-    with pytest.raises(CommandError, match="revoked before"):
+    with pytest.raises(CommandError, match="already revoked"):
         call_command("revoke_api_key", key.prefix)
 
 

@@ -71,7 +71,7 @@ def test_spans_of_a_finished_run_are_rejected_with_the_reason(api_client):
     partial = api_client.post(URL, body).json()["partialSuccess"]
 
     assert partial["rejectedSpans"] == "6"
-    assert partial["errorMessage"].endswith("its root span came before, so its run is finished.")
+    assert partial["errorMessage"].endswith("its root span arrived earlier, so its run is finished.")
     assert Trajectory.objects.count() == 1
 
 

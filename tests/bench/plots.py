@@ -11,7 +11,7 @@ BAR, GAP, HEIGHT, LEFT, TOP = 26, 34, 220, 46, 46
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A measured value with its 95 % interval; `baseline` is drawn as a line across the group's bars."""
+    """A measured value with its 95% interval; `baseline` is drawn as a line across the group's bars."""
 
     group: str
     series: str

@@ -5,7 +5,7 @@
 
 Takes a sample of a folder in BEIR layout, by a hash of the ids: so many questions and so many lessons, those that
 answer the questions among them. Each question goes through `POST /api/v1/retrieve` in the modes erl, hybrid and random.
-Prints nDCG@10 with 95 % intervals, paired differences, how often the model's own choice was the answer, what the
+Prints nDCG@10 with 95% intervals, paired differences, how often the model's own choice was the answer, what the
 answers say where it was not, how many lessons it chose, and what a call took. Nothing of the live data is touched.
 """
 

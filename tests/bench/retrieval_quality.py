@@ -5,7 +5,7 @@
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
-API included, and nDCG@10 is taken over all of them, with 95 % percentile bootstrap intervals over queries. Nothing
+API included, and nDCG@10 is taken over all of them, with 95% percentile bootstrap intervals over queries. Nothing
 of the live data is read or written. With --experience the past requests of experience.jsonl are recorded as
 trajectories and cited as evidence.
 """
@@ -128,7 +128,7 @@ def get_ndcg(found: list[str], relevant: set[str]) -> float:
 
 
 def get_interval(values: np.ndarray, *, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
-    """95 % percentile bootstrap of the mean."""
+    """95% percentile bootstrap of the mean."""
     generator = np.random.default_rng(seed)
     means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(resamples)]
     low, high = np.quantile(means, [0.025, 0.975])
@@ -231,7 +231,7 @@ def draw_plot(rows: list[dict[str, Any]], path: Path) -> None:
         for row in rows
         if "ndcg_at_10" in row and "half" not in row["queries"]
     ]
-    draw_bars(bars, title="nDCG@10 with 95 % bootstrap intervals; dashed: best published baseline", path=path)
+    draw_bars(bars, title="nDCG@10 with 95% bootstrap intervals; dashed: best published baseline", path=path)
 
 
 def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     uv run python -m tests.bench.serving_cost [--heuristics 1000] [--rates 50 100 200] [--seconds 20]
         [--home FOLDER] [--json FILE] [--plot FILE] [--against CHECKOUT]
 
-Starts a PostgreSQL of its own (fsync on), fills projects of 50 to 1 % of the lessons, builds the index of the largest
+Starts a PostgreSQL of its own (fsync on), fills projects of 50 to 1% of the lessons, builds the index of the largest
 if it is worth one, and asks about it gunicorn as the product runs it: POST /retrieve with tasks it has never seen and
 with tasks it knows, POST /trajectories. Beside them stand the floor F (embed one task and one filtered top-20
 statement, in one process, without a server) and the anchor A (the same two behind gunicorn and one plain Django view).

@@ -28,7 +28,7 @@ def figure(arm: str, name: str, mean: float = 0.5, **more: Any) -> dict[str, Any
 @pytest.mark.parametrize(
     ("treated", "says"),
     [
-        ([1.0] * 100, "Memory helps here: hybrid:5 solves 100.0 % of 100 new tasks, no lessons 50.0 %"),
+        ([1.0] * 100, "Memory helps here: hybrid:5 solves 100.0% of 100 new tasks, no lessons 50.0%"),
         ([0.0] * 100, "Memory does harm here"),
         ([1.0, 0.0, *NONE[2:]], "These tasks do not show whether memory helps here"),
         (NONE, "Memory changed nothing here"),

@@ -59,7 +59,7 @@ def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> Non
 
     html = page(reviewer, proposal)
 
-    assert "96 % similar" in html
+    assert "96% similar" in html
     assert "Check the <del>cabin</del><ins>fare</ins> class first." in html
 
 

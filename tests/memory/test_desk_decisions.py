@@ -102,7 +102,7 @@ def test_decision_offers_to_undo_it(reviewer: Client) -> None:
 
     heuristic.refresh_from_db()
     assert heuristic.status == "proposed"
-    assert "Undone. It waits for a decision again" in html
+    assert "Undone. It is waiting for a decision again" in html
     assert 'class="undo"' not in html
 
 

@@ -208,7 +208,7 @@ def test_bulk_approves_what_was_read_and_refuses_the_rest_with_a_reason_each(rev
     html = in_bulk(reviewer, "approve_selected", [read, unread, flagged])
 
     assert "1 approved." in html
-    assert "You have not opened its present wording" in html
+    assert "You have not opened its current wording" in html
     assert "The checks flagged it (url)" in html
     assert list(Review.objects.values_list("heuristic", "decision")) == [(read.pk, "approve")]
 

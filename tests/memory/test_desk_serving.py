@@ -180,5 +180,5 @@ def _text() -> dict[str, Any]:
 )
 def test_desk_warns_of_what_steers_a_model_or_hides(admin_client: Client, text: str) -> None:
     shown = page(admin_client, make_heuristic(guideline=text))
-    assert "Contains characters that hide or steer" in shown
-    assert "Contains characters that hide or steer" not in page(admin_client, make_heuristic(guideline="Cancel it."))
+    assert "Contains hidden or control characters" in shown
+    assert "Contains hidden or control characters" not in page(admin_client, make_heuristic(guideline="Cancel it."))

@@ -78,7 +78,7 @@ def test_outcomes_page_says_what_the_count_says(world: World, admin: Client) -> 
     page = read(admin, "memory_retrieval_outcomes")
 
     row = page.split('id="lessons"')[1].split("<tr>")[2]
-    assert [cell.split("<")[0] for cell in row.split("<td>")[1:]] == ["3", "3", "1", "1", "50 %"]
+    assert [cell.split("<")[0] for cell in row.split("<td>")[1:]] == ["3", "3", "1", "1", "50%"]
 
 
 def test_api_says_what_the_count_says(world: World, client: Client) -> None:

@@ -115,7 +115,7 @@ def test_pages_cost_the_same_however_much_they_show(
         page(admin_client, many)
     with django_assert_max_num_queries(10):
         html = admin_client.get(reverse("admin:memory_retrieval_outcomes")).content.decode()
-    assert "100 %" in html
+    assert "100%" in html
 
 
 def test_people_see_the_answers_of_their_own_projects_alone(client: Client, django_user_model: Any) -> None:

@@ -61,7 +61,7 @@ def test_second_of_two_decisions_says_who_was_faster() -> None:
 
     html = decide(ben, heuristic, "reject", reason_code="Wrong")
 
-    assert "it was decided before by ana at" in html
+    assert "it was already decided by ana at" in html
     assert "your decision changed nothing" in html
     assert Review.objects.get().decision == "approve"
 

@@ -35,7 +35,7 @@ def read_figure(client: Client) -> Any:
 
 def test_home_page_says_that_everything_is_compared_where_there_is_no_index() -> None:
     figure = read_figure(log_in(make_project()))
-    assert (figure.value, figure.note) == ("100 %", "exact search: every lesson is compared")
+    assert (figure.value, figure.note) == ("100%", "exact search: every lesson is compared")
 
 
 def test_home_page_shows_the_project_that_is_worst_off_and_no_other_ones() -> None:
@@ -45,11 +45,11 @@ def test_home_page_shows_the_project_that_is_worst_off_and_no_other_ones() -> No
     make_index(foreign, recall_mean=0.5, recall_least=0.1, recall_tasks=20)
 
     figure = read_figure(client)
-    assert (figure.value, figure.alarming) == ("97.0 %", True)
-    assert figure.note.startswith("45.0 % in the worst of 20 tasks, ")
+    assert (figure.value, figure.alarming) == ("97.0%", True)
+    assert figure.note.startswith("45.0% in the worst of 20 tasks, ")
     shown = client.get(figure.link).content.decode()
-    assert "97.0 %" in shown
-    assert "50.0 %" not in shown
+    assert "97.0%" in shown
+    assert "50.0%" not in shown
 
 
 def test_index_that_was_not_measured_yet_says_so() -> None:

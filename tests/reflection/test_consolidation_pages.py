@@ -118,7 +118,7 @@ def test_changed_words_are_not_decided_on(reviewer: Client) -> None:
 
     answer = decide(reviewer, suggestion)
 
-    assert "has other words now" in answer.content.decode()
+    assert "words have changed since this suggestion was made" in answer.content.decode()
     heuristic.refresh_from_db()
     suggestion.refresh_from_db()
     assert (heuristic.status, suggestion.status) == (Heuristic.Status.APPROVED, "open")

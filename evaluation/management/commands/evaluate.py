@@ -44,14 +44,22 @@ class Command(BaseCommand):
         parser.add_argument("--k", type=int, default=5, help="lessons to retrieve, default 5")
         parser.add_argument("--trials", type=int, default=3, help="tries of each new task, default 3")
         parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="tasks tried at once, default 4")
-        parser.add_argument("--max-calls", type=int, metavar="N", help="most calls of a language model, in total")
-        parser.add_argument("--max-cost", type=float, metavar="USD", help="most to spend on a language model, in total")
+        parser.add_argument(
+            "--max-calls", type=int, metavar="N", help="maximum number of language model calls, in total"
+        )
+        parser.add_argument(
+            "--max-cost", type=float, metavar="USD", help="maximum cost of language model calls, in total"
+        )
         parser.add_argument("--project", default="", metavar="SLUG", help="for yours: the project whose runs to use")
         parser.add_argument(
             "--environment", default="", metavar="MODULE:CLASS", help="for yours: your own tasks and agent"
         )
         parser.add_argument(
-            "--budget-tokens", type=int, default=4000, metavar="N", help="most tokens of a context block, default 4000"
+            "--budget-tokens",
+            type=int,
+            default=4000,
+            metavar="N",
+            help="maximum tokens of a context block, default 4000",
         )
         parser.add_argument(
             "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or a folder of them"
@@ -63,7 +71,7 @@ class Command(BaseCommand):
             "--fail-under", action="append", default=[], metavar="METRIC:VALUE", help="for example uplift:0.05"
         )
         parser.add_argument(
-            "--baseline", type=Path, metavar="FILE", help="a --json report; exit with 2 where results are worse"
+            "--baseline", type=Path, metavar="FILE", help="a --json report; exit with 2 if results are worse"
         )
         parser.add_argument(
             "--compare",
@@ -140,7 +148,7 @@ class Command(BaseCommand):
         if not rows:
             raise EvaluationError("The two runs have no arm in common on the same tasks.")
         width = max(len(f"{row['suite']}/{row['arm']}") for row in rows)
-        self.stdout.write(f"{'second minus first':<{width}}  paired, 95 %")
+        self.stdout.write(f"{'second minus first':<{width}}  paired, 95%")
         for row in rows:
             self.stdout.write(f"{row['suite'] + '/' + row['arm']:<{width}}  {show(row['difference'])}")
 

@@ -46,7 +46,7 @@ class Command(BaseCommand):
                 f"{quota.p:10.4f}  {_ADVICE[quota.best]}"
             )
         self.stdout.write(
-            f"Families with fewer than {MIN_TASKS} tasks count only under “every family”. A half is chosen where an "
+            f"Families with fewer than {MIN_TASKS} tasks count only under “every family”. A half is chosen if an "
             f"exact sign test against the mix gives p ≤ 0.05 / {2 * len(learnt)}."
         )
         shown = [quota for quota in learnt if quota.best != "mixed"]

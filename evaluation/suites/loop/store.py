@@ -61,7 +61,7 @@ def tell_opposite(task: Task, success: bool) -> bool:
 
 
 def err_sometimes(task: Task, success: bool) -> bool:
-    """Be wrong about 30 % of the runs, always the same ones."""
+    """Be wrong about 30% of the runs, always the same ones."""
     return success != (random.Random(f"judge:{task.id}").random() < WRONG_JUDGEMENTS)  # noqa: S311 - repeatable
 
 

@@ -59,7 +59,7 @@ def flip_all(request: Request, tool: str, right: bool) -> bool:
 
 
 def err_sometimes(request: Request, tool: str, right: bool) -> bool:
-    """Be wrong about 30 % of the tries, always the same ones (ERL's self-judgement was right in 70 %)."""
+    """Be wrong about 30% of the tries, always the same ones (ERL's self-judgement was right in 70%)."""
     return right != (random.Random(f"{request.id}:{tool}").random() < WRONG_JUDGEMENTS)  # noqa: S311 - repeatable
 
 

@@ -97,7 +97,7 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
 def _notes(arms: list[Arm]) -> list[str]:
     notes = [APPROVED_UNREAD]
     if any(arm.name == "noreward" for arm in arms):
-        notes.append("noreward: 30 % of the feedback the agent gets is wrong, always for the same tries.")
+        notes.append("noreward: 30% of the feedback the agent gets is wrong, always for the same tries.")
     if any(arm.name == "all" for arm in arms):
         notes.append("all: lessons in one fixed order, as many as fit the token budget; a larger budget holds more.")
     return notes

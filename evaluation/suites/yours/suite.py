@@ -40,7 +40,7 @@ class Yours(ClosedLoop):
         title="Your own runs: would earlier lessons have been available for later tasks?",
         data="The project's recorded runs, or the tasks of --environment",
         licence="your own",
-        splits="By time: lessons come from the older 70 % of the runs, tasks from the newer 30 %.",
+        splits="By time: lessons come from the older 70% of the runs, tasks from the newer 30%.",
         seeds="The seed selects random lessons and the bootstrap samples of the intervals.",
         proves=(
             "This shows how often lessons would have been available, and for which tasks. A recorded run cannot react "

@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--agent", default="", help="Whose scores to show; those of all agents if left out.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose lessons. Default: hybrid.")
         parser.add_argument(
-            "--top-k", type=number_up_to(MAX_TOP_K), help="The most lessons. Default: ERL_RETRIEVE_TOP_K."
+            "--top-k", type=number_up_to(MAX_TOP_K), help="Maximum number of lessons. Default: ERL_RETRIEVE_TOP_K."
         )
         parser.add_argument(
             "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the whole block in tokens."

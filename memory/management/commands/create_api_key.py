@@ -40,14 +40,14 @@ class Command(BaseCommand):
             choices=[*ApiKey.Scope.values, "all"],
             help="what the key may do; repeat it for several scopes, or say all (default: what an agent needs)",
         )
-        parser.add_argument("--expires-days", type=int, metavar="N", help="let the key end after N days")
+        parser.add_argument("--expires-days", type=int, metavar="N", help="expire the key after N days")
         parser.add_argument(
             "--by",
             metavar="USERNAME",
             help="the account that is responsible for the key; in a project that requires two reviewers its approvals "
             "count as this person's, and a key without an account may not approve",
         )
-        parser.add_argument("--create-project", action="store_true", help="make the project if there is none")
+        parser.add_argument("--create-project", action="store_true", help="create the project if it does not exist")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -96,7 +96,7 @@ class Command(BaseCommand):
             return
         until = f"until {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "until it is revoked"
         self.stdout.write(
-            f"{new.token}\n\nKeep it now, it is not shown again. {key.client} may use it in {project.slug} {until}, "
+            f"{new.token}\n\nStore it now; it is not shown again. {key.client} may use it in {project.slug} {until}, "
             f"for: {', '.join(key.scopes)}.\nSend it as  Authorization: Bearer {new.token[:18]}…"
         )
 

@@ -82,7 +82,7 @@ class Command(BaseCommand):
             choices=FORMATS,
             default="auto",
             dest="file_format",
-            help="jsonl: one value a line; json: one document; auto: detect it by name and content (default)",
+            help="jsonl: one value per line; json: one document; auto: detect it by name and content (default)",
         )
         parser.add_argument(
             "--since", type=_moment, metavar="DATE", help="only runs that began then or later, such as 2025-06-01"
@@ -98,9 +98,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--outcome-source",
             choices=Trajectory.OutcomeSource.values,
-            help="who knows the outcomes, for runs that do not say so (default: the agent itself)",
+            help="who judged the outcomes, for runs that do not say so (default: the agent itself)",
         )
-        parser.add_argument("--no-reflect", action="store_true", help="record the runs and queue no reflections")
+        parser.add_argument("--no-reflect", action="store_true", help="record the runs without queueing reflections")
         parser.add_argument("--dry-run", action="store_true", help="check the file and record nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
@@ -215,6 +215,6 @@ class Command(BaseCommand):
         )
         if counts["imported"] and not options["dry_run"] and not options["no_reflect"]:
             self.stdout.write(
-                "Reflections are queued where the project wants them: a worker, or manage.py run_reflections, "
+                "Reflections are queued if the project's settings say so: a worker, or manage.py run_reflections, "
                 "turns them into proposals."
             )

@@ -11,10 +11,10 @@ from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 
 
 class Command(BaseCommand):
-    help = "Order the proposals by the effect of deciding on them, now; workers do so within seconds."
+    help = "Rank the waiting proposals now, by how much a decision on them matters; workers do so within seconds."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--all", action="store_true", help="also those whose order is less than an hour old")
+        parser.add_argument("--all", action="store_true", help="including those ranked less than an hour ago")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for project_id in find_projects_to_remember(limit=1_000_000):

@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument("--list", metavar="ORDER", help="list again the answers that carried what an order stopped")
+        source.add_argument("--list", metavar="ORDER", help="list again the answers that carried what an order covers")
         source.add_argument("--lift", metavar="ORDER", help="end an order: a review may then serve the words again")
         source.add_argument("--key", metavar="PREFIX", help="the eight characters after erl_live_ of the key")
         source.add_argument("--client", metavar="NAME", help="the client, with all of its keys (needs the project)")
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in every review")
         parser.add_argument("--lesson", metavar="ID", help="with --lift: only for this lesson or mistake card")
         parser.add_argument("--revoke", action="store_true", help="with --key: also revoke the key")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be quarantined")
+        parser.add_argument("--dry-run", action="store_true", help="only show what would be quarantined")
         parser.add_argument("--json", action="store_true", help="print one JSON object, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -93,7 +93,7 @@ class Command(BaseCommand):
         subject = _find_subject(order, lesson) if lesson else None
         lift_order(order, by=BY, subject=subject, reason=reason)
         what = f"for {lesson}" if lesson else "for all it covers"
-        self.stdout.write(f"The order {order.pk} is lifted {what}. Nothing is served by that: review it next.")
+        self.stdout.write(f"The order {order.pk} is lifted {what}. This serves nothing by itself: review it next.")
 
 
 def _find_order(id: str) -> QuarantineOrder:
@@ -168,7 +168,7 @@ def _as_text(done: Quarantined) -> str:
         for each in done.carried
     ]
     lines.append(
-        f"Answers that were still being made are not in this list yet: manage.py quarantine --list {done.order.pk}\n"
+        f"Answers that were in progress are not in this list yet: manage.py quarantine --list {done.order.pk}\n"
         f"Nothing it covers is served until it is lifted: manage.py quarantine --lift {done.order.pk} [--lesson ID]"
     )
     return "\n".join(lines)

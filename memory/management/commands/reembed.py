@@ -20,14 +20,14 @@ from memory.index.model_change import compare_rankings, make_vectors
 
 class Command(BaseCommand):
     help = (
-        "Make vectors with the embedder of the settings (ERL_EMBEDDER), compare its rankings with those of the current "
-        "model on recorded tasks, and then search by the new ones. Until then the current model answers. You can stop "
-        "the command and run it again."
+        "Make vectors with the configured embedder (ERL_EMBEDDER), compare its rankings with those of the current "
+        "model on recorded tasks, and then search with the new vectors. Until then, searches use the current model. "
+        "You can stop the command and run it again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--compare", type=int, default=50, help="How many recorded tasks to compare. Default: 50.")
-        parser.add_argument("--no-activate", action="store_true", help="Stop before the change.")
+        parser.add_argument("--no-activate", action="store_true", help="Stop before the switch.")
         parser.add_argument(
             "--delete-old", action="store_true", help="Delete the vectors of every model but the active one afterwards."
         )
@@ -44,12 +44,10 @@ class Command(BaseCommand):
         if active.pk == wanted.pk:
             self.stdout.write(f"All lessons have vectors of {active}, which is the model in use.")
         elif options["no_activate"]:
-            self.stdout.write(f"{active} is still searched. Run this again without --no-activate to search {wanted}.")
+            self.stdout.write(f"{active} is still in use. Run this again without --no-activate to switch to {wanted}.")
         else:
             activate_model(wanted)
-            self.stdout.write(
-                f"{wanted} is searched from now on. To go back, set ERL_EMBEDDER back and run this again."
-            )
+            self.stdout.write(f"{wanted} is used from now on. To go back, set ERL_EMBEDDER back and run this again.")
         if options["delete_old"]:
             deleted = delete_other_models(get_active_model())
             self.stdout.write(f"Deleted {deleted:,} text{pluralize(deleted)} of other models.")

@@ -25,7 +25,9 @@ class Command(BaseCommand):
         parser.add_argument("--task-id", default="", help="Task family; among equal lessons, its own come first.")
         parser.add_argument("--mode", choices=Retrieval.Mode.values, help="How to choose. Default: ERL_RETRIEVE_MODE.")
         parser.add_argument(
-            "--top-k", type=number_up_to(MAX_TOP_K), help="The most lessons to show. Default: ERL_RETRIEVE_TOP_K."
+            "--top-k",
+            type=number_up_to(MAX_TOP_K),
+            help="Maximum number of lessons to show. Default: ERL_RETRIEVE_TOP_K.",
         )
         parser.add_argument(
             "--budget-tokens", type=number_up_to(MAX_BUDGET_TOKENS), help="Size of the block in tokens."
@@ -75,7 +77,7 @@ class Command(BaseCommand):
 
     def _print(self, answer: RetrievalAnswer) -> None:
         if answer.mode == Retrieval.Mode.NONE:
-            self.stdout.write("No search: the mode is none, so no lessons were wanted.")
+            self.stdout.write("No search: the mode none returns no lessons.")
         elif not answer.items:
             self.stdout.write("No lesson fits this task, so nothing would be injected.")
         for number, item in enumerate(answer.items, start=1):
@@ -89,7 +91,7 @@ class Command(BaseCommand):
             self.stdout.write(f"     {why}  id {item['id']}, revision {item['revision']}")
         injected = sum(item["injected"] for item in answer.items)
         if answer.degraded:
-            self.stdout.write(f"\nNot available: {answer.degraded}. The answer was made without.")
+            self.stdout.write(f"\nNot available: {answer.degraded}. The answer was made without it.")
         self.stdout.write(
             f"\n{len(answer.items)} of {answer.candidate_count} candidates, {injected} in the block of {answer.tokens} "
             f"tokens, mode {answer.mode}, in {answer.duration_ms:.1f} ms, retrieval {answer.retrieval_id}."

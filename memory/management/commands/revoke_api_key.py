@@ -22,6 +22,6 @@ class Command(BaseCommand):
         if api_key is None:
             raise CommandError(f"No key starts with erl_live_{options['prefix']}. Check the prefix in the admin.")
         if not revoke_api_key(api_key, by=Actor(label="command:revoke_api_key")):
-            raise CommandError(f"This key of {api_key.client} was revoked before, at {api_key.revoked_at:%Y-%m-%d}.")
+            raise CommandError(f"This key of {api_key.client} was already revoked, on {api_key.revoked_at:%Y-%m-%d}.")
         seconds = f"{settings.ERL_API_KEY_CACHE_SECONDS:g} seconds"
         self.stdout.write(f"Revoked the key of {api_key.client}. It stops working within {seconds}.")

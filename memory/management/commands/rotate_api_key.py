@@ -13,8 +13,8 @@ from memory.projects.models import ApiKey
 
 class Command(BaseCommand):
     help = (
-        "Make a second key with the rights of an existing one, print it once, and let the old one end after a while, "
-        "so that the agent can change over without a gap."
+        "Make a second key with the rights of an existing one, print it once, and let the old one expire after a "
+        "while, so that the agent can switch over without a gap."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,6 +32,6 @@ class Command(BaseCommand):
         overlap = timedelta(hours=options["overlap_hours"])
         new = rotate_api_key(old, overlap=overlap, by=Actor(label="command:rotate_api_key"))
         self.stdout.write(
-            f"{new.token}\n\nKeep it now, it is not shown again. The old key of {old.client} ends in "
+            f"{new.token}\n\nStore it now; it is not shown again. The old key of {old.client} ends in "
             f"{options['overlap_hours']:g} hours."
         )

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         add_project_argument(parser)
         parser.add_argument("--format", choices=FORMATS, default="auto", dest="file_format", help="default: auto")
         parser.add_argument("--limit", type=int, metavar="N", help="read only the first N runs")
-        parser.add_argument("--json", action="store_true", help="print JSON Lines, one run a line, for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON Lines, one run per line, for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]

@@ -19,9 +19,9 @@ from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.llm_answer import UnusableAnswer
 
 NOT_CONFIGURED = (
-    "No language model is configured, so there is nothing to try; reflection works offline, by rules. To use a model, "
-    "set ERL_LLM_PROVIDER, ERL_LLM_MODEL and, where the provider wants one, ERL_LLM_API_KEY, for example in the file "
-    f".env. Providers: {', '.join(PROVIDERS)}."
+    "No language model is configured, so there is nothing to try; reflection works offline, with rules. To use a "
+    "model, set ERL_LLM_PROVIDER, ERL_LLM_MODEL and, if the provider needs one, ERL_LLM_API_KEY, for example in the "
+    f"file .env. Providers: {', '.join(PROVIDERS)}."
 )
 SAMPLE = Episode(
     task="The customer wants to move the return flight of a reservation to the next day and to keep the price.",

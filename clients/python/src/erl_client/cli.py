@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
     login = commands.add_parser("login", help="check an address and a key, and store them")
     login.add_argument("--url", default="", help="the address of ERL")
-    login.add_argument("--api-key", default="", help="the key; better typed where the command asks for it")
+    login.add_argument("--api-key", default="", help="the key; safer to type it when asked")
     login.set_defaults(command=_login)
 
     context = commands.add_parser("context", help="print the lessons for a task")
@@ -58,25 +58,25 @@ def _parser() -> argparse.ArgumentParser:
     context.add_argument("--json", action="store_true", help="print the whole answer, with its retrieval_id")
     context.set_defaults(command=_context)
 
-    record = commands.add_parser("record", help="record one run: JSON or a log, of a file or of the standard input")
-    record.add_argument("file", nargs="?", default="-", help="the file; - is the standard input")
+    record = commands.add_parser("record", help="record one run from a file or standard input: JSON or a log")
+    record.add_argument("file", nargs="?", default="-", help="the file; - for standard input")
     _add_run_options(record)
     record.set_defaults(command=_record)
 
     imports = commands.add_parser(
         "import",
-        help="record the runs of log files in any format, and propose the lessons of AGENTS.md, SKILL.md, playbooks",
+        help="record the runs in log files, and propose the lessons in AGENTS.md, SKILL.md and playbooks for review",
     )
-    imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of them")
-    imports.add_argument("--dry-run", action="store_true", help="say what would be sent, and send nothing")
+    imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file or a folder of files")
+    imports.add_argument("--dry-run", action="store_true", help="only show what would be sent")
     _add_run_options(imports)
     imports.set_defaults(command=_import)
 
-    review = commands.add_parser("review", help="decide on proposed lessons, one after the other")
+    review = commands.add_parser("review", help="review proposed lessons one by one")
     review.add_argument("--list", action="store_true", help="only list them")
     review.set_defaults(command=_review)
 
-    status = commands.add_parser("status", help="say whether ERL answers, and which runs wait for it")
+    status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
     export.add_parser(commands)
     agent_loop.add_parser(commands)
@@ -84,13 +84,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", default="", help="what the run was asked to do, where the log does not say")
-    parser.add_argument("--family", default="", help="the task family, where the log does not say")
-    parser.add_argument("--agent", default="", help="the agent that ran, where the log does not say")
+    parser.add_argument("--task", default="", help="the task, if the log does not say")
+    parser.add_argument("--family", default="", help="the task family, if the log does not say")
+    parser.add_argument("--agent", default="", help="the agent, if the log does not say")
     parser.add_argument(
-        "--outcome", default="", choices=["success", "failure", "unknown"], help="how it ended, likewise"
+        "--outcome", default="", choices=["success", "failure", "unknown"], help="the outcome, if the log does not say"
     )
-    parser.add_argument("--score", type=float, help="from 0 to 1, likewise")
+    parser.add_argument("--score", type=float, help="the score from 0 to 1, if the log does not say")
 
 
 def _client() -> ERL:
@@ -118,7 +118,7 @@ def _record(options: argparse.Namespace) -> int:
     content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
     log = _read(content, options, name="" if options.file == "-" else options.file)
     if len(log.runs) != 1:
-        print(f"erl: There are {len(log.runs)} runs in it. `erl import` records several.", file=sys.stderr)
+        print(f"erl: The log holds {len(log.runs)} runs. Use `erl import` to record several.", file=sys.stderr)
         return 1
     with _client() as erl:
         print(erl.api.post_patiently("/trajectories", log.runs[0])["id"])
@@ -196,7 +196,7 @@ def _review(options: argparse.Namespace) -> int:
             if not options.list and not _decide(erl, lesson):
                 return 0
     if not waiting:
-        print("No lesson waits for a decision.")
+        print("No lesson is waiting for a decision.")
     return 0
 
 

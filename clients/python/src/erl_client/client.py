@@ -77,7 +77,7 @@ class _Client:
         try:
             capture_calls(client)
         except Exception as error:
-            self._fail(ERLError(f"Calls of {type(client).__name__} cannot be captured: {error}"))
+            self._fail(ERLError(f"Calls to {type(client).__name__} cannot be captured: {error}"))
         return client
 
     def context(self) -> str:
@@ -130,7 +130,7 @@ class _Client:
     def _take(self, run: Run, answer: Mapping[str, Any]) -> None:
         context, retrieval_id, items = answer.get("context"), answer.get("retrieval_id"), answer.get("items")
         if not isinstance(context, str) or not isinstance(items, list):
-            raise Unavailable("What answers in ERL's place gave no lessons.")
+            raise Unavailable("The server at ERL's address returned no lessons; check ERL_URL.")
         run.context = context
         run.retrieval_id = retrieval_id if isinstance(retrieval_id, str) else None
         run.lessons = [item for item in items if isinstance(item, dict)]
@@ -203,7 +203,7 @@ class ERL(_Client):
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             if inspect.iscoroutinefunction(function):
-                raise TypeError("Use AsyncERL for a function that is async.")
+                raise TypeError("Use AsyncERL for async functions.")
 
             @functools.wraps(function)
             def learning(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -58,11 +58,11 @@ class Outbox:
         try:
             dropped = self._spool.add(run, key=key)
         except OSError as error:
-            log.warning("Runs are not safe from the end of this process: %s cannot be written.", error.filename)
+            log.warning("Runs will be lost if this process ends: %s cannot be written.", error.filename)
             self._in_memory.append((key or str(uuid4()), run))
         else:
             if dropped:
-                log.warning("ERL was away for long: the %d oldest of the runs that waited were dropped.", dropped)
+                log.warning("ERL was unreachable for too long: the %d oldest waiting runs were dropped.", dropped)
         self.start()
 
     def start(self) -> None:
@@ -173,14 +173,14 @@ class Outbox:
             self.last_error = error
             return error
         if "id" not in answer:
-            raise Unavailable("What answers in ERL's place did not record the run.")
+            raise Unavailable("The server at ERL's address did not record the run; check ERL_URL.")
         with self._changed:
             self._failures, self.last_error = 0, None
         return None
 
     def _pause(self, error: ERLError) -> None:
         if not self._failures:
-            log.warning("Runs wait in %s until ERL is back. %s", self._spool.folder, error)
+            log.warning("Runs are kept in %s until ERL is reachable again. %s", self._spool.folder, error)
         now = time.monotonic()
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._failures)
         with self._changed:

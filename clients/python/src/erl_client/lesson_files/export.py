@@ -26,9 +26,9 @@ WORDS = ("trigger", "guideline", "avoid", "not_when")
 
 def add_parser(commands: Any) -> None:
     """Add the command to those of `erl`."""
-    parser = commands.add_parser("export", help="print the approved lessons, or write them into a file of your agents")
+    parser = commands.add_parser("export", help="print the approved lessons, or write them to a file that agents read")
     parser.add_argument("--family", default="", help="only those for a task family")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--to", type=Path, metavar="FILE", help="AGENTS.md, SKILL.md, any .md file, or .cursor/rules")
     parser.add_argument(
         "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="room in the file (default: 1500)"
