@@ -73,6 +73,12 @@ class RunIsFinished(MemoryAppError):
     code = "run_is_finished"
 
 
+class RunOfAnotherClient(MemoryAppError):
+    """An open run is added to or finished by another client than the one that opened it."""
+
+    code = "permission_denied"
+
+
 class StepsDiffer(MemoryAppError):
     """Steps are sent again that say something else, or steps before them are missing."""
 

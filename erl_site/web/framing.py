@@ -37,9 +37,13 @@ class RawRequest:
 
     @property
     def credential(self) -> bytes:
-        """The value of Authorization, b"" if there is none."""
+        """What Authorization says after its scheme, b"" if there is none.
+
+        Read as the API reads it, so that other spaces or letters of the scheme make no other client of one key.
+        """
         found = _CREDENTIAL.search(self.data, 0, _end_of_head(self.data))
-        return found[1] if found else b""
+        said = found[1].decode("latin-1").strip() if found else ""
+        return said.partition(" ")[2].strip().encode("latin-1")
 
 
 class RequestBuffer:

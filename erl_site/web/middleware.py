@@ -53,6 +53,9 @@ class RequestIdMiddleware:
         return response  # the variables stay bound, because Django may still log
 
 
+_OF_CLIENTS = ("/api/v1/", "/otlp/v1/")
+
+
 class OverloadMiddleware:
     """Refuse API requests that waited too long for a thread.
 
@@ -64,7 +67,7 @@ class OverloadMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         limit = settings.ERL_API_MAX_WAIT_SECONDS
-        if limit and waited_seconds.get() > limit and request.path_info.startswith("/api/v1/"):
+        if limit and waited_seconds.get() > limit and request.path_info.startswith(_OF_CLIENTS):
             headers = {"Retry-After": str(OVERLOAD_RETRY_SECONDS)}
             response = problem(ErrorCode.OVERLOADED, request=request, headers=headers)
             response["Content-Length"] = str(len(response.content))  # this runs outside CommonMiddleware, which sets it

@@ -142,11 +142,12 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     @admin.action(description="Revoke the selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        assert request.user.is_authenticated
         for key in queryset:
             if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
                 messages.error(request, f"You are not an operator of the project of the key {key}. It still works.")
                 continue
-            revoke_api_key(key)
+            revoke_api_key(key, by=Actor.person(request.user))
             messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
 
     @admin.action(description="Quarantine lessons from the selected keys, last 24 hours", permissions=["quarantine"])

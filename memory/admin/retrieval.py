@@ -25,6 +25,7 @@ from memory.index.tuning import LEAST_RECALL, WANTED_RECALL
 from memory.projects.access import narrow_to_projects, visible_projects
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.context import get_label
+from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval, SearchIndex
 from memory.retrieval.replay import describe_items, find_wordings, replay_block
 from memory.runs.models import Trajectory
@@ -205,6 +206,7 @@ def _replay(retrieval: Retrieval) -> dict[str, Any]:
         "lessons": lessons,
         "injected_count": sum(lesson.injected for lesson in lessons),
         "replayed": replay_block(retrieval, wordings),
+        "order": find_order_over(retrieval),
         "passed_over": [
             PassedOver(id=heuristic, text=names.get(heuristic, ""), score=score)
             for heuristic, score in zip(retrieval.considered_ids, retrieval.considered_scores, strict=True)

@@ -49,6 +49,7 @@ class IdempotentMixin:
 
     api_key: ApiKey
     body: dict[str, Any]
+    keeps_keys = True  # a view without leaves the header unread
 
     def after_commit(self, request: Request, response: HttpResponse) -> HttpResponse:
         """Return what is sent, which may be another response than the stored one. No transaction is open here.
@@ -64,7 +65,7 @@ class IdempotentMixin:
     def run(self, handler: Handler, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method in SAFE_METHODS:
             return handler(request, *args, **kwargs)
-        key = read_idempotency_key(request)
+        key = read_idempotency_key(request) if self.keeps_keys else None
         keyed = None if key is None else KeyedRequest.of(request, api_key=self.api_key, key=key, body=self.body)
         with transaction.atomic(durable=True):
             stored = keyed.find_answer() if keyed else None

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Q
 
 from memory.episodes.file_format import MEMBERS, VERSION
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import AVOID_MARK, RULE_TAG, WORKS_MARK
-from memory.mistakes.models import MistakeCard
+from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 
@@ -21,8 +21,9 @@ _WITHDRAWN = (Heuristic.Status.REJECTED, Heuristic.Status.RETIRED, Heuristic.Sta
 def export_memory(project: Project) -> dict[str, Any]:
     """Return a project's memory in the form `import_memory` reads.
 
-    If nothing changed since an import, the file is as it was imported. Erased runs, and rules and cards that were
-    rejected or retired since, are left out. Newer runs, rules in service and cards are added at the end.
+    If nothing changed since an import, the file is as it was imported. Erased runs, rules and cards that were rejected
+    or retired since, and those that a quarantine order covers, are left out: agents read the file unreviewed. Newer
+    runs, rules in service and cards are added at the end.
     """
     exporter = _Exporter(project)
     row = MemoryImport.objects.filter(project=project).order_by("-created_at", "-id").first()
@@ -41,8 +42,12 @@ class _Exporter:
         self._project = project
         self._runs = {str(run.pk): run for run in Trajectory.objects.for_project(project).order_by("created_at", "id")}
         cards = MistakeCard.objects.for_project(project).with_text().annotate(runs=Count("sightings"))
-        self._cards = {str(card.pk): card for card in cards}
-        withdrawn = Heuristic.objects.filter(project=project, status__in=_WITHDRAWN)
+        covered = MistakeCardRevision.objects.for_project(project).covered()
+        self._cards = {str(card.pk): card for card in cards.exclude(revisions__in=covered)}
+        covered_rules = HeuristicRevision.objects.for_project(project).covered()
+        withdrawn = Heuristic.objects.filter(
+            Q(status__in=_WITHDRAWN) | Q(pk__in=covered_rules.values("heuristic")), project=project
+        )
         self._withdrawn = {str(pk) for pk in withdrawn.values_list("pk", flat=True)}
         self._written: set[str] = set()
 

@@ -13,7 +13,7 @@ from django.db import connection, models
 from memory.errors import CoveredByOrder, OrderUnderWay
 from memory.heuristics.reviewed import AbstractRevision
 from memory.ids import uuid7
-from memory.runs.models import Trajectory
+from memory.runs.models import LAST_WORDS_AT, Trajectory
 
 
 class WordOrigin(models.Model):
@@ -62,7 +62,7 @@ def record_origins(revision: AbstractRevision, sources: Sources) -> None:
     runs = Trajectory.objects.filter(project=revision.project_id, pk__in=sources.runs)
     origins = [
         WordOrigin(**said, client=client, api_key_id=key, trajectory_id=run, said_at=recorded_at)
-        for run, client, key, recorded_at in runs.values_list("pk", "client", "api_key_id", "created_at")
+        for run, client, key, recorded_at in runs.values_list("pk", "client", "api_key_id", LAST_WORDS_AT)
     ]
     if not origins and sources.client:
         origins = [WordOrigin(**said, client=sources.client, said_at=revision.created_at)]

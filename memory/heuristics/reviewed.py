@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -39,6 +39,11 @@ class RevisionQuerySet(models.QuerySet[Row]):
     def served(self) -> Self:
         """Exactly what agents may be given."""
         return self.filter(served=True)
+
+    def covered(self) -> Self:
+        """Those whose words a quarantine order in force covers."""
+        order = Func("project_id", "lineage", function="memory_covering_order", output_field=models.UUIDField())
+        return self.alias(order=order).filter(order__isnull=False)
 
 
 class Reviewed(models.Model):

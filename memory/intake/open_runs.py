@@ -1,28 +1,30 @@
 """Runs that are recorded in parts: append their steps, finish them, and close those that were left open."""
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Now
 from django.utils import timezone
 
+from memory.database_clock import database_now
 from memory.effects.usefulness import refresh_usefulness_of_run
-from memory.errors import InvalidSteps, RunIsFinished, StepsDiffer
+from memory.errors import InvalidSteps, RunIsFinished, RunOfAnotherClient, StepsDiffer
 from memory.intake.recording import announce
-from memory.limits import MAX_STEPS
+from memory.limits import MAX_OPEN_RUN_CHARS, MAX_STEPS
 from memory.projects.actors import Actor
 from memory.redaction import redact
-from memory.runs.models import Trajectory
+from memory.runs.models import LAST_WORDS_AT, Trajectory
 from memory.runs.steps import read_step
 
 CLOSED_AT_ONCE = 500
 
 
 @transaction.atomic
-def append_steps(trajectory: Trajectory, *, steps: Sequence[Any]) -> Trajectory:
+def append_steps(trajectory: Trajectory, *, steps: Sequence[Any], by: Actor) -> Trajectory:
     """Add steps to an open run. Steps that are there already change nothing.
 
     The first step says its index; without one the steps follow those that are stored.
@@ -30,6 +32,7 @@ def append_steps(trajectory: Trajectory, *, steps: Sequence[Any]) -> Trajectory:
     Raises:
         InvalidSteps: a step cannot be read.
         RunIsFinished: the run is not open, and a step is new.
+        RunOfAnotherClient: another client opened it.
         StepsDiffer: a step is stored and says something else, or steps before these are missing.
     """
     trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
@@ -51,10 +54,13 @@ def append_steps(trajectory: Trajectory, *, steps: Sequence[Any]) -> Trajectory:
         return trajectory
     if not trajectory.is_open:
         raise RunIsFinished("This run is finished. Steps can only be added to a run that was recorded as open.")
+    check_opener(trajectory, by=by)
+    if len(json.dumps([*stored, *new])) > MAX_OPEN_RUN_CHARS:
+        raise InvalidSteps(f"steps would be longer than {MAX_OPEN_RUN_CHARS:,} characters of JSON. Split the run.")
     counts = trajectory.redactions
     trajectory.redactions = counts | {kind: counts.get(kind, 0) + n for kind, n in redacted.counts.items()}
     trajectory.steps = [*stored, *new]
-    trajectory.appended_at = timezone.now()
+    trajectory.appended_at = database_now()
     trajectory.save(update_fields=["steps", "redactions", "appended_at"])
     return trajectory
 
@@ -69,6 +75,7 @@ def finish_run(trajectory: Trajectory, *, ending: dict[str, Any], by: Actor, ref
 
     Raises:
         RunIsFinished: it is finished and ended otherwise.
+        RunOfAnotherClient: another client opened it.
     """
     trajectory = Trajectory.objects.select_for_update(of=("self",)).select_related("project").get(pk=trajectory.pk)
     ending = redact(ending).value
@@ -76,19 +83,31 @@ def finish_run(trajectory: Trajectory, *, ending: dict[str, Any], by: Actor, ref
         if any(getattr(trajectory, name) != value for name, value in ending.items()):
             raise RunIsFinished("This run is finished. Send another outcome to POST /api/v1/trajectories/{id}/outcome.")
         return trajectory
+    check_opener(trajectory, by=by)
     for name, value in ending.items():
         setattr(trajectory, name, value)
+    if by.api_key_id is not None:
+        trajectory.appended_at = database_now()
     trajectory.is_open, trajectory.outcome_at, trajectory.spans = False, timezone.now(), []
-    trajectory.save(update_fields=[*ending, "is_open", "outcome_at", "spans"])
+    trajectory.save(update_fields=[*ending, "is_open", "appended_at", "outcome_at", "spans"])
     refresh_usefulness_of_run(trajectory)
     announce(trajectory, reflect=reflect, by=by)
     return trajectory
 
 
+def check_opener(trajectory: Trajectory, *, by: Actor) -> None:
+    """Let only the client that opened a run say more in it: all of its words count as that client's.
+
+    Raises RunOfAnotherClient.
+    """
+    if by.api_key_id is not None and by.label != f"key:{trajectory.client}":
+        raise RunOfAnotherClient("Another client opened this run, and only that client can add to it or finish it.")
+
+
 def close_unfinished_runs() -> int:
     """Finish the runs to which nothing was added for ERL_OPEN_RUN_HOURS; how they ended stays unknown."""
     limit = Now() - timedelta(hours=settings.ERL_OPEN_RUN_HOURS)
-    open_runs = Trajectory.objects.filter(is_open=True).alias(last_at=Coalesce("appended_at", "created_at"))
+    open_runs = Trajectory.objects.filter(is_open=True).alias(last_at=LAST_WORDS_AT)
     left = list(open_runs.filter(last_at__lt=limit).order_by("created_at")[:CLOSED_AT_ONCE])
     for run in left:
         finish_run(run, ending={"metadata": {**run.metadata, "left_open": True}}, by=Actor(label="housekeeping"))

@@ -4,18 +4,20 @@ A trace comes in several requests, each span when it has ended and the root last
 the spans; the steps are read from them again whenever more come.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
-from django.utils import timezone
 
+from memory.database_clock import database_now
 from memory.errors import MemoryAppError
-from memory.intake.open_runs import finish_run
+from memory.intake.open_runs import check_opener, finish_run
 from memory.intake.recording import Sender, record_trajectory
 from memory.intake.serializers import TrajectoryInput
+from memory.limits import MAX_CALLED_RUNS, MAX_OPEN_RUN_CHARS, MAX_REQUEST_TRACES, MAX_TRACE_SPANS
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -26,6 +28,7 @@ from memory.transcripts.log import Transcript, UnreadableTranscript
 from memory.transcripts.opentelemetry import spans_of_otlp
 from memory.transcripts.traces import transcripts_of
 
+MAX_SERVICE_CHARS = 500  # of JSON
 _READ_AGAIN = ("task", "steps", "agent", "model", "tools", "tokens", "started_at", "ended_at", "metadata")
 
 
@@ -45,7 +48,12 @@ class Receipt:
 def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, sender: Sender) -> Receipt:
     """Add the spans of an OTLP trace request to the runs of their traces; traces without an agent are passed over."""
     receipt = Receipt()
-    for trace, entries in sorted(_by_trace(request).items()):
+    traces = _of_agents(project, _by_trace(request))
+    for number, (trace, entries) in enumerate(sorted(traces.items())):
+        if not trace or number >= MAX_REQUEST_TRACES:
+            many = f"trace {trace}: send at most {MAX_REQUEST_TRACES} traces in a request; set a smaller batch size."
+            receipt.reject(len(entries), many if trace else "Spans without a trace id belong to no run.")
+            continue
         with connection.cursor() as cursor:  # one request at a time adds to a trace
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"otlp {project.pk} {trace}"])
         try:
@@ -59,11 +67,31 @@ def receive_spans(project: Project, request: Mapping[str, Any], *, by: Actor, se
 def _by_trace(request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for resource in _objects(request.get("resourceSpans")):
+        service = _service(resource.get("resource"))
         for scope in _objects(resource.get("scopeSpans")):
             for span in _objects(scope.get("spans")):
-                entry = {"resource": resource.get("resource"), "scopeSpans": [{"spans": [span]}]}
-                found[str(span.get("traceId", ""))].append(entry)
+                entry = {"resource": service, "scopeSpans": [{"spans": [span]}]}
+                trace = span.get("traceId")
+                found[trace if isinstance(trace, str) else ""].append(entry)
     return found
+
+
+def _service(resource: Any) -> dict[str, Any]:
+    """Return of a resource what is read of it: it is kept with each of its spans, and may be as large as a request."""
+    said = _objects(resource.get("attributes")) if isinstance(resource, Mapping) else []
+    named = [each for each in said if each.get("key") == "service.name"][:1]
+    return {"attributes": named if len(json.dumps(named)) <= MAX_SERVICE_CHARS else []}
+
+
+def _of_agents(project: Project, traces: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the traces in which an agent works, or of which a run is known: the only ones to look at further."""
+    known = Trajectory.objects.for_project(project).filter(external_id__in=[trace for trace in traces if trace])
+    wanted = set(known.values_list("external_id", flat=True))
+    return {trace: entries for trace, entries in traces.items() if trace in wanted or _has_agent(entries)}
+
+
+def _has_agent(entries: list[dict[str, Any]]) -> bool:
+    return any(span.kind != "other" for span in spans_of_otlp({"resourceSpans": entries}))
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
@@ -77,11 +105,18 @@ def _add(
     if run is not None and not run.is_open:
         receipt.reject(len(entries), f"trace {trace}: its root span arrived earlier, so its run is finished.")
         return
+    if run is not None:
+        check_opener(run, by=by)
+        if not run.spans:
+            receipt.reject(len(entries), f"trace {trace}: an open run that is no trace has this external id.")
+            return
     redacted = redact({"spans": entries})
-    together = [*(run.spans if run else ()), *redacted.value["spans"]]
-    spans = spans_of_otlp({"resourceSpans": together})
-    if all(span.kind == "other" for span in spans):
+    together = _without_repeats([*(run.spans if run else ()), *redacted.value["spans"]])
+    if len(together) > MAX_TRACE_SPANS or len(json.dumps(together)) > MAX_OPEN_RUN_CHARS:
+        most = f"at most {MAX_TRACE_SPANS:,} spans and {MAX_OPEN_RUN_CHARS:,} characters of a trace are kept."
+        receipt.reject(len(entries), f"trace {trace}: {most}")
         return
+    spans = spans_of_otlp({"resourceSpans": together})
     whole, *called = transcripts_of(spans, format="otel")
     data = _as_data(whole)
     if run is None:
@@ -92,12 +127,25 @@ def _add(
                 setattr(run, name, data[name])
     counts = run.redactions
     run.redactions = counts | {kind: counts.get(kind, 0) + n for kind, n in redacted.counts.items()}
-    run.spans, run.appended_at = together, timezone.now()
+    run.spans, run.appended_at = together, database_now()
     run.save(update_fields=["spans", "appended_at", "redactions", *_READ_AGAIN])
     if any(not span.parent for span in spans):
         finish_run(run, ending={}, by=by)
-        for part in called:
+        if len(called) > MAX_CALLED_RUNS:
+            receipt.reject(
+                len(called) - MAX_CALLED_RUNS,
+                f"trace {trace}: of the agents that it calls, {MAX_CALLED_RUNS} are recorded.",
+            )
+        for part in called[:MAX_CALLED_RUNS]:
             record_trajectory(project, data=_as_data(part), by=by, sender=sender)
+
+
+def _without_repeats(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out spans that an exporter sent again."""
+    first: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        first.setdefault(str(entry["scopeSpans"][0]["spans"][0].get("spanId")), entry)
+    return list(first.values())
 
 
 def _as_data(transcript: Transcript) -> dict[str, Any]:

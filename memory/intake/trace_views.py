@@ -24,6 +24,8 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 class TraceView(ApiView):
     """Takes what OTLP/HTTP exporters send, in protobuf or JSON, also with gzip; answers in the same form."""
 
+    # Spans change nothing when they come again; and a request that holds those of many runs could be erased with none.
+    keeps_keys = False
     schema = None  # the contract is OpenTelemetry's
     required_scopes = {"POST": ApiKey.Scope.TRAJECTORIES_WRITE}
 

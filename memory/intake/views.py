@@ -152,7 +152,7 @@ class TrajectoryStepsView(ApiView):
     )
     def post(self, request: Request, id: UUID) -> Response:
         sent = StepsInput.from_body(self.body)
-        trajectory = append_steps(get_trajectory(self, id), steps=sent.steps)
+        trajectory = append_steps(get_trajectory(self, id), steps=sent.steps, by=self.actor)
         response = Response(represent(TrajectorySerializer, trajectory))
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response

@@ -14,8 +14,14 @@ PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,40}:[0-9a-f]{8}\]")
 REST = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]*+")  # of a value of which enough was read to judge it
 
 _LOWER_IN_ASCII = str.maketrans({"\u0130": "i", "\u212a": "k"})  # others have no ASCII lower case
-# Spaces and hyphens of typesetters, which stand in numbers copied from pages
-_TYPESET = {" ": "\u00a0\u2007\u2009\u202f\u3000", "-": "\u2010\u2011\u2012\u2013\u2212"}
+# Spaces and hyphens of typesetters, which stand in numbers copied from pages, and the signs of East Asian keyboards
+_TYPESET = {
+    " ": "\u00a0\u2007\u2009\u202f\u3000",
+    "-": "\u2010\u2011\u2012\u2013\u2212",
+    ":": "\uff1a",
+    "=": "\uff1d",
+    "@": "\uff20",
+}
 # What stands for each character outside ASCII, so that the forms have the length of the text: no rule starts with it.
 NO_LETTER = "erl-no-letter"
 codecs.register_error(NO_LETTER, lambda error: ("\x7f" * (error.end - error.start), error.end))  # type: ignore[attr-defined]
@@ -95,7 +101,7 @@ def pattern(
 
 
 def view(text: str) -> View:
-    """Show the rules a text: with plain spaces and hyphens, and with what is already redacted blotted out."""
+    """Show the rules a text: with plain spaces and signs, and with what is already redacted blotted out."""
     if not text.isascii():
         for plain, typeset in _TYPESET.items():
             for character in typeset:  # faster than a translation of the text, which has few of them

@@ -19,7 +19,7 @@ from memory.retrieval.question import PATIENCE_SECONDS, Question
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
 from memory.retrieval.scoring import get_meaning_weight
 from memory.retrieval.subtasks import split_task
-from memory.retrieval.task_vector import embed_task
+from memory.retrieval.task_vector import AskedOnce
 
 log = structlog.get_logger(__name__)
 
@@ -61,21 +61,22 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
         seed = question.seed or question.task
         drawn = draw_candidates(question.project.pk, seed=seed, filters=question.filters, limit=top_k)
         return Selection(ranked=rank_as_drawn(drawn), candidate_count=len(drawn), mode=mode)
+    vector = AskedOnce(question.task, state.model_id)
     if mode != _Mode.ERL:
-        return _select_by_similarity(question, state, mode=mode, top_k=top_k)
+        return _select_by_similarity(question, state, vector, mode=mode, top_k=top_k)
     started = time.monotonic()
     try:
-        return _select_by_model(question, state, top_k=top_k)
+        return _select_by_model(question, state, vector, top_k=top_k)
     except RankingFailed as error:
         is_late = time.monotonic() - started > PATIENCE_SECONDS
-        selection = _select_by_similarity(question, state, mode=_Mode.HYBRID, top_k=top_k, is_late=is_late)
+        selection = _select_by_similarity(question, state, vector, mode=_Mode.HYBRID, top_k=top_k, is_late=is_late)
         missing = (f"language model ({error})", *selection.missing)
         return replace(selection, missing=missing, asked_service=True)
 
 
-def _select_by_model(question: Question, state: ProjectState, *, top_k: int) -> Selection:
+def _select_by_model(question: Question, state: ProjectState, vector: AskedOnce, *, top_k: int) -> Selection:
     ranker = get_ranker()
-    found, _, missing = _search(question, state, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
+    found, _, missing = _search(question, state, vector, mode=_Mode.HYBRID, limit=MAX_POOL + 1)
     limits = Limits.of_family(state.quotas, question.task_id)
     ranked = rank_with_model(ranker, question, found, top_k=top_k, limits=limits)
     return Selection(
@@ -90,9 +91,9 @@ def _select_by_model(question: Question, state: ProjectState, *, top_k: int) -> 
 
 
 def _select_by_similarity(
-    question: Question, state: ProjectState, *, mode: str, top_k: int, is_late: bool = False
+    question: Question, state: ProjectState, vector: AskedOnce, *, mode: str, top_k: int, is_late: bool = False
 ) -> Selection:
-    found, answered, missing = _search(question, state, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
+    found, answered, missing = _search(question, state, vector, mode=mode, limit=max(USUAL_LIMIT, 2 * top_k))
     reranker = find_reranker() if mode == _Mode.HYBRID and not is_late else None
     if reranker is not None:
         try:
@@ -114,7 +115,7 @@ def _select_by_similarity(
 
 
 def _search(
-    question: Question, state: ProjectState, *, mode: str, limit: int
+    question: Question, state: ProjectState, task_vector: AskedOnce, *, mode: str, limit: int
 ) -> tuple[list[Candidate], str, tuple[str, ...]]:
     """Return the candidates, the mode they were found in and what was missing: without vectors, words alone decide."""
     task = question.task
@@ -122,7 +123,7 @@ def _search(
     missing: tuple[str, ...] = ()
     if mode != _Mode.LEXICAL:
         try:
-            model_id, vector = embed_task(task, state.model_id)
+            model_id, vector = task_vector.embed()
         except EmbedderError as error:
             log.warning("task_not_embedded", reason=str(error))
             missing = ("embedder",)

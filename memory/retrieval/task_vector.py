@@ -30,6 +30,28 @@ def embed_task(task: str, model_id: str) -> tuple[str, QueryVector]:
     return embedder.model_id, _ask(embedder, task)
 
 
+class AskedOnce:
+    """The vector of a task for one answer. An embedder that gave none is not asked again for the same answer."""
+
+    def __init__(self, task: str, model_id: str) -> None:
+        self._asked = task, model_id
+        self._error: EmbedderError | None = None
+
+    def embed(self) -> tuple[str, QueryVector]:
+        """Return what `embed_task` does.
+
+        Raises:
+            EmbedderError: from `embed_task`, now or the time before.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            return embed_task(*self._asked)
+        except EmbedderError as error:
+            self._error = error
+            raise
+
+
 @lru_cache(maxsize=CACHED_TASKS)  # failures are not kept
 def _ask(embedder: Embedder, task: str) -> QueryVector:
     if breaker.is_resting:

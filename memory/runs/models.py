@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils.text import Truncator
 
 from memory.constraints import not_blank, one_of
@@ -14,6 +14,9 @@ from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
 from memory.runs.episode import Action, Episode, Step
 from memory.runs.tools import tool_names
+
+# When the last words of a run came: one that is recorded in parts may begin long before they do.
+LAST_WORDS_AT = Coalesce("appended_at", "created_at")
 
 
 class TrajectoryQuerySet(models.QuerySet["Trajectory"]):

@@ -79,7 +79,7 @@ CREATE OR REPLACE TRIGGER memory_revision_origin BEFORE INSERT ON memory_heurist
 CREATE OR REPLACE FUNCTION memory_cardrevision_origin() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO memory_wordorigin (id, project_id, wording_id, client, api_key_id, trajectory_id, said_at)
-    SELECT gen_random_uuid(), NEW.project_id, NEW.id, t.client, t.api_key_id, t.id, t.created_at
+    SELECT gen_random_uuid(), NEW.project_id, NEW.id, t.client, t.api_key_id, t.id, coalesce(t.appended_at, t.created_at)
     FROM memory_trajectory t WHERE t.id = NEW.trajectory_id
     UNION ALL
     SELECT gen_random_uuid(), NEW.project_id, NEW.id, regexp_replace(NEW.created_by, '^key:', ''), NULL, NULL,
@@ -158,7 +158,8 @@ CREATE OR REPLACE TRIGGER memory_wordorigin_keep BEFORE UPDATE OR DELETE ON memo
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
 CREATE OR REPLACE TRIGGER memory_quarantinelift_keep BEFORE UPDATE OR DELETE ON memory_quarantinelift
     FOR EACH ROW EXECUTE FUNCTION memory_append_only();
-CREATE OR REPLACE FUNCTION memory_audit_lift() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION memory_audit_lift() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM memory_audit_append(NEW.project_id, 'quarantine_lift', NEW.id, jsonb_build_object(
         'order', NEW.order_id, 'subject', NEW.subject_id, 'wordings', to_jsonb(NEW.wording_ids),

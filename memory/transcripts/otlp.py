@@ -21,7 +21,7 @@ def decode_trace_request(body: bytes) -> dict[str, Any]:
     """
     try:
         return {"resourceSpans": [_resource_spans(value) for number, value in _fields(body) if number == 1]}
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError, ValueError) as error:
+    except (IndexError, struct.error, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
         raise UnreadableTranscript("The body is not an OTLP trace request in protobuf.") from error
 
 

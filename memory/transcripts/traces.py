@@ -4,7 +4,7 @@ The last model call of a trace has the whole conversation as its input. The span
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -50,8 +50,9 @@ def _runs_of(trace: Mapping[str, Span], *, format: str) -> list[Transcript]:
     """Return the run of a trace and those of its sub-agents, each after the run that called it."""
     groups: dict[str, list[Span]] = defaultdict(list)
     callers: dict[str, str] = {}
+    above = _agents_above(trace)
     for span in sorted(trace.values(), key=lambda span: (span.started_at, span.id)):
-        inside = _agents_around(span, trace)
+        inside = _agents_around(span, above)
         own = inside[0] if len(inside) > 1 else ""  # the outermost agent's run is the run of the trace
         groups[own].append(span)
         if own:
@@ -69,16 +70,31 @@ def _runs_of(trace: Mapping[str, Span], *, format: str) -> list[Transcript]:
     return runs
 
 
-def _agents_around(span: Span, trace: Mapping[str, Span]) -> list[str]:
-    """Return the ids of the agents that a span belongs to, the innermost first."""
+def _agents_above(trace: Mapping[str, Span]) -> dict[str, str]:
+    """Return the nearest agent above each span, by their ids, "" where there is none. Visits each span once."""
+    above: dict[str, str] = {}
+    for span in trace.values():
+        way = []
+        at: Span | None = span
+        found = ""
+        while at is not None and at.id not in above:
+            above[at.id] = ""  # a circle of spans has no agent above it
+            way.append(at.id)
+            at = trace.get(at.parent)
+            if at is not None:
+                found = at.id if at.kind == "agent" else above.get(at.id, "")
+                at = None if found else at
+        above.update(dict.fromkeys(way, found))
+    return above
+
+
+def _agents_around(span: Span, above: Mapping[str, str]) -> list[str]:
+    """Return the ids of the agents that a span belongs to, the innermost first, three at most."""
     found: list[str] = []
-    seen: set[str] = set()
-    at: Span | None = span
-    while at is not None and at.id not in seen:
-        seen.add(at.id)
-        if at.kind == "agent":
-            found.append(at.id)
-        at = trace.get(at.parent)
+    at = span.id if span.kind == "agent" else above[span.id]
+    while at and at not in found and len(found) < 3:
+        found.append(at)
+        at = above[at]
     return found
 
 
@@ -88,13 +104,10 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
     root = next((span for span in spans if span.parent not in ids), spans[0])
     log = Log()
     models = [span for span in spans if span.kind == "llm" and (span.input is not None or span.output is not None)]
-    main = max(models, key=lambda span: len(as_messages(span.input, "user")), default=None)
-    if main is not None:
+    if models:
         # Later calls of the same conversation repeat what was said before, so the longest holds it all.
-        last = next(
-            (s for s in reversed(models) if len(as_messages(s.input, "user")) >= len(as_messages(main.input, "user"))),
-            main,
-        )
+        lengths = [len(as_messages(span.input, "user")) for span in models]
+        last = models[len(models) - 1 - lengths[::-1].index(max(lengths))]
         read_messages(
             log, [*as_messages(last.input, "user"), *as_messages(last.output, "assistant")], f"span {last.id}"
         )
@@ -134,30 +147,35 @@ def _transcript(spans: list[Span], *, format: str) -> Transcript:
 
 def _note_what_is_missing(log: Log, spans: list[Span]) -> None:
     """Name the calls that are in the trace and not in its longest conversation."""
-    told = [step["action"]["name"] for step in log.steps if step["action"]]
+    told = Counter(step["action"]["name"] for step in log.steps if step["action"])
     for span in spans:
-        if span.kind == "tool" and span.name in told:
-            told.remove(span.name)
+        if span.kind == "tool" and told[span.name] > 0:
+            told[span.name] -= 1
         elif span.kind == "tool":
             log.leave_out(f"span {span.id}", f"a call of {span.name} outside the longest conversation of the trace")
 
 
 def _mark_errors(log: Log, spans: list[Span]) -> None:
     """Set the error of a call whose span failed, where the messages only hold what the model was told."""
-    failed = [span for span in spans if span.kind == "tool" and span.error]
+    failed: dict[tuple[str, str], list[Span]] = defaultdict(list)  # by name and arguments, "" where these are unknown
+    for span in reversed(spans):
+        if span.kind == "tool" and span.error:
+            given = "" if span.input is None else _in_order(read_arguments(unwrap(span.input), ""))
+            failed[span.name, given].append(span)
     for step in log.steps:
         if step["action"] is None or step["error"]:
             continue
-        for span in failed:
-            same = (
-                read_arguments(unwrap(span.input), "") == step["action"]["arguments"]
-                if span.input is not None
-                else True
-            )
-            if span.name == step["action"]["name"] and same:
-                step["error"] = span.error
-                failed.remove(span)
-                break
+        name = step["action"]["name"]
+        if same := failed.get((name, _in_order(step["action"]["arguments"]))) or failed.get((name, "")):
+            step["error"] = same.pop().error
+
+
+def _in_order(value: Json) -> str:
+    """Return a text that is equal for equal values."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return ""
 
 
 def as_messages(value: Json, role: str) -> list[Json]:

@@ -164,7 +164,9 @@ def find_covered_by(order: QuarantineOrder) -> frozenset[UUID]:
 
 def find_suspects(project: Project, source: Source) -> set[UUID]:
     """Return the lessons a source contributed to. Proposals record only the client, not which of its keys was used."""
-    recorded = Q(evidence__trajectory__created_at__gte=source.since)
+    recorded = Q(evidence__trajectory__created_at__gte=source.since) | Q(
+        evidence__trajectory__appended_at__gte=source.since
+    )
     if source.api_key:
         recorded &= Q(evidence__trajectory__api_key=source.api_key)
     else:

@@ -8,10 +8,12 @@ import pytest
 from django.utils import timezone
 
 from memory.intake.open_runs import close_unfinished_runs
+from memory.limits import MAX_OPEN_RUN_CHARS
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
+from tests.api.conftest import make_client
 from tests.api.recording import URL
-from tests.factories import make_project, make_trajectory
+from tests.factories import make_api_key, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -112,6 +114,33 @@ def test_run_of_another_project_is_404(api_client):
     assert api_client.post(f"{URL}/{other.pk}/steps", {"steps": STEPS}).status_code == 404
     assert api_client.post(f"{URL}/{other.pk}/finish", {}).status_code == 404
     assert api_client.post(URL, {"task": "x", "parent_id": str(other.pk)}).status_code == 404
+
+
+@pytest.mark.parametrize(("path", "body"), [("steps", {"steps": STEPS}), ("finish", {"summary": "It went well."})])
+def test_only_the_client_that_opened_a_run_says_more_in_it(project, run, path, body):
+    another = make_client(make_api_key(project=project, client="another").token)
+
+    refused = another.post(f"{run}/{path}", body)
+
+    kept = Trajectory.objects.get()
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
+    assert (kept.is_open, kept.steps, kept.summary) == (True, [], "")
+
+
+def test_another_key_of_the_same_client_goes_on_with_a_run(project, run):
+    after_rotation = make_client(make_api_key(project=project).token)
+
+    assert after_rotation.post(f"{run}/steps", {"steps": STEPS}).status_code == 200
+
+
+def test_open_run_does_not_grow_without_end(api_client, project, api_key):
+    steps = [{"index": 1, "observation": "x" * MAX_OPEN_RUN_CHARS}]
+    run = make_trajectory(project=project, is_open=True, steps=steps, client=api_key.api_key.client)
+
+    refused = api_client.post(f"{URL}/{run.pk}/steps", {"steps": [{"observation": "more"}]})
+
+    run.refresh_from_db()
+    assert (refused.status_code, refused.json()["error"]["code"], len(run.steps)) == (400, "invalid_steps", 1)
 
 
 @pytest.mark.parametrize("by", ["id", "external_id"])

@@ -8,15 +8,22 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from memory.api.models import IdempotencyRecord
+from memory.limits import MAX_CALLED_RUNS, MAX_REQUEST_TRACES, MAX_TRACE_SPANS
+from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
+from memory.transcripts.traces import Span, _agents_above
+from memory.trust.erasure import erase_trajectory
 from reflection.reflectors.models import Reflection
-from tests.factories import make_api_key
+from tests.api.conftest import make_client
+from tests.factories import make_api_key, make_trajectory
 from tests.real_runs import EXCERPTS
 
 pytestmark = pytest.mark.django_db
 URL = "/otlp/v1/traces"
 PROTOBUF = "application/x-protobuf"
 SAMPLES = EXCERPTS / "transcripts"
+CONVERSATION = json.dumps([{"role": "user", "content": "Say hello"}, {"role": "assistant", "content": "Hello"}])
 LINES = (SAMPLES / "otlp_collector.jsonl").read_text().splitlines()
 
 
@@ -75,6 +82,128 @@ def test_spans_of_a_finished_run_are_rejected_with_the_reason(api_client):
     assert Trajectory.objects.count() == 1
 
 
+def span(trace, id, *, parent="", kind="chat", **attributes):
+    said = {"gen_ai.operation.name": kind, "gen_ai.input.messages": CONVERSATION, **attributes}
+    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in said.items()]
+    return {"traceId": trace, "spanId": id, "parentSpanId": parent, "name": "x", "attributes": pairs}
+
+
+def request(*spans, resource=None):
+    return {"resourceSpans": [{"resource": resource or {}, "scopeSpans": [{"spans": list(spans)}]}]}
+
+
+def reject(client, body):
+    """Send a request of which spans are rejected, and return why."""
+    return client.post(URL, body).json()["partialSuccess"]["errorMessage"]
+
+
+def test_spans_change_no_open_run_that_is_no_trace(api_client, project, api_key):
+    run = make_trajectory(project=project, is_open=True, external_id="r-1", client=api_key.api_key.client)
+
+    reason = reject(api_client, request(span("r-1", "a", parent="b")))
+
+    told = (run.task, run.steps)
+    run.refresh_from_db()
+    assert reason == "trace r-1: an open run that is no trace has this external id."
+    assert (run.task, run.steps) == told
+
+
+@pytest.mark.parametrize("trace", ["", None, 5])
+def test_spans_without_a_trace_id_belong_to_no_run(api_client, project, api_key, trace):
+    make_trajectory(project=project, is_open=True, client=api_key.api_key.client)
+
+    reason = reject(api_client, request(span(trace, "a", parent="b")))
+
+    assert reason == "Spans without a trace id belong to no run."
+    assert Trajectory.objects.get().spans == []
+
+
+def test_another_client_adds_nothing_to_a_trace(api_client, project):
+    api_client.post(URL, request(span("t", "a", parent="b")))
+    another = make_client(make_api_key(project=project, client="another").token)
+
+    reason = reject(another, request(span("t", "c", parent="b")))
+
+    assert reason.startswith("trace t: Another client opened this run")
+    assert len(Trajectory.objects.get().spans) == 1
+
+
+def test_spans_that_come_again_are_kept_once(api_client):
+    for _ in range(2):
+        api_client.post(URL, request(span("t", "a", parent="b")))
+
+    assert len(Trajectory.objects.get().spans) == 1
+
+
+def test_erasure_leaves_nothing_of_a_request_under_a_key(api_client, settings):
+    settings.ERL_IDEMPOTENCY_REQUIRED = True  # of exporters none is asked for
+    api_client.post(URL, request(span("t", "a")), headers={"Idempotency-Key": "once"})
+    unkeyed = api_client.post(URL, request(span("u", "a")))
+
+    for run in Trajectory.objects.all():
+        erase_trajectory(run, by=Actor(label="user:ana"))
+
+    assert unkeyed.status_code == 200
+    assert not IdempotencyRecord.objects.exists()
+
+
+def test_trace_does_not_grow_without_end(api_client, project, api_key):
+    spans = [request(span("t", f"a{n}", parent="b"))["resourceSpans"][0] for n in range(MAX_TRACE_SPANS)]
+    make_trajectory(project=project, is_open=True, external_id="t", spans=spans, client=api_key.api_key.client)
+
+    reason = reject(api_client, request(span("t", "c", parent="b")))
+
+    assert reason.startswith("trace t: at most 5,000 spans")
+    assert len(Trajectory.objects.get().spans) == MAX_TRACE_SPANS
+
+
+def test_resource_is_not_kept_with_each_of_its_spans(api_client):
+    attributes = [{"key": name, "value": {"stringValue": "x" * 10_000}} for name in ("host.name", "service.name")]
+
+    api_client.post(URL, request(span("t", "a", parent="b"), resource={"attributes": attributes}))
+
+    assert "xxx" not in json.dumps(Trajectory.objects.get().spans)
+
+
+def test_request_records_so_many_traces_and_says_which_are_left(api_client):
+    traces = [f"{number:032x}" for number in range(MAX_REQUEST_TRACES + 1)]
+
+    reason = reject(api_client, request(*(span(trace, "a") for trace in traces)))
+
+    assert reason == f"trace {traces[-1]}: send at most 100 traces in a request; set a smaller batch size."
+    assert Trajectory.objects.count() == MAX_REQUEST_TRACES
+
+
+def test_trace_records_so_many_sub_agents(api_client):
+    agents = [span("t", f"a{n}", parent="root", kind="invoke_agent") for n in range(MAX_CALLED_RUNS + 1)]
+    calls = [span("t", f"c{n}", parent=f"a{n}") for n in range(MAX_CALLED_RUNS + 1)]
+
+    reason = reject(api_client, request(span("t", "root", kind="invoke_agent"), *agents, *calls))
+
+    assert reason == "trace t: of the agents that it calls, 100 are recorded."
+    assert Trajectory.objects.count() == MAX_CALLED_RUNS + 1
+
+
+class Counted(dict[str, Span]):
+    looks = 0
+
+    def get(self, *arguments):
+        self.looks += 1
+        return super().get(*arguments)
+
+
+@pytest.mark.parametrize("root", ["", "s0"], ids=["chain", "circle"])
+def test_agents_of_a_long_chain_are_found_by_one_look_at_each_span(root):
+    chain = [Span(id=f"s{n}", trace="t", parent=f"s{n - 1}" if n else root) for n in range(500)]
+    chain[250].kind = "agent"
+    trace = Counted((each.id, each) for each in reversed(chain))
+
+    above = _agents_above(trace)
+
+    assert (above["s249"], above["s251"], above["s499"]) == ("", "s250", "s250")
+    assert trace.looks <= len(chain)
+
+
 def test_trace_without_an_agent_is_no_run(api_client):
     span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "GET /", "kind": 2}
 
@@ -87,6 +216,8 @@ def test_trace_without_an_agent_is_no_run(api_client):
     ("body", "kind", "status"),
     [
         (b"\x0a\x7fabc", PROTOBUF, 400),
+        (b"\x0a\x06\x12\x04\x12\x02\x08\x01", PROTOBUF, 400),  # the trace id of a span is a number
+        (b"\x0a\x06\x12\x04\x12\x02\x28\x01", PROTOBUF, 400),  # its name is
         (b"[]", "application/json", 400),
         (b"{", "application/json", 400),
         (b"x", "text/plain", 415),

@@ -62,7 +62,14 @@ def test_header_fields_have_a_limit() -> None:
 def test_path_and_credential_are_read() -> None:
     taken = take(GET)
     assert taken is not None
-    assert (taken.path, taken.credential) == (b"/path", b"Bearer key")
+    assert (taken.path, taken.credential) == (b"/path", b"key")
+
+
+@pytest.mark.parametrize("said", [b"bearer key", b"BEARER   key", b"Bearer \xa0key", b"\xa0Bearer key"])
+def test_one_key_is_one_credential_however_it_is_written(said: bytes) -> None:
+    taken = take(GET.replace(b"Bearer key", said))
+    assert taken is not None
+    assert taken.credential == b"key"
 
 
 def test_credential_in_a_body_is_none() -> None:

@@ -1,6 +1,7 @@
 """A URL that is too long is refused with a problem document, like other errors."""
 
 import http.client
+import json
 
 from tests.stack import Stack
 
@@ -16,6 +17,7 @@ def test_address_that_is_too_long_is_a_problem(stack: Stack) -> None:
     assert (answer.status, answer.headers["Content-Type"]) == (414, "application/problem+json")
     assert '"code": "request_too_large"' in body
     assert "POST /api/v1/retrieve" in body
+    assert answer.headers["X-Request-ID"] == json.loads(body)["error"]["request_id"]
 
 
 def test_address_of_eight_thousand_characters_is_read(stack: Stack) -> None:

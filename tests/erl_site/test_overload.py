@@ -16,8 +16,9 @@ def waited() -> Iterator[None]:
     waited_seconds.reset(token)
 
 
-def test_request_that_waited_too_long_is_told_when_to_retry(client: Client, waited: None) -> None:
-    response = client.post("/api/v1/retrieve", {"task": "Book a flight"}, content_type="application/json")
+@pytest.mark.parametrize("path", ["/api/v1/retrieve", "/otlp/v1/traces"])
+def test_request_that_waited_too_long_is_told_when_to_retry(client: Client, waited: None, path: str) -> None:
+    response = client.post(path, {"task": "Book a flight"}, content_type="application/json")
     assert response.status_code == 503
     assert response["Retry-After"] == "1"
     assert response["Content-Type"] == "application/problem+json"

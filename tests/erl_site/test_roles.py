@@ -1,5 +1,6 @@
 """The application's role reads and writes rows, and can do nothing to the server, the tables or the audit."""
 
+import json
 import os
 import subprocess
 import sys
@@ -128,9 +129,36 @@ def test_application_has_the_rights_it_needs_on_every_table(application: psycopg
 def test_triggers_write_the_audit_for_the_application(migrated: Path, application: psycopg.Connection[Any]) -> None:
     done = manage(migrated, "create_api_key", "--project=audited", "--client=agent", "--create-project")
 
-    entries = read(application, "SELECT kind, content::jsonb ->> 'role' FROM memory_auditentry")
+    entries = read(
+        application,
+        "SELECT kind, content::jsonb ->> 'role' FROM memory_auditentry"
+        " WHERE project_id = (SELECT id FROM memory_project WHERE slug = 'audited')",
+    )
     assert done.returncode == 0, done.stderr
     assert entries == [("key_insert", APPLICATION)]
+
+
+@pytest.mark.slow
+def test_quarantine_order_is_placed_and_lifted_with_the_roles(migrated: Path) -> None:
+    manage(migrated, "create_api_key", "--project=ordered", "--client=agent", "--create-project")
+
+    placed = manage(migrated, "quarantine", "--client=agent", "--project=ordered", "--since=1h", "--json")
+    lifted = manage(migrated, "quarantine", "--lift", json.loads(placed.stdout)["order"])
+
+    assert lifted.returncode == 0, lifted.stderr
+
+
+@pytest.mark.slow
+def test_every_trigger_that_writes_the_audit_runs_with_the_rights_of_the_owner(
+    application: psycopg.Connection[Any],
+) -> None:
+    with_own_rights = read(
+        application,
+        "SELECT DISTINCT proname FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid"
+        " WHERE prosrc LIKE '%memory_audit_append(%' AND NOT prosecdef",
+    )
+
+    assert with_own_rights == []
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from memory.retrieval.question import Question
 from memory.runs.models import Trajectory
 from memory.runs.scores import read_score_history
 from memory.trust.erasure import erase_trajectory
+from memory.trust.quarantine import quarantine_source
 from tests.factories import approve_as_read, make_project
 
 pytestmark = pytest.mark.django_db
@@ -104,6 +106,19 @@ def test_export_adds_newer_rows_and_omits_withdrawn_ones(project: Project, docum
     assert exported["score_history"]["retail.return"] == [0.9, 0.95, 0.5]
     assert "Keep answers short." not in exported["global_rules"]
     assert "Cancelled a ticket" not in json.dumps(exported)
+
+
+def test_export_leaves_out_what_a_quarantine_order_covers(project: Project, document: dict[str, Any]) -> None:
+    earlier = timezone.now() - timedelta(hours=1)
+    quarantine_source(project, client=ANA.label, since=earlier, by=Actor(label="user:ops"))
+    import_memory(project, document=document, by=ANA)  # after the order: it waits, and is covered all the same
+
+    exported = export_memory(project)
+
+    assert Heuristic.objects.proposed().exists()
+    assert MistakeCard.objects.proposed().exists()
+    assert exported["global_rules"] == []
+    assert exported["mistake_cards"] == []
 
 
 def test_export_of_a_project_of_its_own_can_be_imported(project: Project) -> None:

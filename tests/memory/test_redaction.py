@@ -334,3 +334,8 @@ def test_a_megabyte_of_random_letters_takes_linear_time() -> None:
     once = redact_text(text)
 
     assert redact_text(once) == once
+
+
+@pytest.mark.parametrize("text", ["password\uff1aZx81qq12", "pwd\uff1dZx81qq12", "ana\uff20example.com"])
+def test_signs_of_east_asian_keyboards_are_read(text: str) -> None:
+    assert sum(redact(text).counts.values()) == 1

@@ -1,11 +1,13 @@
 """The admin's pages of answers."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import escape
 
 from memory.heuristics.models import Heuristic
@@ -15,6 +17,7 @@ from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer, retrieve
 from memory.retrieval.models import PolarityQuota, Retrieval
 from memory.retrieval.question import Question
+from memory.trust.quarantine import quarantine_source
 from tests.factories import make_heuristic, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +49,22 @@ def page(admin_client: Client, answer: RetrievalAnswer) -> str:
     response = admin_client.get(reverse("admin:memory_retrieval_change", args=[answer.retrieval_id]))
     assert response.status_code == 200
     return response.content.decode()
+
+
+def test_page_says_that_a_quarantine_order_covers_words_of_the_answer(admin_client: Client) -> None:
+    project = make_project()
+    lesson, _ = serve(project, 2)
+    Heuristic.objects.filter(pk=lesson.pk).update(client="mallory")
+    answer = ask(project)
+    before = page(admin_client, answer)
+    since = timezone.now() - timedelta(hours=1)
+    order = quarantine_source(project, client="mallory", since=since, by=Actor(label="user:ops")).order
+
+    after = page(admin_client, answer)
+
+    link = reverse("admin:memory_quarantineorder_change", args=[order.pk])
+    assert link not in before
+    assert f'<a href="{link}">quarantine order</a> covers words of this answer' in after
 
 
 def test_page_shows_the_answer_and_the_injected_bytes(admin_client: Client) -> None:

@@ -1,5 +1,6 @@
 """The retrieve service, on a real database with the real embedder."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.retrieval import llm_ranking, task_vector
 from memory.retrieval.answers import retrieve
 from memory.retrieval.limits import set_polarity_quota
+from memory.retrieval.llm_ranking import Choice, RankingFailed
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.retrieval.question import Filters, Question
 from tests.factories import make_heuristic, make_project
+from tests.memory.embedding_service import EmbeddingService
 
 pytestmark = pytest.mark.django_db
 BY = Actor(label="test")
@@ -43,6 +47,38 @@ def test_retrieve_puts_the_lesson_close_in_meaning_first() -> None:
         Question(project=project, task="My client no longer wants to fly, please undo her booking", by=BY)
     )
     assert answer.items[0]["id"] == str(flight.pk)
+
+
+@pytest.fixture
+def failing_ranker() -> Iterator[None]:
+    """A language model that gives no ranking."""
+
+    def fail(*arguments: Any, **options: Any) -> list[Choice]:
+        raise RankingFailed("too slow")
+
+    before = llm_ranking._find[:]
+    llm_ranking.register_ranker(lambda: fail)
+    yield
+    llm_ranking._find[:] = before
+    llm_ranking.breaker.reset()
+
+
+@pytest.mark.usefixtures("fresh_embedders", "failing_ranker")
+def test_embedder_that_hangs_is_asked_once_where_the_model_fails_too(settings: Any, service: EmbeddingService) -> None:
+    settings.ERL_EMBEDDER = "http"
+    settings.ERL_EMBEDDER_BASE_URL = service.base_url
+    settings.ERL_EMBEDDER_MODEL = "new"
+    settings.ERL_EMBEDDER_DIMENSIONS = 2
+    project = make_project()
+    serve(project)
+    service.requests.clear()
+    service.delay_seconds = 5.0
+
+    answer = retrieve(Question(project=project, task="The API answers error E4711", by=BY, mode="erl"))
+    task_vector.breaker.reset()
+
+    assert (answer.mode, answer.degraded) == ("lexical", "language model (too slow), embedder")
+    assert len(service.requests) == 1
 
 
 def test_retrieve_finds_an_error_code_by_its_letters() -> None:

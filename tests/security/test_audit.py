@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from memory.curation.decisions import reject_heuristic
@@ -80,6 +82,16 @@ def test_entry_names_the_actor_and_holds_no_text(decided: Any) -> None:
     assert '"actor": "user:ana"' in entry.content
     assert "Trigger" not in everything
     assert "Right." not in everything
+
+
+def test_entry_of_a_key_revoked_in_the_admin_names_the_person(admin_client: Client, decided: Any) -> None:
+    key = ApiKey.objects.get(project=decided)
+    form = {"action": "revoke", "_selected_action": str(key.pk)}
+    admin_client.post(reverse("admin:memory_apikey_changelist"), form)
+    write_entries()
+
+    entry = AuditEntry.objects.filter(kind="key_update").get()
+    assert '"actor": "user:admin"' in entry.content
 
 
 def test_change_of_a_keys_owner_leaves_an_entry(decided: Any) -> None:

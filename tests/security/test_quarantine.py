@@ -19,6 +19,7 @@ from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import embed_heuristics
+from memory.intake.open_runs import finish_run
 from memory.intake.recording import Sender, record_trajectory
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
 from memory.projects.actors import Actor
@@ -160,6 +161,23 @@ def test_only_a_review_after_the_lifting_brings_it_back() -> None:
 
     assert waiting == set()
     assert served(project) == {str(heuristic.pk)}
+
+
+def test_words_that_were_added_to_an_open_run_count_from_when_they_came() -> None:
+    project = make_project()
+    key = make_api_key(project=project, client="mallory")
+    begun = timezone.now() - timedelta(hours=2)
+    run = make_trajectory(
+        project=project, api_key=key.api_key, client="mallory", created_at=begun, is_open=True, mistake_cards=[CARD]
+    )
+    finish_run(run, ending={"summary": "Poison."}, by=Actor.key(key.api_key), reflect=False)
+    lesson = make_heuristic(trajectory=run, status="approved")
+    approve_card_as_read(MistakeCard.objects.get(), by=OPERATOR)
+
+    done = quarantine_source(project, api_key=key.api_key, since=timezone.now() - timedelta(hours=1), by=OPERATOR)
+
+    assert done.heuristic_ids == (lesson.pk,)
+    assert done.card_ids == (MistakeCard.objects.get().pk,)
 
 
 def test_mistake_card_in_the_words_of_the_source_is_retired() -> None:
