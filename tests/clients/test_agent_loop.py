@@ -15,6 +15,7 @@ from erl_client import ERL
 from erl_client.agent_loop.processes import KeptOutput
 from erl_client.agent_loop.record import Attempt, Plan, describe_attempt
 
+from memory.api.models import IdempotencyRecord
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
@@ -245,6 +246,7 @@ def test_run_is_recorded_once_if_the_loop_dies_before_it_knows(erl: ERL, loop: L
 
     assert len(recorded(erl)) == 1
     assert not erl.spool.refused()
+    assert IdempotencyRecord.objects.count() == 1
 
 
 def test_erl_that_is_down_does_not_stop_the_loop(erl: ERL, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
