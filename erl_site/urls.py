@@ -8,6 +8,7 @@ from erl_site.sign_in.views import second_factor
 from erl_site.web import views
 from memory.api import documentation
 from memory.intake.trace_views import TraceView
+from memory.mcp.views import McpView
 
 admin.site.site_title = admin.site.site_header = "ERL"
 admin.site.site_url = None  # no "View site" link
@@ -21,6 +22,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/schema", documentation.schema, name="api-schema"),
     path("api/docs", documentation.docs, name="api-docs"),
     path("otlp/v1/traces", TraceView.as_view(), name="otlp-traces"),
+    path("mcp", McpView.as_view(), name="mcp"),
     path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),

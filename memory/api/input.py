@@ -52,14 +52,24 @@ def has_body(request: HttpRequest) -> bool:
 def read_body(request: HttpRequest) -> dict[str, Any]:
     """Return the JSON object in the body, {} where there is no body.
 
-    Reads at most one byte more than the limit, also where the length is not announced.
-
     Raises:
         Refusal: it is too large, encoded, or of another media type.
         InvalidJson: it is not one JSON object that we can keep, or its sender stopped.
     """
+    data = read_json_bytes(request)
+    document = parse_json(data) if data else {}  # a chunked body may turn out to be empty
+    if not isinstance(document, dict):
+        raise InvalidJson("Send one JSON object, not an array or a single value.")
+    return document
+
+
+def read_json_bytes(request: HttpRequest) -> bytes:
+    """Return a body of JSON that is not parsed yet, b"" where there is none.
+
+    Reads at most one byte more than the limit, also where the length is not announced. Raises as `read_body` does.
+    """
     if not has_body(request):
-        return {}
+        return b""
     kind = request.content_type or ""
     is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
     if not is_json or len(kind) > MAX_MEDIA_TYPE_CHARS:
@@ -68,11 +78,7 @@ def read_body(request: HttpRequest) -> dict[str, Any]:
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body without Content-Encoding.")
     if (request.content_params or {}).get("charset", "utf-8").strip("'\"").lower() not in ("utf-8", "utf8"):
         raise Refusal(ErrorCode.UNSUPPORTED_MEDIA_TYPE, "Send the body in UTF-8.")
-    data = read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES)
-    document = parse_json(data) if data else {}  # a chunked body may turn out to be empty
-    if not isinstance(document, dict):
-        raise InvalidJson("Send one JSON object, not an array or a single value.")
-    return document
+    return read_bytes(request, limit=settings.ERL_API_MAX_REQUEST_BYTES)
 
 
 def read_bytes(request: HttpRequest, *, limit: int) -> bytes:

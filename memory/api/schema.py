@@ -104,9 +104,9 @@ class InputSchema(PydanticExtension):  # type: ignore[no-untyped-call]
     def map_serializer(self, auto_schema: Any, direction: Any) -> Json:
         schema: Json = self.target.model_json_schema(ref_template="#/components/schemas/{model}")
         for name, part in schema.pop("$defs", {}).items():
-            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _plain(part), name)  # type: ignore[no-untyped-call]
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, simplify_schema(part), name)  # type: ignore[no-untyped-call]
             auto_schema.registry.register_on_missing(component)
-        plain: Json = _plain(schema)
+        plain: Json = simplify_schema(schema)
         return plain
 
 
@@ -216,14 +216,14 @@ def add_shared_parts(result: Json, generator: Any, request: Any, public: bool) -
     return result
 
 
-def _plain(schema: Any) -> Any:
+def simplify_schema(schema: Any) -> Any:
     """Leave out titles and defaults that say nothing, and write a text or null as `type: [string, null]`."""
     if isinstance(schema, list):
-        return [_plain(part) for part in schema]
+        return [simplify_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {
-        name: _plain(part)
+        name: simplify_schema(part)
         for name, part in schema.items()
         if not (name == "default" and not part) and not (name == "title" and isinstance(part, str))
     }

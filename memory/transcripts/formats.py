@@ -345,7 +345,7 @@ def look_up(document: Json, path: str) -> Json:
 def parse_lines(text: str) -> tuple[list[Json], list[tuple[str, str]]]:
     """Return the values of JSON Lines, and the lines that are not JSON with the reason."""
     values, problems = [], []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 values.append(json.loads(line))

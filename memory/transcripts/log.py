@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -274,7 +275,7 @@ def read_time(value: Json) -> str:
         seconds = value / 1000 if value > 10_000_000_000 else value
         return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat() if 0 < seconds < 253_402_300_799 else ""
     try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", value)) if isinstance(value, str) else None
     except ValueError:
         return ""
     if time is None:

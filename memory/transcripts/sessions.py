@@ -7,12 +7,28 @@ from .log import Json, Log, Transcript, UnreadableTranscript, as_text, read_argu
 from .messages import is_message, read_message, read_messages
 
 # What coding agents put into a session besides what a person wrote.
-_ADDED_BY_HARNESS = (
+ADDED_BY_HARNESS = (
     "<environment_context>",
     "<user_instructions>",
     "<command-name>",
+    "<command-message>",
+    "<command-args>",
     "<local-command",
     "<system-reminder>",
+    "<task-notification>",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<bash-stderr>",
+    "<user-prompt-submit-hook>",
+    "<ide_opened_file>",
+    "<ide_selection>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<skill>",
+    "<subagent_notification>",
+    "<permissions instructions>",
+    "<INSTRUCTIONS>",
+    "# AGENTS.md instructions",
 )
 
 
@@ -20,11 +36,7 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
     """Return the sessions of Claude Code's session files; a sub-agent's side chain is a run of its own."""
     sessions: dict[tuple[str, str], list[Mapping[str, Json]]] = defaultdict(list)
     for line in lines:
-        if (
-            line.get("type") in ("user", "assistant")
-            and isinstance(line.get("message"), Mapping)
-            and not line.get("isMeta")
-        ):
+        if _is_said(line):
             side = as_text(line.get("agentId") or "side") if line.get("isSidechain") else ""
             side = side or as_text(line.get("parent_tool_use_id"))  # of `claude -p --output-format stream-json`
             sessions[as_text(line.get("sessionId") or line.get("session_id")), side].append(line)
@@ -62,6 +74,17 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
             )
         )
     return runs
+
+
+def _is_said(line: Mapping[str, Json]) -> bool:
+    """Tell whether a line of Claude Code is a message, and not a note or a summary of what was said before."""
+    is_message = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), Mapping)
+    return is_message and not line.get("isMeta") and not line.get("isCompactSummary")
+
+
+def is_of_main_chain(line: Mapping[str, Json]) -> bool:
+    """Tell whether a line of Claude Code is a message of the session itself, not of a sub-agent."""
+    return _is_said(line) and not line.get("isSidechain")
 
 
 def _whole_messages(entries: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:
@@ -130,7 +153,7 @@ def _is_added_by_harness(item: Mapping[str, Json]) -> bool:
         return False
     blocks = _blocks(item.get("content"))
     texts = [as_text(block.get("text")) for block in blocks if isinstance(block, Mapping) and "text" in block]
-    return len(texts) == len(blocks) > 0 and all(text.lstrip().startswith(_ADDED_BY_HARNESS) for text in texts)
+    return len(texts) == len(blocks) > 0 and all(text.lstrip().startswith(ADDED_BY_HARNESS) for text in texts)
 
 
 def read_swe_agent(document: Mapping[str, Json]) -> Transcript:

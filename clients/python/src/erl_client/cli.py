@@ -14,12 +14,14 @@ from uuid import uuid4
 from erl_client.agent_loop import command as agent_loop
 from erl_client.api import ERLError
 from erl_client.client import ERL
-from erl_client.credentials import write_credentials
+from erl_client.coding_agents import backfill, hooks, install
+from erl_client.credentials import find_destination, write_credentials
 from erl_client.lesson_files import export
 from erl_client.lesson_files.export import count_of, describe
 from erl_client.lesson_files.formats import INSTRUCTIONS, read_lessons
 from erl_client.lesson_files.proposals import find_known, import_lessons
 from erl_client.logs import LogFile, read_log
+from erl_client.mcp import serve
 
 PAGE_SUFFIXES = (".md", ".markdown")
 LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
@@ -27,7 +29,13 @@ LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code: 0, or 1 where something could not be done."""
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit:
+        if arguments[:1] != ["hook"]:
+            raise
+        return 0  # 2 would keep Claude Code from sending the prompt
     try:
         done: int = options.command(options)
     except (ERLError, OSError) as error:
@@ -78,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
 
     status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
+
+    mcp = commands.add_parser("mcp", help="serve ERL's tools on the standard streams, to agents that start MCP servers")
+    mcp.set_defaults(command=_mcp)
+    install.add_parser(commands)
+    hooks.add_parser(commands)
+    backfill.add_parser(commands)
     export.add_parser(commands)
     agent_loop.add_parser(commands)
     return parser
@@ -223,6 +237,13 @@ def _status(options: argparse.Namespace) -> int:
         finally:
             print(f"Runs waiting    {waiting}{f' in {erl.spool.folder}' if waiting else ''}")
             print(f"Runs refused    {len(refused)}{f' in {erl.spool.refused_folder}' if refused else ''}")
+    return 0
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    messages, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever else is printed must not get between the answers
+    serve(find_destination(), messages, answers)
     return 0
 
 

@@ -5,7 +5,6 @@ import atexit
 import functools
 import inspect
 import logging
-import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -17,8 +16,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
-from erl_client.api import Api, Destination, ERLError, Unavailable
-from erl_client.credentials import read_credentials
+from erl_client.api import Api, ERLError, Unavailable
+from erl_client.credentials import find_destination
 from erl_client.outbox import Outbox
 from erl_client.plain import MAX_NAME_CHARS, MAX_TEXT_CHARS, as_text, cut
 from erl_client.runs import Run, _current
@@ -29,7 +28,6 @@ log = logging.getLogger("erl_client")
 
 BUDGET_SECONDS = 2.0
 SENDING_TIMEOUT_SECONDS = 30.0
-DEFAULT_URL = "http://127.0.0.1:8000"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,15 +51,10 @@ class _Client:
         `strict` raises ERLError where something goes wrong. `budget_seconds` is how long an agent waits for lessons,
         and a process that ends for its last runs. `spool` is the folder of runs that wait for ERL.
         """
-        stored = read_credentials()
-        given_key = api_key or os.environ.get("ERL_API_KEY", "")
         self.agent = agent
         self.strict = strict
         self.budget_seconds = budget_seconds
-        self.destination = Destination(
-            url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
-            api_key=(given_key or stored.get("api_key", "")).strip(),
-        )
+        self.destination = find_destination(url, api_key)
         if not self.destination.api_key:
             self._fail(ERLError("Set ERL_API_KEY, or run `erl login`: without a key there are no lessons."))
         self.api = Api(self.destination, timeout_seconds=SENDING_TIMEOUT_SECONDS)

@@ -1,9 +1,13 @@
-"""The address and key that `erl login` stored, in a file that only its owner can read."""
+"""Which ERL to use, and the file that only its owner can read in which `erl login` stored address and key."""
 
 import json
 import os
 import sys
 from pathlib import Path
+
+from erl_client.api import Destination
+
+DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def credentials_file() -> Path:
@@ -13,6 +17,16 @@ def credentials_file() -> Path:
     else:
         root = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return root / "erl" / "credentials.json"
+
+
+def find_destination(url: str = "", api_key: str = "") -> Destination:
+    """Return where to send to: what is given, or else `ERL_URL` and `ERL_API_KEY`, or else what `erl login` stored."""
+    stored = read_credentials()
+    given_key = api_key or os.environ.get("ERL_API_KEY", "")
+    return Destination(
+        url=(url or os.environ.get("ERL_URL", "") or stored.get("url", "") or DEFAULT_URL).rstrip("/"),
+        api_key=(given_key or stored.get("api_key", "")).strip(),
+    )
 
 
 def read_credentials() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Coding agents: their hooks, their settings, and the sessions they left."""

@@ -1,0 +1,283 @@
+"""`erl install`: the hooks and the MCP server of ERL in the settings of a coding agent."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from erl_client.api import ERLError
+from erl_client.coding_agents.json_text import END, BrokenText, find, insert, parse, remove
+from erl_client.coding_agents.sessions import AGENTS
+from erl_client.coding_agents.settings_files import Change, Original, find_original, read_file, write_changes
+from erl_client.credentials import find_destination
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = None
+
+_HOOKS = (("recall", 10), ("record", 30))  # with the seconds after which an agent ends a hook that hangs
+BOM = "\ufeff"
+BLOCK_BEGINS = "# >>> erl install codex >>>"
+BLOCK_ENDS = "# <<< erl install codex <<<"
+_OUR_HOOK = re.compile(r"\berl(?:\.exe)?[\"']? hook (?:recall|record)\b")
+_OUR_BLOCK = re.compile(rf"^{BLOCK_BEGINS}.*?^{BLOCK_ENDS}(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """How hooks call this command, and for which task family."""
+
+    agent: str
+    program: str
+    family: str
+
+    def hook(self, name: str) -> str:
+        words = [self.program, "hook", name, "--agent", self.agent]
+        words += ["--family", self.family] if self.family else []
+        return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+Place = tuple[str | int, ...]
+Edit = Callable[[str, "Setup | None"], str]
+"""Returns a settings text with our entries as they should be, or without them where the set-up is None."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    install = commands.add_parser("install", help="let a coding agent ask for lessons and record its sessions")
+    install.add_argument("agent", choices=AGENTS)
+    scope = install.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--project", type=Path, metavar="DIR", help="for the project in a folder, by default the current one"
+    )
+    scope.add_argument("--user", action="store_true", help="for all projects of this user")
+    install.add_argument("--family", default="", help="the task family, instead of the repository's name")
+    install.add_argument("--uninstall", action="store_true", help="take back what was added")
+    install.add_argument("--yes", action="store_true", help="do not ask")
+    install.set_defaults(command=_install)
+
+
+def _install(options: argparse.Namespace) -> int:
+    folder = None if options.user else (options.project or Path.cwd()).absolute()
+    if folder and not folder.is_dir():
+        raise ERLError(f"{folder} is no folder.")
+    setup = None
+    if not options.uninstall:
+        setup = Setup(agent=options.agent, program=_program(shared=folder is not None), family=options.family)
+    changes = [change for path, edit in _files(options.agent, folder) if (change := _plan(path, edit, setup))]
+    if not changes:
+        print(f"Nothing to do: {options.agent} {'has all of it' if setup else 'has nothing of it'}.")
+        return 0
+    print("\n".join(change.diff() for change in changes))
+    if not options.yes and input("Write this? [y/N] ").strip().lower() not in ("y", "yes"):
+        print("Nothing was written.")
+        return 1
+    write_changes(changes)
+    for change in changes:
+        print(f"{'Wrote' if change.after is not None else 'Removed'} {change.path}")
+    if setup and any(
+        _OUR_HOOK.search(_text(path)) for path, _ in _files(options.agent, None if folder else Path.cwd())
+    ):
+        print(
+            f"Lessons will come twice here: there are hooks for {'all projects' if folder else 'this project'} as well."
+        )
+    if setup and options.agent == "codex":
+        print("Codex runs new hooks once you have trusted them: type /hooks there.")
+    if setup and not find_destination().api_key:
+        print("Run `erl login` next: without a key the hooks do nothing.")
+    return 0
+
+
+def _files(agent: str, folder: Path | None) -> list[tuple[Path, Edit]]:
+    """Return the settings files of an agent, for a project or else for the user."""
+    home = Path.home()
+    if agent == "codex":
+        root = folder / ".codex" if folder else Path(os.environ.get("CODEX_HOME") or home / ".codex")
+        return [(root / "config.toml", _edit_codex)]
+    if agent == "cursor":
+        root = (folder or home) / ".cursor"
+        return [(root / "hooks.json", _edit_cursor_hooks), (root / "mcp.json", _edit_mcp)]
+    if folder:
+        return [(folder / ".claude" / "settings.json", _edit_claude_hooks), (folder / ".mcp.json", _edit_mcp)]
+    moved = os.environ.get("CLAUDE_CONFIG_DIR")
+    root = Path(moved) if moved else home / ".claude"
+    state = root / ".claude.json" if moved else home / ".claude.json"
+    return [(root / "settings.json", _edit_claude_hooks), (state, _edit_mcp)]
+
+
+def _plan(path: Path, edit: Edit, setup: Setup | None) -> Change | None:
+    """Return what is to be written, None where there is nothing to do. Raises ERLError."""
+    before = read_file(path)
+    original = find_original(path, before)
+    try:
+        text, bom = _decode(before)
+        if setup and before is not None and edit(text, setup) == text:
+            return None
+        if original is None:
+            bare = None if before is None else (bom + edit(text, None)).encode()
+            original = Original(content=bare)
+        text, bom = _decode(original.content)
+        after = (bom + edit(text, setup)).encode() if setup else original.content
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ERLError(f"{path}, line {line}: this is not UTF-8. Nothing was written.") from None
+    except BrokenText as error:
+        raise ERLError(f"{path}, {error} Nothing was written.") from None
+    return None if before == after else Change(path=path, before=before, after=after, original=original)
+
+
+def _text(path: Path) -> str:
+    return (read_file(path) or b"").decode("utf-8", "replace")
+
+
+def _decode(content: bytes | None) -> tuple[str, str]:
+    """Return a text and the mark of its encoding, as editors on Windows write it."""
+    text = (content or b"").decode("utf-8")
+    return text.removeprefix(BOM), BOM if text.startswith(BOM) else ""
+
+
+def _edit_claude_hooks(text: str, setup: Setup | None) -> str:
+    wanted = {}
+    if setup:
+        for event, (name, seconds) in zip(
+            ("UserPromptSubmit", "Stop", "SessionEnd"), (*_HOOKS, _HOOKS[1]), strict=True
+        ):
+            command = setup.hook(name)
+            wanted[event] = command, {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+    return _edit_hooks(text, wanted)
+
+
+def _edit_cursor_hooks(text: str, setup: Setup | None) -> str:
+    if setup is None:
+        return _edit_hooks(text, {})
+    commands = {"sessionStart": setup.hook("recall"), "stop": setup.hook("record")}
+    edited = _edit_hooks(text, {event: (command, {"command": command}) for event, command in commands.items()})
+    return edited if "version" in parse(edited).children else insert(edited, ("version",), 1)
+
+
+def _edit_hooks(text: str, wanted: dict[str, tuple[str, dict[str, Any]]]) -> str:
+    """Return a text whose hooks of ours are the wanted ones: for each event the command, and the entry with it."""
+    present = _find_our_hooks(_started(text))
+    if sorted((path[1], command) for path, command in present) == sorted(
+        (e, command) for e, (command, _) in wanted.items()
+    ):
+        return text
+    text = _started(text)
+    for path, _ in reversed(present):
+        text = _remove_with_empty_parents(text, path)
+    for event, (_, entry) in wanted.items():
+        text = insert(text, ("hooks", event, END), entry)
+    return text
+
+
+def _find_our_hooks(text: str) -> list[tuple[Place, str]]:
+    """Return the paths of the hooks that are ours, in order, and their commands."""
+    found = []
+    hooks = parse(text).children.get("hooks")
+    for event, entries in hooks.children.items() if hooks else ():
+        for number, entry in entries.children.items():
+            path: Place = ("hooks", event, number)
+            inner = entry.children.get("hooks")
+            group = (
+                {(*path, "hooks", place): hook for place, hook in inner.children.items()} if inner else {path: entry}
+            )
+            for place, hook in group.items():
+                command = hook.value.get("command") if isinstance(hook.value, dict) else None
+                if isinstance(command, str) and _OUR_HOOK.search(command):
+                    found.append((place, command))
+    return found
+
+
+def _edit_mcp(text: str, setup: Setup | None) -> str:
+    started = _started(text)
+    servers = parse(started).children.get("mcpServers")
+    present = servers.children.get("erl") if servers else None
+    value = present.value if present and isinstance(present.value, dict) else {}
+    is_ours = value.get("args") == ["mcp"] and Path(str(value.get("command"))).stem == "erl"
+    if setup is None:
+        return _remove_with_empty_parents(text, ("mcpServers", "erl")) if is_ours else text
+    if present and not is_ours:
+        line = text.count("\n", 0, present.begin) + 1
+        raise BrokenText(f"line {line}: there is an MCP server of another kind with the name erl.")
+    wanted = {**value, "command": setup.program, "args": ["mcp"]}
+    if value == wanted:
+        return text
+    return insert(
+        _remove_with_empty_parents(text, ("mcpServers", "erl")) if present else started, ("mcpServers", "erl"), wanted
+    )
+
+
+def _remove_with_empty_parents(text: str, path: Place) -> str:
+    """Take a value away, and what holds nothing without it."""
+    text, path = remove(text, path), path[:-1]
+    while path:
+        parent = find(text, path)
+        if parent is None or (parent.children and parent.children.keys() != {"matcher"}):
+            break
+        text, path = remove(text, path), path[:-1]
+    return text
+
+
+def _started(text: str) -> str:
+    return text if text.strip() else "{}\n"
+
+
+def _edit_codex(text: str, setup: Setup | None) -> str:
+    others = _OUR_BLOCK.sub("", text)
+    if setup is None:
+        return others
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = _codex_block(setup).replace("\n", newline)
+    if (present := _OUR_BLOCK.search(text)) and present[0].strip() == block.strip():
+        return text
+    gap = newline if others and not others.endswith("\n") else ""
+    edited = others + gap + block
+    if others.strip():
+        _check_toml(others, "")
+        _check_toml(edited, "With the entries of ERL the file would be broken: ")
+    return edited
+
+
+def _codex_block(setup: Setup) -> str:
+    lines = [BLOCK_BEGINS]
+    for event, (name, seconds) in zip(("UserPromptSubmit", "Stop"), _HOOKS, strict=True):
+        lines += [f"[[hooks.{event}]]", f"[[hooks.{event}.hooks]]", 'type = "command"']
+        lines += [f"command = {json.dumps(setup.hook(name), ensure_ascii=False)}", f"timeout = {seconds}", ""]
+    lines += [
+        "[mcp_servers.erl]",
+        f"command = {json.dumps(setup.program, ensure_ascii=False)}",
+        'args = ["mcp"]',
+        BLOCK_ENDS,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _check_toml(text: str, what: str) -> None:
+    if tomllib is None:
+        raise ERLError("Python 3.10 cannot check the settings of Codex. Install erl-client with a newer one for this.")
+    try:
+        tomllib.loads(text)
+    except ValueError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise BrokenText(f"line {line[1] if line else text.count(chr(10)) + 1}: {what}{error}.") from None
+
+
+def _program(*, shared: bool) -> str:
+    """Return how an agent calls this command: by its name where a project shares its settings, else by its path."""
+    on_path = shutil.which("erl")
+    running = Path(sys.argv[0]).absolute()
+    if running.stem != "erl" or not running.exists():
+        if on_path is None:
+            raise ERLError("The command erl is not on the PATH, and agents could not call it.")
+        running = Path(on_path).absolute()
+    is_same = on_path is not None and Path(on_path).resolve() == running.resolve()
+    return "erl" if shared and is_same else str(running)

@@ -1,0 +1,73 @@
+"""What is known of one session of a coding agent: the lessons it was given, and the tasks that are recorded.
+
+A hook is a process of its own each time. Its notes are a file in the spool's folder, to which each hook adds lines.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+from erl_client.spool import Spool, lock_file
+from erl_client.transcripts.formats import parse_lines
+
+WAIT_SECONDS = 1.0
+
+
+class SessionNotes:
+    """The notes of one session."""
+
+    def __init__(self, spool: Spool, agent: str, session_id: str) -> None:
+        name = sha256(f"{agent}/{session_id}".encode()).hexdigest()[:32]
+        self._file = spool.folder / "sessions" / f"{name}.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Keep other hooks of the session from recording, and tell whether this one may: another may have the lock."""
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            with lock_file(self._file.with_suffix(".lock")) as mine:
+                if mine or time.monotonic() > deadline:
+                    yield mine
+                    return
+            time.sleep(0.05)
+
+    def note_given(self, prompt: str, retrieval_id: str) -> None:
+        """Note that lessons were given with a prompt; "" is the start of the session."""
+        self._add({"given": _digest(prompt), "retrieval_id": retrieval_id})
+
+    def note_recorded(self, task_id: str, retrieval_id: str) -> None:
+        self._add({"recorded": task_id, "retrieval_id": retrieval_id})
+
+    def recorded(self) -> set[str]:
+        """Return the ids of the tasks that are recorded."""
+        return {str(note["recorded"]) for note in self._read() if "recorded" in note}
+
+    def find_retrieval(self, prompt: str) -> str:
+        """Return the answer that was given with a prompt or before the first one, "" where there is none left."""
+        notes = self._read()
+        used = {note.get("retrieval_id") for note in notes if "recorded" in note}
+        for digest in (_digest(prompt), _digest("")):
+            for note in notes:
+                if note.get("given") == digest and note.get("retrieval_id") not in used:
+                    return str(note["retrieval_id"])
+        return ""
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            lines, _ = parse_lines(self._file.read_text(encoding="utf-8"))
+        except OSError:
+            return []
+        return [note for note in lines if isinstance(note, dict)]
+
+    def _add(self, note: dict[str, str]) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(note) + "\n")
+
+
+def _digest(prompt: str) -> str:
+    return sha256(" ".join(prompt.split()).encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,84 @@
+"""The session files of coding agents, and their tasks as runs that ERL records."""
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from erl_client.plain import as_plain, fit
+from erl_client.transcripts.formats import parse_lines
+from erl_client.transcripts.tasks import Session, Task, cut_session
+
+AGENTS = ("claude-code", "codex", "cursor")
+GIT_SECONDS = 1.0
+LAST_COMMITS = 5
+
+
+@dataclass(kw_only=True, slots=True)
+class SessionFile:
+    """A session, and its lines that cannot be read: each a sentence that begins with the place."""
+
+    session: Session
+    problems: list[str] = field(default_factory=list)
+
+
+def default_folders(agent: str) -> list[Path]:
+    """Return where an agent keeps its sessions."""
+    if agent == "codex":
+        home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+        return [home / "sessions", home / "archived_sessions"]
+    return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"]
+
+
+def read_session(agent: str, file: Path, *, last: int = 0) -> SessionFile:
+    """Read a session file: all of its tasks, or the last ones. Raises OSError."""
+    lines, broken = parse_lines(file.read_text(encoding="utf-8", errors="replace"))
+    problems = [f"{place}: {reason}" for place, reason in broken]
+    objects = [line for line in lines if isinstance(line, dict)]
+    if len(objects) < len(lines):
+        problems.append(f"{len(lines) - len(objects)} lines are no JSON objects")
+    return SessionFile(session=cut_session(agent, objects, name=file.stem, last=last), problems=problems)
+
+
+def run_of(task: Task, *, family: str, retrieval_id: str = "") -> dict[str, Any]:
+    """Return a task as `POST /api/v1/trajectories` takes it."""
+    run = {"task_id": family, **task.run.fields()}
+    if retrieval_id:
+        run["retrieval_id"] = retrieval_id
+    return fit(as_plain({name: value for name, value in run.items() if value not in (None, "")}))
+
+
+def key_of(task: Task) -> str:
+    """Return the Idempotency-Key of a task, made from the ids of session and prompt."""
+    return str(uuid5(NAMESPACE_URL, task.run.external_id))
+
+
+def repository_name(folder: str) -> str:
+    """Return the name of the repository that a folder is in: that of its remote, or else of its own folder."""
+    if not folder:
+        return ""
+    place = Path(folder)
+    remote = _git(place, "config", "--get", "remote.origin.url").replace("\\", "/")
+    if name := remote.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]:
+        return name
+    root = next((parent for parent in (place, *place.parents) if (parent / ".git").exists()), place)
+    return root.name
+
+
+def work_in_progress(folder: str) -> str:
+    """Return what a repository is being worked on, as far as its branch and last commits say, "" where it has none."""
+    commits = _git(Path(folder), "log", f"-{LAST_COMMITS}", "--format=%s")
+    branch = _git(Path(folder), "rev-parse", "--abbrev-ref", "HEAD")
+    return f"Work on {branch}, after these commits:\n{commits}" if commits else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git says, "" where it says nothing."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

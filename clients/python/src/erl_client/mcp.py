@@ -1,0 +1,169 @@
+"""The MCP server of the command `erl mcp`: hands the messages of the standard input on to `POST /mcp`.
+
+Every request is answered in time: with an error while ERL is away. Nothing but answers is written.
+"""
+
+import base64
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any, BinaryIO
+
+import httpx
+
+from erl_client.api import Destination
+
+CONNECT_SECONDS = 5.0
+BUDGET_SECONDS = 30.0
+MAX_AT_ONCE = 4
+PARSE_ERROR, INTERNAL_ERROR = -32700, -32603
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+_NAMED_BY = {"tools/call": "name", "resources/read": "uri", "prompts/get": "name"}
+_SAFE_HEADER = re.compile(r"(?! |=\?base64\?)[\x20-\x7e]*(?<! )")
+_GO_ON = (
+    "Go on without it. If this was to record something, send it again later, with the same external_id or "
+    "idempotency_key."
+)
+
+
+class _NoAnswer(Exception):
+    """ERL gave no answer; the message is a sentence that says why."""
+
+
+def serve(destination: Destination, messages: Iterable[bytes], answers: BinaryIO) -> None:
+    """Answer messages, one a line, until there are no more or the answers are not read."""
+    bridge = _Bridge(destination, answers)
+    with bridge.http, ThreadPoolExecutor(max_workers=MAX_AT_ONCE) as threads:
+        for line in messages:
+            if bridge.is_closed:
+                return
+            if not line.strip():
+                continue
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                bridge.write(_error(None, PARSE_ERROR, "This line is not JSON."))
+                continue
+            if isinstance(message, dict) and not {"id", "method"} <= message.keys():
+                bridge.note(message)
+            else:
+                bridge.expect(message)
+                threads.submit(bridge.answer, line, message)
+
+
+class _Bridge:
+    def __init__(self, destination: Destination, answers: BinaryIO) -> None:
+        self.http = httpx.Client(timeout=httpx.Timeout(BUDGET_SECONDS, connect=CONNECT_SECONDS))
+        self.is_closed = False
+        self._destination = destination
+        self._answers = answers
+        self._lock = Lock()
+        self._asked: set[str | int | None] = set()
+        self._cancelled: set[str | int | None] = set()
+
+    def expect(self, message: Any) -> None:
+        with self._lock:
+            self._asked.add(_id_of(message))
+
+    def note(self, message: Mapping[str, Any]) -> None:
+        """Drop a request that is cancelled. Other notifications mean nothing to a server without sessions."""
+        params = message.get("params")
+        if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
+            cancelled = _id_of({"id": params.get("requestId")})
+            with self._lock:
+                self._cancelled |= {cancelled} & self._asked - {None}
+
+    def answer(self, line: bytes, message: Any) -> None:
+        """Answer a request. Never raises."""
+        try:
+            answer = self._ask(line, message if isinstance(message, dict) else {})
+        except _NoAnswer as error:
+            answer = _say_why(message, str(error))
+        except Exception as error:  # every request gets an answer
+            answer = _say_why(message, f"The request failed: {type(error).__name__}.")
+        id = _id_of(message)
+        with self._lock:
+            is_cancelled = id in self._cancelled
+            self._asked.discard(id)
+            self._cancelled.discard(id)
+        if not is_cancelled:
+            self.write({**answer, "id": id})
+
+    def write(self, answer: Mapping[str, Any]) -> None:
+        content = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            try:
+                self._answers.write(content)
+                self._answers.flush()
+            except (OSError, ValueError):  # the client is gone
+                self.is_closed = True
+
+    def _ask(self, line: bytes, message: Mapping[str, Any]) -> dict[str, Any]:
+        url, key = self._destination.url, self._destination.api_key
+        if not key:
+            raise _NoAnswer("There is no API key. Set ERL_API_KEY, or run `erl login`.")
+        headers = {"Authorization": f"Bearer {key}", **_headers(message)}
+        ends_at = time.monotonic() + BUDGET_SECONDS
+        try:
+            with self.http.stream("POST", f"{url}/mcp", content=line.strip(), headers=headers) as response:
+                content = b""
+                for chunk in response.iter_bytes():
+                    content += chunk
+                    if time.monotonic() > ends_at:
+                        raise _NoAnswer(f"ERL at {url} did not answer within {BUDGET_SECONDS:.0f} seconds.")
+        except httpx.TimeoutException as error:
+            raise _NoAnswer(f"ERL at {url} did not answer in time.") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _NoAnswer(f"ERL at {url} cannot be reached: {error or type(error).__name__}") from error
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if not (isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and {"result", "error"} & answer.keys()):
+            raise _NoAnswer(f"ERL at {url} answered {response.status_code}, and not as an MCP server.")
+        return answer
+
+
+def _headers(message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header fields of a request over HTTP; from 2026-07-28 on they repeat what it asks for."""
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "User-Agent": "erl-client",
+    }
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(_VERSION) if isinstance(meta, dict) else None
+    if not isinstance(params, dict) or not isinstance(version, str):
+        return headers
+    method = message.get("method")
+    said = {"MCP-Protocol-Version": version, "Mcp-Method": method}
+    said["Mcp-Name"] = params.get(_NAMED_BY.get(method, "")) if isinstance(method, str) else None
+    return headers | {name: _encode(value) for name, value in said.items() if isinstance(value, str)}
+
+
+def _encode(value: str) -> str:
+    if _SAFE_HEADER.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode()}?="
+
+
+def _id_of(message: Any) -> str | int | None:
+    found = message.get("id") if isinstance(message, dict) else None
+    return found if isinstance(found, str | int) else None
+
+
+def _say_why(message: Any, reason: str) -> dict[str, Any]:
+    """Answer a call of a tool so that the model can read why it failed, and anything else with an error."""
+    if isinstance(message, dict) and message.get("method") == "tools/call":
+        text = {"type": "text", "text": f"{reason.rstrip('.')}. {_GO_ON}"}
+        result = {"content": [text], "isError": True, "resultType": "complete"}
+        return {"jsonrpc": "2.0", "id": None, "result": result}
+    return _error(None, INTERNAL_ERROR, reason)
+
+
+def _error(id: str | int | None, code: int, text: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}
