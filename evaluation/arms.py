@@ -141,7 +141,7 @@ def find_arms(names: Iterable[str], *, k: int) -> list[Arm]:
         if arm.needs_provider and find_config() is None:
             raise EvaluationError(
                 f"The arm {arm.name} uses a language model to choose lessons, but none is configured. Set "
-                "ERL_LLM_PROVIDER, ERL_LLM_MODEL and ERL_LLM_API_KEY, or leave the arm out."
+                "ERL_LLM_PROVIDER (docs/language-models.md), or leave the arm out."
             )
     return arms
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from evaluation.errors import EvaluationError, ProcessEnded, SandboxTaken
 from evaluation.models import EvaluationRun
-from evaluation.runner import create_run, execute_run
+from evaluation.runner import create_run, end_run, execute_run
 from evaluation.suites.base import Options
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -96,7 +96,8 @@ def _execute(job: Job, run: EvaluationRun, ensure_held: Callable[[], None]) -> N
 
 
 def _mark_failed(job: Job, said: str) -> None:
-    EvaluationRun.objects.filter(job=job).update(status=_Status.FAILED, failure=said, finished_at=Now())
+    for run in EvaluationRun.objects.filter(job=job):
+        end_run(run, _Status.FAILED, failure=said)
     log.warning("evaluation_failed", job_id=str(job.pk))
 
 

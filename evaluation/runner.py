@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
@@ -16,11 +16,13 @@ from evaluation.models import EvaluationRun
 from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
+from memory.events import Event, EventKind, announce
 from reflection.jobs.models import Job
 
 EMBEDDED = "erl_site.embedded.database"
 FORMAT = 1
 RESUMABLE_FOR = timedelta(days=7)
+MACHINE = ("data", "tasks", "folder")  # options that name places of this machine; no report has them
 Watch = Callable[[str, int, int], None]
 
 
@@ -103,12 +105,20 @@ def execute_run(
         ensure_held()
         run.results = build_results(run, options, seconds=time.perf_counter() - started)
     except EvaluationError as error:
-        run.status, run.failure, run.finished_at = EvaluationRun.Status.FAILED, str(error), timezone.now()
-        run.save(update_fields=["status", "failure", "finished_at"])
+        end_run(run, EvaluationRun.Status.FAILED, failure=str(error))
         raise
-    run.status, run.finished_at = EvaluationRun.Status.FINISHED, timezone.now()
-    run.save(update_fields=["status", "finished_at", "results"])
+    end_run(run, EvaluationRun.Status.FINISHED)
     return run
+
+
+@transaction.atomic
+def end_run(run: EvaluationRun, status: str, *, failure: str = "") -> None:
+    """Write how a run ended, with its results, and announce it where a project asked for it."""
+    run.status, run.failure, run.finished_at = status, failure, timezone.now()
+    run.save(update_fields=["status", "failure", "finished_at", "results"])
+    if run.project_id is not None:
+        details = {"evaluation": str(run.pk), "status": str(status), "suites": list(run.suites)}
+        announce(Event(kind=EventKind.EVALUATION_FINISHED, project_id=run.project_id, details=details))
 
 
 def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0) -> dict[str, Any]:
@@ -122,7 +132,7 @@ def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0)
         timing[name] = {unit: result["timing"] for unit, result in units.items()}
     return {
         "format": FORMAT,
-        "configuration": {name: value for name, value in run.configuration.items() if name != "data"},
+        "configuration": {name: value for name, value in run.configuration.items() if name not in MACHINE},
         "versions": run.versions,
         "suites": suites,
         "timing": {

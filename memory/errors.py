@@ -61,6 +61,16 @@ class UnknownParent(MemoryAppError):
     pointer = "/parent_id"
 
 
+class UnknownRun(MemoryAppError):
+    """Evidence names a run that is not one of this project."""
+
+    code = "not_found"
+
+    def __init__(self, message: str, *, pointer: str) -> None:
+        super().__init__(message)
+        self.pointer = pointer
+
+
 class RunIsOpen(MemoryAppError):
     """What is asked needs a finished run, and more steps of this one may come."""
 

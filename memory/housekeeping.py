@@ -42,6 +42,12 @@ def embed_new_heuristics() -> None:
         embed_heuristics(without_vectors)
 
 
+def order_queue() -> int:
+    """Order the review queue by the vectors of what was proposed, which are made first where they are missing."""
+    embed_new_heuristics()
+    return prioritise_queue()
+
+
 def count_new_terms() -> None:
     """Count the words of lessons that came into service or left it since the last time."""
     for project_id in TermChange.objects.values_list("project_id", flat=True).distinct():
@@ -80,7 +86,7 @@ PERIODIC = (
     PeriodicWork("missing vectors", _SOON, embed_new_heuristics),
     PeriodicWork("missing names", _SOON, name_lessons),
     PeriodicWork("mistake cards", _MINUTE, keep_cards),
-    PeriodicWork("review queue", _SOON, prioritise_queue),
+    PeriodicWork("review queue", _SOON, order_queue),
     PeriodicWork("changed terms", _SOON, count_new_terms),
     PeriodicWork("served changes", _SOON, fold_changes),
     PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),

@@ -55,6 +55,9 @@ MAX_LESSON_TEXT_CHARS = 8_000  # guideline, avoid, not_when, rationale; a remark
 MAX_REASON_CHARS = 4_000  # why a person decided, what an agent says about a lesson
 MAX_TAGS = 50
 MAX_TAG_CHARS = 100
+MAX_LESSON_METADATA_CHARS = 10_000  # written as JSON
+MAX_EVIDENCE = 50  # pieces that one request may bring for one lesson
+MAX_PROPOSALS_AT_ONCE = 50  # lessons in one request
 
 # A question
 MAX_TOP_K = 200

@@ -4,13 +4,14 @@ from django.urls import path
 
 from memory.curation.review_views import (
     ApproveView,
+    ConfirmEvidenceView,
     MergeView,
     QuarantineView,
     RejectView,
     RetireView,
     ReviewListView,
 )
-from memory.curation.views import HeuristicListView, HeuristicView
+from memory.curation.views import HeuristicBatchView, HeuristicListView, HeuristicView
 from memory.effects.views import FeedbackView, RetrievalOutcomesView
 from memory.episodes.views import MemorySummaryView
 from memory.intake.views import (
@@ -30,11 +31,13 @@ urlpatterns = [
     path("trajectories/<uuid:id>/steps", TrajectoryStepsView.as_view(), name="trajectory-steps"),
     path("trajectories/<uuid:id>/finish", TrajectoryFinishView.as_view(), name="trajectory-finish"),
     path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
+    path("heuristics/batch", HeuristicBatchView.as_view(), name="heuristic-batch"),
     path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),
     path("heuristics/<uuid:id>/approve", ApproveView.as_view(), name="heuristic-approve"),
     path("heuristics/<uuid:id>/reject", RejectView.as_view(), name="heuristic-reject"),
     path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),
     path("heuristics/<uuid:id>/quarantine", QuarantineView.as_view(), name="heuristic-quarantine"),
+    path("heuristics/<uuid:id>/confirm-evidence", ConfirmEvidenceView.as_view(), name="heuristic-confirm-evidence"),
     path("heuristics/<uuid:id>/merge", MergeView.as_view(), name="heuristic-merge"),
     path("heuristics/<uuid:id>/feedback", FeedbackView.as_view(), name="heuristic-feedback"),
     path("reviews", ReviewListView.as_view(), name="review-list"),

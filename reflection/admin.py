@@ -20,12 +20,14 @@ from reflection.errors import StillQueued
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.requests import requeue_reflection
+from reflection.webhooks import admin as webhooks
 
 add_desk_panel(draw_checks)
 add_flags(find_flags)
 add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
 pages.register()
+webhooks.register()
 
 
 class ProposalInline(admin.TabularInline[Proposal, Reflection]):

@@ -7,6 +7,7 @@ class ReflectionConfig(AppConfig):
     def ready(self) -> None:
         from celery.signals import worker_init
 
+        from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
         from memory.intake.recording import trajectory_recorded
         from memory.retrieval.cross_encoder import register_reranker
@@ -23,8 +24,10 @@ class ReflectionConfig(AppConfig):
         from reflection.reflectors.requests import queue_reflection
         from reflection.tasks import KINDS, PERIODIC
         from reflection.text_columns import TEXT_COLUMNS
+        from reflection.webhooks.outbox import queue_deliveries
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
+        add_listener(queue_deliveries)
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
         add_text_columns(TEXT_COLUMNS)

@@ -4,6 +4,7 @@ from reflection.consolidation.models import ConsolidationRun, Suggestion, Sugges
 from reflection.jobs.models import Job, PeriodicRun, WorkerHeartbeat
 from reflection.llm.models import DailySpend, ModelCall, ProviderState
 from reflection.reflectors.models import Proposal, Reflection
+from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint, WebhookSecret
 
 __all__ = [
     "ConsolidationRun",
@@ -16,5 +17,8 @@ __all__ = [
     "Reflection",
     "Suggestion",
     "SuggestionEvidence",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "WebhookSecret",
     "WorkerHeartbeat",
 ]

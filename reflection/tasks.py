@@ -24,18 +24,22 @@ from reflection.jobs.workers import forget_old_workers, owner_name, record_claim
 from reflection.llm.budget import resume_projects
 from reflection.reflectors import models as reflectors
 from reflection.reflectors.reflections import run_reflection
+from reflection.webhooks import models as webhooks
+from reflection.webhooks.delivery import MOST_ATTEMPTS, delete_old_deliveries, run_delivery
 
 log = structlog.get_logger(__name__)
 
 KINDS = (
     JobKind(name=reflectors.KIND, run=run_reflection, command="run_reflections"),
     JobKind(name=consolidation.KIND, run=run_consolidation),
+    JobKind(name=webhooks.KIND, run=run_delivery, most_attempts=MOST_ATTEMPTS),
 )
 PERIODIC = (
     PeriodicWork("raised budgets", timedelta(seconds=4), resume_projects),
     *housekeeping.PERIODIC,
     PeriodicWork("due consolidations", timedelta(seconds=4), request_due_consolidations),
     PeriodicWork("nightly consolidations", timedelta(minutes=1), request_nightly_consolidations),
+    PeriodicWork("old webhook deliveries", timedelta(hours=1), delete_old_deliveries),
     PeriodicWork("old workers", timedelta(minutes=1), forget_old_workers),
     PeriodicWork("search indexes", timedelta(hours=1), partial(doorbell.send, "memory.tasks.tune_retrieval")),
 )

@@ -20,6 +20,7 @@ class RecordedRequest:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    data: bytes = b""
 
     @property
     def is_anthropic(self) -> bool:

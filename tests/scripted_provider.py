@@ -109,8 +109,13 @@ class _Handler(BaseHTTPRequestHandler):
             path=self.path,
             headers={name.lower(): value for name, value in self.headers.items()},
             body=json.loads(data) if data else {},
+            data=data,
         )
         self.server.owner.play(request, self)
+
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.owner.play(RecordedRequest(path=self.path, headers=headers, body={}), self)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the tests' output clean."""

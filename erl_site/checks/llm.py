@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from memory.egress import find_url_fault
+from memory.retrieval.models import RetrievalMode
 from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.registry import PROVIDERS, find_config
 
@@ -18,7 +19,16 @@ MAX_TIMEOUT_SECONDS = 110
 @register("llm")
 def check_llm(**kwargs: Any) -> list[CheckMessage]:
     """Report invalid settings of the language model."""
-    return [*_check_provider(), *_check_limits()]
+    return [*_check_mode(), *_check_provider(), *_check_limits()]
+
+
+def _check_mode() -> Iterator[CheckMessage]:
+    if settings.ERL_RETRIEVE_MODE not in RetrievalMode.values:
+        yield Error(
+            f"ERL_RETRIEVE_MODE is {settings.ERL_RETRIEVE_MODE!r}.",
+            hint=f"Set it to one of {', '.join(RetrievalMode.values)}; hybrid is the default.",
+            id="erl.llm.E010",
+        )
 
 
 def _check_provider() -> Iterator[CheckMessage]:
@@ -38,11 +48,17 @@ def _check_provider() -> Iterator[CheckMessage]:
                 hint="Set ERL_LLM_PROVIDER, or set ERL_REFLECTOR to auto to reflect by rules.",
                 id="erl.llm.E003",
             )
-        if settings.ERL_LLM_API_KEY or settings.ERL_LLM_BASE_URL or settings.ERL_LLM_MODEL:
+        if settings.ERL_LLM_API_KEY or settings.ERL_LLM_MODEL:
             yield Warning(
                 "The language model is not used, because ERL_LLM_PROVIDER is empty while other settings are not.",
                 hint=f"Set ERL_LLM_PROVIDER to one of {', '.join(PROVIDERS)}.",
                 id="erl.llm.W001",
+            )
+        if settings.ERL_RETRIEVE_MODE == RetrievalMode.ERL:
+            yield Warning(
+                "ERL_RETRIEVE_MODE is erl, but no language model is configured, so hybrid answers instead.",
+                hint="Set ERL_LLM_PROVIDER, or leave ERL_RETRIEVE_MODE out.",
+                id="erl.llm.W002",
             )
         return
     if fault := find_url_fault(config.base_url):

@@ -32,8 +32,11 @@ from erl_site.web import health
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
+from reflection.llm.base import ProviderNotConfigured
 from reflection.llm.models import ProviderState
+from reflection.llm.registry import find_config
 from reflection.reflectors.models import Reflection
+from reflection.webhooks.models import WebhookEndpoint
 
 EXPIRES_SOON = timedelta(days=14)
 WORKER_ALIVE_SECONDS = 30
@@ -119,6 +122,21 @@ def check_broker() -> Iterator[CheckResult]:
         yield warning("broker", "The broker does not answer.", todo)
 
 
+def check_language_model() -> Iterator[CheckResult]:
+    try:
+        config = find_config()
+    except ProviderNotConfigured as error:
+        yield failure("language model", str(error), "manage.py smoke_llm tries it once it is set.")
+        return
+    if config is None:
+        yield ok("language model", "None is configured: reflection works by rules.")
+        return
+    retrieval = f"Retrieval uses mode {settings.ERL_RETRIEVE_MODE}"
+    model = config.model or "the one model that the server has"
+    said = f"{config.name} at {config.base_url}, {model}. {retrieval}. manage.py smoke_llm tries it."
+    yield ok("language model", said)
+
+
 def check_providers() -> Iterator[CheckResult]:
     failing = ProviderState.objects.exclude(state=ProviderState.State.CLOSED)
     for row in failing:
@@ -126,6 +144,19 @@ def check_providers() -> Iterator[CheckResult]:
         yield warning("providers", f"{row.provider} failed {row.failures} times ({row.last_error_code}).", todo)
     if not failing:
         yield ok("providers", "No language model is paused because of failures.")
+
+
+def check_webhooks() -> Iterator[CheckResult]:
+    given_up = WebhookEndpoint.objects.filter(disabled_at__isnull=False, failing_since__isnull=False)
+    failing = WebhookEndpoint.objects.enabled().filter(failing_since__isnull=False)
+    for endpoint in given_up.select_related("project"):
+        todo = "Correct it in the admin under Webhooks, enable it, and send again what was not delivered."
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} is disabled. {endpoint.disabled_reason}", todo)
+    for endpoint in failing.select_related("project"):
+        todo = "See its last deliveries in the admin under Webhooks."
+        yield warning("webhooks", f"{endpoint} of {endpoint.project} has failed since {endpoint.failing_since}.", todo)
+    if not given_up and not failing:
+        yield ok("webhooks", "No webhook fails.")
 
 
 def check_vectors() -> Iterator[CheckResult]:
@@ -178,7 +209,9 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_queue,
     check_workers,
     check_broker,
+    check_language_model,
     check_providers,
+    check_webhooks,
     check_vectors,
     check_serving_role,
     check_tenant_role,

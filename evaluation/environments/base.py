@@ -23,7 +23,11 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TryResult:
-    """The result of one try. `steps` has any form that POST /trajectories accepts; `score` is between 0 and 1."""
+    """The result of one try. `steps` has any form that POST /trajectories accepts; `score` is between 0 and 1.
+
+    `error` says why the agent gave no answer; such a try counts as not solved, and without steps it teaches nothing.
+    `members` are more members of the run as POST /trajectories has them, for example `tools`.
+    """
 
     success: bool
     steps: Sequence[Any] = ()
@@ -34,7 +38,7 @@ class TryResult:
     output_tokens: int = 0
     cost_usd: float = 0.0
     error: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
+    members: dict[str, Any] = field(default_factory=dict)
 
 
 class Environment(Protocol):

@@ -7,6 +7,7 @@ next. It ends when its input ends or its parent process is gone.
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ LOCK = 0x45524C  # advisory lock: one evaluation at a time
 def main(stdin: TextIO, stdout: TextIO) -> int:
     """Run units until the input ends; return the exit code."""
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda number, frame: _end())
     django.setup()
     from django.db import DatabaseError
 
@@ -77,6 +79,13 @@ def _end_with(parent: int) -> None:
     """End this process when its parent is gone, so that a killed run does not keep the sandbox locked."""
     while os.getppid() == parent:
         time.sleep(0.5)
+    _end()
+
+
+def _end() -> None:
+    """End at once, together with the agents that this process started."""
+    if command := sys.modules.get("evaluation.environments.command"):
+        command.stop_commands()
     os._exit(1)
 
 

@@ -21,6 +21,7 @@ from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite, needs_provider
 
 PROCESSES = 2
+END_SECONDS = 5.0  # for a process to end when it is told to
 Unit = tuple[str, str]  # name of the suite, name of the unit
 
 
@@ -98,9 +99,13 @@ class _Child:
         self._process.stdin.close()
 
     def stop(self) -> None:
-        """Kill it and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
+        """End it, with the agents it started, and wait until it is gone."""
+        self._process.terminate()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._listener.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None and not pipe.closed:

@@ -23,8 +23,13 @@ def write_headline(suite: dict[str, Any]) -> str:
     bare = next((each for each in suite["arms"] if each["arm"] == "none"), None)
     if row is None or bare is None or row is bare or not row["uplift"].get("n"):
         return ""
+    if untested := _find_untested(suite, row):
+        return f"Nothing was tested: {untested}"
     uplift = {edge: 100 * row["uplift"][edge] for edge in ("mean", "low", "high")}
-    if uplift["low"] > 0:
+    tied = [check["control"] for check in suite.get("checks", []) if check.get("control") and not check["passed"]]
+    if tied:
+        verdict = f"The controls fail, so this does not show that memory helps ({_name_tied(tied, suite['arms'])})"
+    elif uplift["low"] > 0:
         verdict = "Memory helps here"
     elif uplift["high"] < 0:
         verdict = "Memory does harm here"
@@ -37,6 +42,24 @@ def write_headline(suite: dict[str, Any]) -> str:
         f"{100 * bare['success']['mean']:.1f}%. That is {uplift['mean']:+.1f} points, 95% between "
         f"{uplift['low']:+.1f} and {uplift['high']:+.1f}."
     )
+
+
+def _find_untested(suite: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return why the main arm says nothing about lessons, or nothing."""
+    learned = suite.get("learned", {}).values()
+    runs, approved = (sum(unit.get(name, 0) for unit in learned) for name in ("runs", "approved"))
+    if learned and not approved:
+        failed = sum(unit.get("failed", 0) for unit in learned)
+        more = f" {failed} of the reflections on them failed." if failed else ""
+        return f"no lesson was learnt from {runs:,} earlier runs.{more} Every arm ran without one."
+    if row.get("lessons_mean") == 0:
+        return f"{row['arm']} gave no lesson for any of the {suite['n']:,} new tasks."
+    return ""
+
+
+def _name_tied(tied: Sequence[str], arms: Sequence[dict[str, Any]]) -> str:
+    shares = [f"{each['arm']} {100 * each['success']['mean']:.1f}%" for each in arms if each["arm"] in tied]
+    return f"with lessons not chosen for the task: {', '.join(shares)}"
 
 
 def group_figures(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -24,9 +24,13 @@ class Options:
     experience: int | None = None  # most earlier tasks to learn from
     k: int = 5
     budget_tokens: int = 4000
-    data: str = ""  # for the suite "retrieval": a folder in BEIR layout, or a folder of them
+    data: str = ""  # for "retrieval": a folder in BEIR layout, or a folder of them; for "replay": a file of runs
     project: str = ""  # for the suite "yours": slug of the project whose runs it reads
     environment: str = ""  # for the suite "yours": "package.module:Class" with the user's own tasks
+    agent: str = ""  # for the suite "yours": the user's agent as a command
+    tasks: str = ""  # for the suite "yours": the file with the tasks of that agent
+    folder: str = ""  # in which the agent's command runs
+    agent_timeout: int = 300  # seconds, for one try by the agent's command
     trials: int = 3  # tries of each test task, in suites that have an environment
     concurrency: int = 4  # tasks tried at once
     max_calls: int | None = None  # of a language model, in total; once reached, no more tasks are started
@@ -53,6 +57,11 @@ class Options:
     @property
     def data_folder(self) -> Path | None:
         return Path(self.data) if self.data else None
+
+    @property
+    def data_file(self) -> Path | None:
+        """What the suite "replay" counts: --data where it is a file."""
+        return Path(self.data) if self.data and not Path(self.data).is_dir() else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +98,10 @@ class Suite:
     def arms(self, options: Options) -> list[Arm]:
         """Return the arms that these options select, if the suite has arms."""
         return []
+
+    def foresee_seconds(self, options: Options) -> float | None:
+        """Return about how long the suite takes on two idle processors; None where it depends on the user's agent."""
+        return None
 
     def asks_model(self, options: Options) -> bool:
         """Return whether the suite uses a language model, whatever its arms."""

@@ -39,8 +39,8 @@ class Live(ClosedLoop):
             raise EvaluationError(str(error)) from error
         if config is None:
             raise EvaluationError(
-                "The suite live needs a language model, and none is configured. Set ERL_LLM_PROVIDER, ERL_LLM_MODEL "
-                "and ERL_LLM_API_KEY, and start with --limit 2 --experience 4 --max-calls 100."
+                "The suite live needs a language model, and none is configured. Set ERL_LLM_PROVIDER "
+                "(docs/language-models.md), and start with --limit 2 --experience 4 --max-calls 100."
             )
 
     def open(self, options: Options) -> Environment:

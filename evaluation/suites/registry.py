@@ -26,6 +26,12 @@ def get_suite(name: str) -> Suite:
     return SUITES[name]
 
 
+def foresee_seconds(options: Options) -> float | None:
+    """Return about how long a run takes on two idle processors; None where no one can know before."""
+    seconds = [get_suite(name).foresee_seconds(options) for name in options.suites]
+    return None if None in seconds else sum(filter(None, seconds))
+
+
 def needs_provider(options: Options) -> bool:
     """Return whether a run uses a language model."""
     suites = [get_suite(name) for name in options.suites]

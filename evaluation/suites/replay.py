@@ -12,12 +12,15 @@ from evaluation.reports.metrics import pass_at_k, pass_hat_k
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
 from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.loop.store import LearningCounts, count_reflection, record_and_reflect
+from evaluation.suites.own_runs import count_tries, read_own_runs, summarise_own
 from memory.projects.models import Project
 from reflection.reflectors.rules import RulesReflector
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "recorded"
 SOURCES = ("alfworld", "mbpp-py", "tau-airline", "webshop")
 REFLECTOR = "reflector"  # the unit that reflects on complete runs
+SECONDS = 10.0  # on an idle processor; most of it reflecting on the complete runs
+OWN = "own"  # the only unit where the user's own runs are counted
 RUNS = settings.BASE_DIR / "memory" / "sample_data" / "trajectories.jsonl"
 
 
@@ -40,9 +43,20 @@ class Replay(Suite):
     is_heavy = False
 
     def units(self, options: Options) -> list[str]:
+        if options.data_file:
+            read_own_runs(options.data_file)
+            return [OWN]
         return [*SOURCES, REFLECTOR]
 
+    def foresee_seconds(self, options: Options) -> float:
+        return SECONDS
+
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
+        if unit == OWN:
+            assert options.data_file is not None
+            own = read_own_runs(options.data_file)
+            with_steps = [run.data for run in own if run.data.get("steps")][: options.experience]
+            return count_tries(own) | {"learned": _reflect(with_steps, progress), "timing": {}}
         if unit != REFLECTOR:
             progress(unit, 1, 1)
         match unit:
@@ -51,10 +65,16 @@ class Replay(Suite):
             case "webshop":
                 return {"runs": _read("webshop.jsonl"), "timing": {}}
             case "reflector":
-                return {"learned": _reflect(progress), "timing": {}}
+                runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
+                return {"learned": _reflect(runs, progress), "timing": {}}
         return {"runs": [row for row in _read("reflexion.jsonl") if row["suite"] == unit], "timing": {}}
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
+        if OWN in units:
+            own, counts = summarise_own(units[OWN], options), units[OWN]["learned"]
+            own["figures"] += _reflection_figures(counts)
+            own["notes"] += [_write_counts(counts)] if counts["runs"] else []
+            return own | {"units": [OWN]}
         parts = {
             name: _summarise(name, unit["runs"], options.seed) for name, unit in units.items() if name != REFLECTOR
         }
@@ -163,11 +183,10 @@ def _single(
     }
 
 
-def _reflect(progress: Progress) -> dict[str, Any]:
-    """Reflect by rules on the complete sample runs that ship with the product."""
-    project = Project.objects.create(slug="replay", name="Sample runs")
+def _reflect(runs: Sequence[dict[str, Any]], progress: Progress) -> dict[str, Any]:
+    """Reflect by rules on complete runs."""
+    project = Project.objects.create(slug="replay", name="Recorded runs")
     counts = LearningCounts()
-    runs = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
     for number, run in enumerate(runs, 1):
         reflection, attempt = record_and_reflect(
             project, run, make_reflector=lambda *, ask: RulesReflector(max_lessons=3)
@@ -194,10 +213,13 @@ def _reflection_figures(learned: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reflection_note(learned: dict[str, Any]) -> str:
+    return f"{_write_counts(learned, ' of tau-bench airline and WebShop')} The suite live reports the same for a model."
+
+
+def _write_counts(learned: dict[str, Any], of: str = "") -> str:
     return (
-        f"rules: {learned['runs']} complete runs of tau-bench airline and WebShop gave {learned['proposed']} different "
-        f"lessons at no cost; {learned['without_lesson']} runs gave none. These are counts, so they have no interval. "
-        "The suite live reports the same for a language model."
+        f"rules: {learned['runs']} complete runs{of} gave {learned['proposed']} different lessons at no cost; "
+        f"{learned['without_lesson']} runs gave none. These are counts, so they have no interval."
     )
 
 

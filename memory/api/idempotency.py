@@ -44,7 +44,8 @@ class IdempotentMixin:
     """Runs the handler of a mutating method in one transaction, and under `Idempotency-Key` at most once.
 
     For a view whose `dispatch` calls `self.run(handler, …)`, after authentication, permissions and throttles (A8).
-    A handler names what it made with `response.resource_id = row.pk`; erasing that row empties the stored answer.
+    A handler names what it made with `response.resource_id = row.pk`; erasing that row empties the stored answer. One
+    that makes many rows sets `response.keeps_request = False` and answers without their words.
     """
 
     api_key: ApiKey
@@ -176,7 +177,7 @@ class KeyedRequest:
             fingerprint=fingerprint(self.canonical),
             method=self.method,
             route=self.route,
-            request=canonical_json(redact(self.body).value),
+            request=canonical_json(redact(self.body).value) if getattr(response, "keeps_request", True) else b"",
             status_code=response.status_code,
             headers={name: response[name] for name in _KEPT_HEADERS if name in response},
             body=response.content,

@@ -5,10 +5,14 @@ from typing import Any, TypedDict, TypeVar
 from django.utils import timezone
 
 from memory.errors import ChangedMeanwhile, NotServable
+from memory.events import Event, EventKind, announce
+from memory.heuristics.models import Heuristic, Review
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
 
+# An edit comes with its approval; the others leave a lesson as it was.
+_DECIDES_NOTHING = (Review.Decision.EDIT, Review.Decision.REFLECT_AGAIN, Review.Decision.CONFIRM_EVIDENCE)
 Item = TypeVar("Item", bound=Reviewed)
 
 
@@ -111,3 +115,7 @@ def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, 
         reviewer_key_id=by.api_key_id,
         **columns,
     )
+    if isinstance(item, Heuristic) and decision not in _DECIDES_NOTHING:
+        details = {"decision": str(decision)}
+        kind = EventKind.DECISION_MADE
+        announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))

@@ -36,7 +36,7 @@ from memory.heuristics.extensions import ask_for_reflection
 from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
-from memory.index.heuristic_vectors import count_terms
+from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.projects.actors import Actor
 
 MAX_AT_ONCE = 20
@@ -78,6 +78,7 @@ def approve_heuristic(
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
     serve_revision(heuristic, revision, by=by)
+    after_commit(embed_heuristics, [heuristic.pk])  # a client's proposal may have no vectors yet
     after_commit(count_terms, heuristic.project_id)
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
@@ -101,7 +102,7 @@ def edit_and_approve_heuristic(
     Raises:
         AlreadyDecided, ChangedMeanwhile, NothingChanged and the rest: as for the two steps.
     """
-    revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256)
+    revised = revise_heuristic(_lock_proposed(heuristic), text=text, by=by, content_sha256=content_sha256, waits=False)
     revision = get_current_revision(revised, content_sha256=None)
     record_review(revision, _Decision.EDIT, item=revised, by=by, **note)
     return approve_heuristic(revised, by=by, content_sha256=revision.content_sha256, read_at=read_at, **note)
@@ -132,6 +133,7 @@ def confirm_evidence(
         raise NotServable(f"This heuristic is {heuristic.status}. Its evidence counts once it is approved.")
     if not _approve_evidence(heuristic, by=by, read_at=read_at):
         raise NothingChanged("All evidence that was on the page counts already.")
+    after_commit(embed_heuristics, [heuristic.pk])  # the tasks of its runs
     after_commit(count_terms, heuristic.project_id)
     record_review(revision, _Decision.CONFIRM_EVIDENCE, item=heuristic, by=by, **note)
     return heuristic
@@ -213,6 +215,22 @@ class BulkResult:
     refusal: str = ""
 
 
+@transaction.atomic
+def decide_unflagged(
+    heuristic: Heuristic, *, approve: bool, by: Actor, content_sha256: str, **note: Unpack[ReviewNote]
+) -> Heuristic:
+    """Approve or reject the wording that was read, as one of many; what the checks flagged is decided on by itself.
+
+    Raises:
+        NotReadYet: an approval, and the checks flagged it or have not finished.
+        AlreadyDecided, ChangedMeanwhile and the rest: as for the decision.
+    """
+    if not approve:
+        return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
+    _check_unflagged(heuristic, "Decide on it by itself: POST /api/v1/heuristics/{id}/approve.")
+    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
+
+
 def review_in_bulk(
     heuristics: Sequence[Heuristic], *, approve: bool, by: Actor, **note: Unpack[ReviewNote]
 ) -> list[BulkResult]:
@@ -250,16 +268,18 @@ def _check_read(heuristic: Heuristic, read: Mapping[tuple[UUID, str], datetime])
     """Return the hash of the present wording and when this person opened it."""
     revision = heuristic.current_revision
     assert revision is not None
-    if heuristic.prioritised_at is None:
-        raise NotReadYet("The checks have not finished. Wait a few seconds and reload the queue.")
-    if heuristic.risk_flags:
-        raise NotReadYet(
-            f"The checks flagged it ({', '.join(heuristic.risk_flags)}). Decide on it on its own page, not in bulk."
-        )
+    _check_unflagged(heuristic, "Decide on it on its own page, not in bulk.")
     opened_at = read.get((heuristic.pk, revision.content_sha256))
     if opened_at is None:
         raise NotReadYet("You have not opened its current wording. Open it, read it, then select it again.")
     return revision.content_sha256, opened_at
+
+
+def _check_unflagged(heuristic: Heuristic, otherwise: str) -> None:
+    if heuristic.prioritised_at is None:
+        raise NotReadYet("The checks have not finished. Wait a few seconds and try again.")
+    if heuristic.risk_flags:
+        raise NotReadYet(f"The checks flagged it ({', '.join(heuristic.risk_flags)}). {otherwise}")
 
 
 def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:

@@ -30,6 +30,8 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
         wordings = HeuristicRevision.objects.served().filter(heuristic=OuterRef("pk"))
         return queryset.filter(Exists(wordings) if value == "true" else ~Exists(wordings))
 
+    external_id = ExactText(help_text="A client's own id of the lesson.")
+
     class Meta:
         model = Heuristic
         fields: ClassVar[list[str]] = []

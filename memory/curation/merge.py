@@ -90,7 +90,8 @@ def _copy_evidence(heuristic: Heuristic, into: Heuristic) -> None:
 def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, request_id: str) -> Heuristic:
     was_approved = into.status == _Status.APPROVED
     try:
-        revised = revise_heuristic(into, text=revision.as_text(), by=by, sources=Sources(wordings=(revision.pk,)))
+        sources = Sources(wordings=(revision.pk,))
+        revised = revise_heuristic(into, text=revision.as_text(), by=by, sources=sources, waits=not was_approved)
     except NothingChanged:
         return into
     if not was_approved:

@@ -14,6 +14,7 @@ from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
+from memory.events import Event, EventKind, announce
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
 from memory.heuristics.text import Citation, HeuristicText, Origin
@@ -40,6 +41,7 @@ def propose_heuristic(
     origin = origin or Origin()
     heuristic = Heuristic.objects.create(project=project, **asdict(origin))
     _add_revision(heuristic, number=1, text=text, by=by, sources=Sources(runs=tuple(runs), client=origin.client))
+    _announce(heuristic)
     return heuristic
 
 
@@ -51,12 +53,14 @@ def revise_heuristic(
     by: Actor,
     content_sha256: str | None = None,
     sources: Sources = OWN_WORDS,
+    waits: bool = True,
 ) -> Heuristic:
     """Propose another wording. What is served now stays served until the new wording is decided.
 
     Args:
         content_sha256: the hash of the wording the author saw; None takes the newest.
         sources: what the words were taken from, besides the wording before.
+        waits: for a decision; False where the caller decides at once, so that nobody is told of it.
 
     Raises:
         ChangedMeanwhile: the wording changed since the author saw it.
@@ -65,21 +69,27 @@ def revise_heuristic(
     """
     heuristic = lock_item(heuristic)
     current = get_current_revision(heuristic, content_sha256=content_sha256)
-    if _clean(text) == current.as_text():
+    if redact_text(text) == current.as_text():
         raise NothingChanged("The text is the same as before, so there is nothing to review.")
     if heuristic.status != Heuristic.Status.PROPOSED:
         _take_room(heuristic.project_id, by)
-    return repropose_heuristic(heuristic, text=text, by=by, sources=sources)
+    return repropose_heuristic(heuristic, text=text, by=by, sources=sources, waits=waits)
 
 
 @transaction.atomic
 def repropose_heuristic(
-    heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources = OWN_WORDS
+    heuristic: Heuristic, *, text: HeuristicText, by: Actor, sources: Sources = OWN_WORDS, waits: bool = True
 ) -> Heuristic:
-    """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused."""
+    """Put a wording it had before back into the queue, as a revision of its own: approvals are never reused.
+
+    Args:
+        waits: as for `revise_heuristic`.
+    """
     heuristic = lock_item(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
+    if waits:
+        _announce(heuristic)
     return heuristic
 
 
@@ -123,6 +133,16 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
     return count_support(heuristic)
 
 
+def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
+    """Make the vectors of a lesson after the commit. An API client does not wait for them.
+
+    What a client proposes is not served yet: the periodic work makes its vectors within seconds, and an approval that
+    comes before makes them at once.
+    """
+    if by.api_key_id is None:
+        after_commit(embed_heuristics, [heuristic.pk])
+
+
 def count_support(heuristic: Heuristic) -> Heuristic:
     """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
     runs = Count("trajectory", distinct=True)
@@ -152,10 +172,7 @@ def _take_room(project_id: UUID, by: Actor) -> None:
     if by.api_key_id is None:
         return
     client = by.label.removeprefix("key:")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
-        )
+    lock_proposals_of(project_id, client)
     if not has_room(project_id, client):
         raise TooManyProposals(
             f"{settings.ERL_PENDING_PROPOSALS_PER_CLIENT} lessons of this client are already waiting for a reviewer, "
@@ -163,13 +180,25 @@ def _take_room(project_id: UUID, by: Actor) -> None:
         )
 
 
-def _clean(text: HeuristicText) -> HeuristicText:
+def _announce(heuristic: Heuristic) -> None:
+    announce(Event(kind=EventKind.PROPOSAL_WAITING, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,)))
+
+
+def lock_proposals_of(project_id: UUID, client: str) -> None:
+    """Let one transaction at a time propose for a client, until it ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
+        )
+
+
+def redact_text(text: HeuristicText) -> HeuristicText:
     values: dict[str, Any] = redact(asdict(text) | {"tags": list(text.tags)}).value
     return HeuristicText(**values | {"tags": tuple(values["tags"])})
 
 
 def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by: Actor, sources: Sources) -> None:
-    values = asdict(_clean(text))
+    values = asdict(redact_text(text))
     values["tags"] = list(values["tags"])
     revision = HeuristicRevision.objects.create(
         project_id=heuristic.project_id,
@@ -187,4 +216,4 @@ def _add_revision(heuristic: Heuristic, *, number: int, text: HeuristicText, by:
     heuristic.prioritised_at = None  # its priority is worked out again
     heuristic.updated_at = timezone.now()
     heuristic.save(update_fields=["current_revision", "status", "superseded_by", "prioritised_at", "updated_at"])
-    after_commit(embed_heuristics, [heuristic.pk])
+    embed_unless_client(heuristic, by=by)

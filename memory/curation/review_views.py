@@ -9,21 +9,32 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.base import ApiView
+from memory.api.bulk import answer_each
 from memory.api.input import Input
 from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, describe
-from memory.curation.decisions import approve_heuristic, quarantine_heuristic, reject_heuristic, retire_heuristic
+from memory.curation.decisions import (
+    approve_heuristic,
+    confirm_evidence,
+    decide_unflagged,
+    quarantine_heuristic,
+    reject_heuristic,
+    retire_heuristic,
+)
 from memory.curation.filters import ReviewFilter
 from memory.curation.merge import merge_heuristics
 from memory.curation.serializers import (
     Approval,
+    BulkSerializer,
     Decision,
+    DecisionItem,
+    DecisionsInput,
     HeuristicDetailSerializer,
     Merge,
     ReviewSerializer,
     Withdrawal,
 )
-from memory.curation.views import answer_heuristic, get_heuristic
+from memory.curation.views import answer_heuristic, describe_result, get_heuristic
 from memory.heuristics.models import Heuristic, Review
 from memory.projects.models import ApiKey
 
@@ -123,10 +134,21 @@ MergeView = decision_view(
 )
 
 
+ConfirmEvidenceView = decision_view(
+    confirm_evidence,
+    "confirmEvidence",
+    "Let evidence that came later count",
+    "For an approved heuristic: the runs that were linked to it since count as support, and tasks like theirs find it. "
+    "Send the `content_sha256` you read. If all evidence counts already, the answer is 409.",
+    request=Approval,
+    base=ApproveBase,
+)
+
+
 class ReviewListView(ApiView):
     """The records of all decisions."""
 
-    required_scopes = {"GET": ApiKey.Scope.HEURISTICS_READ}
+    required_scopes = {"GET": ApiKey.Scope.HEURISTICS_READ, "POST": ApiKey.Scope.REVIEW}
     pagination_class = LimitOffset
     filterset_class = ReviewFilter
     queryset = Review.objects.none()
@@ -143,3 +165,30 @@ class ReviewListView(ApiView):
     def get(self, request: Request) -> Response:
         records = Review.objects.filter(project=self.project).select_related("revision")
         return self.answer_page(ReviewSerializer, records)
+
+    @describe(
+        "decideHeuristics",
+        tag="review",
+        summary="Decide on many heuristics",
+        description="Approves or rejects up to 20, each by the `content_sha256` of the wording you read. One that is "
+        "refused does not hold back the others: the answer has a result for each. What the checks flagged, or have not "
+        "looked at yet, cannot be approved here: approve it by itself. Under an `Idempotency-Key` the request as a "
+        "whole happens once.",
+        request=DecisionsInput,
+        responses=BulkSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        return answer_each(DecisionsInput.from_body(self.body).decisions, self.decide)
+
+    def decide(self, item: Any) -> dict[str, Any]:
+        sent = DecisionItem.from_body(item)
+        heuristic = self.get_named(Heuristic, sent.heuristic_id, "heuristic_id")
+        decided = decide_unflagged(
+            heuristic,
+            approve=sent.decision == "approve",
+            by=self.actor,
+            content_sha256=sent.content_sha256,
+            reason=sent.reason,
+            request_id=self.request_id,
+        )
+        return describe_result(decided)

@@ -1,18 +1,30 @@
 """Heuristics as clients propose, review and read them."""
 
+import json
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
 from drf_spectacular.utils import extend_schema_field
-from pydantic import Field, model_validator
+from pydantic import Field, SkipValidation, model_validator
 from rest_framework import serializers
 
 from memory.api.base import represent
-from memory.api.input import ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text, wrong_member
+from memory.api.input import WHOLE, ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text, wrong_member
+from memory.curation.client_lessons import ClientLesson
+from memory.curation.decisions import MAX_AT_ONCE
 from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
-from memory.heuristics.text import HeuristicText
-from memory.limits import MAX_LESSON_TEXT_CHARS, MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TRIGGER_CHARS
+from memory.heuristics.text import Citation, HeuristicText
+from memory.limits import (
+    MAX_EVIDENCE,
+    MAX_LESSON_METADATA_CHARS,
+    MAX_LESSON_TEXT_CHARS,
+    MAX_PROPOSALS_AT_ONCE,
+    MAX_REASON_CHARS,
+    MAX_TASK_CHARS,
+    MAX_TRIGGER_CHARS,
+)
 from memory.retrieval.context import write_body
 
 TEXT_MEMBERS = (
@@ -84,12 +96,90 @@ class HeuristicWording(Input):
         return text
 
 
+class EvidenceInput(Input):
+    """A recorded run that a lesson is drawn from, and where in it."""
+
+    trajectory_id: Annotated[Id, Field(description="A run of this project.")]
+    first_step: Annotated[int | None, Field(ge=1, description="The first step that shows it, from 1."), WHOLE] = None
+    last_step: Annotated[int | None, Field(ge=1, description="The last; the first if left out."), WHOLE] = None
+    quote: Annotated[LongText, Field(description="Words of these steps, as the run has them.")] = ""
+
+    @model_validator(mode="after")
+    def _order_steps(self) -> Self:
+        if self.last_step is not None and (self.first_step is None or self.last_step < self.first_step):
+            raise wrong_member("last_step", "Send the first step too, and a last step that is not before it.")
+        return self
+
+    def citation(self) -> tuple[UUID, Citation]:
+        last = self.first_step if self.last_step is None else self.last_step
+        return self.trajectory_id, Citation(first_step=self.first_step, last_step=last, quote=self.quote)
+
+
 class HeuristicInput(HeuristicWording):
     """A lesson to propose. It is not served until a person approves it."""
 
     trigger: Trigger
     guideline: Guideline
     confidence: Annotated[Share | None, Field(description="How sure its author is, from 0 to 1.")] = None
+    external_id: Annotated[
+        Name,
+        Field(description="Your own id of this lesson, unique among those of your client. Sent again, it is updated."),
+    ] = ""
+    metadata: Annotated[
+        dict[str, Any],
+        Field(
+            description=f"Anything you want to keep with it, at most {MAX_LESSON_METADATA_CHARS:,} characters as JSON. "
+            "Agents are never given it."
+        ),
+    ] = Field(default_factory=dict)
+    evidence: Annotated[
+        list[EvidenceInput],
+        Field(max_length=MAX_EVIDENCE, description="The runs it is drawn from; they count once it is approved."),
+    ] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _bound_metadata(self) -> Self:
+        if len(json.dumps(self.metadata, ensure_ascii=False)) > MAX_LESSON_METADATA_CHARS:
+            raise wrong_member("metadata", f"Send at most {MAX_LESSON_METADATA_CHARS:,} characters of JSON.")
+        return self
+
+    def lesson(self) -> ClientLesson:
+        """Return it as `bring_lesson` takes it."""
+        return ClientLesson(
+            text=self.text(),
+            confidence=self.confidence,
+            external_id=self.external_id,
+            metadata=self.metadata if "metadata" in self.model_fields_set else None,
+            evidence=tuple(each.citation() for each in self.evidence),
+        )
+
+
+class HeuristicsInput(Input):
+    """Lessons to propose. Each is taken or refused by itself."""
+
+    heuristics: Annotated[
+        list[SkipValidation[HeuristicInput]],
+        Field(min_length=1, max_length=MAX_PROPOSALS_AT_ONCE, description="The lessons."),
+    ]
+
+
+class DecisionItem(Input):
+    """One decision on exactly the wording that was read."""
+
+    heuristic_id: Annotated[Id, Field(description="The heuristic to decide on.")]
+    decision: Annotated[Literal["approve", "reject"], Field(description="What is decided.")]
+    content_sha256: Annotated[
+        ContentHash, Field(description="The hash of the wording you read; if it changed since, this one is refused.")
+    ]
+    reason: Reason = ""
+
+
+class DecisionsInput(Input):
+    """Decisions to take. Each is taken or refused by itself."""
+
+    decisions: Annotated[
+        list[SkipValidation[DecisionItem]], Field(min_length=1, max_length=MAX_AT_ONCE, description="The decisions.")
+    ]
 
 
 class HeuristicPatch(HeuristicWording):
@@ -196,6 +286,11 @@ class EvidenceSerializer(serializers.ModelSerializer[Evidence]):
         read_only_fields = fields
 
 
+@extend_schema_field({"type": "object", "additionalProperties": True})
+class LessonMetadataField(serializers.JSONField):
+    """What the client keeps with a lesson."""
+
+
 class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     """A heuristic: its status, its newest wording, and the wording that is served, if any."""
 
@@ -216,6 +311,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     served = serializers.SerializerMethodField()
     served_revision = serializers.SerializerMethodField()
     superseded_by_id = serializers.UUIDField(allow_null=True)
+    metadata = LessonMetadataField(read_only=True)
 
     class Meta:
         model = Heuristic
@@ -233,6 +329,8 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
             "model",
             "prompt_version",
             "client",
+            "external_id",
+            "metadata",
             "approved_by",
             "approved_at",
             "served",
@@ -264,6 +362,35 @@ class HeuristicPageSerializer(serializers.Serializer[Any]):
 
     results = HeuristicSerializer(many=True)
     pagination = PageSerializer()
+
+
+class BulkErrorSerializer(serializers.Serializer[Any]):
+    """Why one of many was refused; nothing was changed for it."""
+
+    code = serializers.CharField()
+    message = serializers.CharField(help_text="A sentence that says what to do next.")
+    retryable = serializers.BooleanField()
+    fields = serializers.DictField(  # type: ignore[assignment]
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="What is wrong where: JSON pointers into this one.",
+    )
+
+
+class BulkItemSerializer(serializers.Serializer[Any]):
+    """What became of one of many."""
+
+    index = serializers.IntegerField(min_value=0, help_text="Its place in the request, from 0.")
+    status = serializers.IntegerField(help_text="The status it would have been answered with by itself.")
+    heuristic_id = serializers.UUIDField(allow_null=True, help_text="Null where it was refused before it was found.")
+    heuristic_status = serializers.ChoiceField(choices=Heuristic.Status.choices, allow_null=True)
+    content_sha256 = serializers.CharField(allow_null=True, help_text="The hash of its newest wording.")
+    error = BulkErrorSerializer(allow_null=True)
+
+
+class BulkSerializer(serializers.Serializer[Any]):
+    """What became of each, in the order of the request."""
+
+    results = BulkItemSerializer(many=True)
 
 
 class HeuristicDetailSerializer(HeuristicSerializer):

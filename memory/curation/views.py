@@ -5,28 +5,31 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Prefetch, QuerySet
-from drf_spectacular.utils import PolymorphicProxySerializer
+from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from memory.api.base import ApiView, represent
+from memory.api.bulk import answer_each
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
+from memory.curation.client_lessons import bring_lesson
 from memory.curation.filters import HeuristicFilter
-from memory.curation.proposals import propose_heuristic, revise_heuristic
+from memory.curation.proposals import revise_heuristic
 from memory.curation.serializers import (
+    BulkSerializer,
     HeuristicDetailSerializer,
     HeuristicInput,
     HeuristicPageSerializer,
     HeuristicPatch,
     HeuristicSerializer,
+    HeuristicsInput,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
-from memory.heuristics.text import Origin
 from memory.projects.models import ApiKey, Project
 from memory.retrieval.serializers import LessonsForTask, RetrieveQuery
 from memory.retrieval.views import RETRIEVE_PARAMS, answer_body, answer_query
@@ -82,21 +85,45 @@ class HeuristicListView(ApiView):
         "proposeHeuristic",
         tag="heuristics",
         summary="Propose a lesson",
-        description="It joins the review queue and is not served until it is approved.",
+        description="It joins the review queue and is not served until it is approved. With `external_id` the request "
+        "can be repeated: words that your client sent before change nothing, other words are a new revision that waits "
+        "for review while the approved one stays served, `metadata` and `confidence` replace what was there, and "
+        "`evidence` is added. The status is 200 then.",
         request=HeuristicInput,
-        responses={201: HeuristicDetailSerializer},
+        responses={
+            201: OpenApiResponse(HeuristicDetailSerializer, "It is proposed."),
+            200: OpenApiResponse(HeuristicDetailSerializer, "Your client has proposed it before, under this id."),
+        },
         parameters=[LOCATION, ETAG],
     )
     def post(self, request: Request) -> Response:
-        sent = HeuristicInput.from_body(self.body)
-        heuristic = propose_heuristic(
-            self.project,
-            text=sent.text(),
-            by=self.actor,
-            origin=Origin(confidence=sent.confidence, client=self.api_key.client),
-        )
-        location = reverse("api:heuristic", args=[heuristic.pk])
-        return answer_heuristic(self, heuristic.pk, status=201, headers={"Location": location})
+        lesson = HeuristicInput.from_body(self.body).lesson()
+        brought = bring_lesson(self.project, lesson, by=self.actor, client=self.api_key.client)
+        id = brought.heuristic.pk
+        location = reverse("api:heuristic", args=[id])
+        return answer_heuristic(self, id, status=201 if brought.created else 200, headers={"Location": location})
+
+
+class HeuristicBatchView(ApiView):
+    required_scopes = {"POST": Scope.HEURISTICS_WRITE}
+
+    @describe(
+        "proposeHeuristics",
+        tag="heuristics",
+        summary="Propose many lessons",
+        description="Up to 50, each as in POST /heuristics. One that is refused does not hold back the others: the "
+        "answer has a result for each, with the `heuristic_id` and the `content_sha256` to decide by, or the error. "
+        "Under an `Idempotency-Key` the request as a whole happens once.",
+        request=HeuristicsInput,
+        responses=BulkSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        return answer_each(HeuristicsInput.from_body(self.body).heuristics, self.propose)
+
+    def propose(self, item: Any) -> dict[str, Any]:
+        lesson = HeuristicInput.from_body(item).lesson()
+        brought = bring_lesson(self.project, lesson, by=self.actor, client=self.api_key.client)
+        return describe_result(brought.heuristic, status=201 if brought.created else 200)
 
 
 class HeuristicView(ApiView):
@@ -166,6 +193,17 @@ def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dic
     response = Response(body, status=status, headers=etag | (headers or {}))
     response.resource_id = heuristic.pk  # type: ignore[attr-defined]
     return response
+
+
+def describe_result(heuristic: Heuristic, *, status: int = 200) -> dict[str, Any]:
+    """Return what the answer to a request about many says of one."""
+    assert heuristic.current_revision is not None, "every heuristic has a revision"
+    return {
+        "status": status,
+        "heuristic_id": heuristic.pk,
+        "heuristic_status": heuristic.status,
+        "content_sha256": heuristic.current_revision.content_sha256,
+    }
 
 
 def read_if_match(request: Request) -> set[str] | None:

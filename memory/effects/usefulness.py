@@ -7,7 +7,7 @@ verdicts and outcomes arrive. One run counts once, and of one client only the ne
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from django.db.models.functions import RowNumber
 
 from memory.effects.helped_tasks import Help, note_help
 from memory.effects.models import HeuristicFeedback, UsageVerdict
+from memory.events import Event, EventKind, announce
 from memory.heuristics.models import Heuristic
 from memory.runs.models import Trajectory
 
@@ -27,9 +28,13 @@ NEUTRAL = 0.5
 RATE = 0.1
 PSEUDO_COUNTS = 5
 RUNS_OF_A_CLIENT = 20
+HARMFUL_USEFULNESS = 0.4
+HARMFUL_RUNS = 5
 # How far an outcome is believed, by who stated it (reference: ERL 1.7: a judge of its own run is right 7 times in 10)
 TRUST = {"environment": 1.0, "test": 1.0, "human": 1.0, "judge": 0.7, "agent": 0.5}
 
+_COUNTED = ["usefulness", "usefulness_basis", "usefulness_version"]
+_IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.PROPOSED)
 _Verdict = UsageVerdict.Verdict
 # A run that names its answer was given what the answer injected; of a run that names none, its word is taken.
 _GIVEN = Q(trajectory__retrieval__isnull=True) | Q(trajectory__retrieval__injected_ids__contains=[F("heuristic_id")])
@@ -105,9 +110,9 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
     """
     # NO KEY: writing feedback takes a share lock on the row, and two such writers would otherwise deadlock here.
     rows = Heuristic.objects.select_for_update(no_key=True).filter(pk__in=list(heuristic_ids)).order_by("pk")
-    heuristics = list(rows.only("pk", "usefulness", "usefulness_basis", "usefulness_version"))
+    heuristics = list(rows.only("project_id", "status", *_COUNTED))
     uses = find_uses([heuristic.pk for heuristic in heuristics])
-    changed, helped = [], {}
+    changed, helped, harmed = [], {}, []
     for heuristic in heuristics:
         usefulness, basis = count_usefulness(uses.get(heuristic.pk, ()))
         if (heuristic.usefulness, heuristic.usefulness_basis, heuristic.usefulness_version) != (
@@ -117,13 +122,37 @@ def refresh_usefulness(heuristic_ids: Iterable[UUID]) -> int:
         ):
             if basis["followed_success"] or heuristic.usefulness_basis.get("followed_success"):
                 helped[heuristic.pk] = _sum_up(uses.get(heuristic.pk, []))
+            was_harmful = is_harmful(heuristic.usefulness, heuristic.usefulness_basis)
+            if heuristic.status in _IN_USE and is_harmful(usefulness, basis) and not was_harmful:
+                harmed.append(heuristic)
             heuristic.usefulness, heuristic.usefulness_basis = usefulness, basis
             heuristic.usefulness_version = VERSION
             changed.append(heuristic)
-    Heuristic.objects.bulk_update(changed, ["usefulness", "usefulness_basis", "usefulness_version"])
+    for heuristic in harmed:
+        _announce_harm(heuristic)
+    Heuristic.objects.bulk_update(changed, _COUNTED)
     if helped:
         note_help(helped)
     return len(changed)
+
+
+def is_harmful(usefulness: float, basis: Mapping[str, Any]) -> bool:
+    """Tell whether enough runs followed a lesson, and so many of them failed that it seems to do harm."""
+    followed = basis.get("followed_success", 0) + basis.get("followed_failure", 0)
+    return followed >= HARMFUL_RUNS and usefulness < HARMFUL_USEFULNESS
+
+
+def _announce_harm(heuristic: Heuristic) -> None:
+    basis = heuristic.usefulness_basis
+    details = {
+        "usefulness": round(heuristic.usefulness, 2),
+        "followed": basis["followed_success"] + basis["followed_failure"],
+        "failed": basis["followed_failure"],
+    }
+    event = Event(
+        kind=EventKind.LESSON_HARMFUL, project_id=heuristic.project_id, lesson_ids=(heuristic.pk,), details=details
+    )
+    announce(event)
 
 
 def refresh_usefulness_of_run(trajectory: Trajectory) -> int:

@@ -67,6 +67,8 @@ class Heuristic(Reviewed):
     prompt_version = models.TextField(blank=True, default="")
     confidence = models.FloatField(null=True, blank=True)
     client = models.TextField(blank=True, default="", help_text="The API client that proposed it.")
+    external_id = models.TextField(blank=True, default="", help_text="The client's own id of this lesson.")
+    metadata = models.JSONField(default=dict, blank=True, help_text="Kept for the client; no agent gets it.")
     support = models.PositiveIntegerField(default=0, help_text="Distinct trajectories it was learnt from.")
     approved_support = models.PositiveIntegerField(
         default=0, editable=False, help_text="Those of them that a reviewer approved with it; only these are ranked by."
@@ -104,6 +106,11 @@ class Heuristic(Reviewed):
             ),
             models.CheckConstraint(
                 condition=Q(usefulness__gte=0, usefulness__lte=1), name="memory_heuristic_usefulness_0_to_1"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "client", "external_id"],
+                condition=~Q(external_id=""),
+                name="memory_heuristic_external_id_unique",
             ),
         ]
         indexes = [

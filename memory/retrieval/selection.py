@@ -12,7 +12,7 @@ from memory.retrieval.candidates import Candidate, draw_candidates, find_candida
 from memory.retrieval.cross_encoder import RerankingFailed, find_reranker, rerank
 from memory.retrieval.database_search import USUAL_LIMIT, Search
 from memory.retrieval.limits import Limits
-from memory.retrieval.llm_ranking import MAX_POOL, RankingFailed, find_ranker, get_ranker, rank_with_model
+from memory.retrieval.llm_ranking import MAX_POOL, RankingFailed, get_ranker, rank_with_model
 from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import PATIENCE_SECONDS, Question
@@ -24,7 +24,6 @@ from memory.retrieval.task_vector import AskedOnce
 log = structlog.get_logger(__name__)
 
 _Mode = Retrieval.Mode
-AUTO = "auto"
 MAX_CONSIDERED = 30  # of what was passed over, kept with the answer
 
 
@@ -49,10 +48,8 @@ NO_SELECTION = Selection()
 
 
 def get_default_mode() -> str:
-    """Return the mode of a request that names none: what the settings say; `auto` is `erl` where a model can rank."""
-    if settings.ERL_RETRIEVE_MODE != AUTO:
-        return str(settings.ERL_RETRIEVE_MODE)
-    return _Mode.ERL if find_ranker() is not None else _Mode.HYBRID
+    """Return the mode of a request that names none, which the settings say."""
+    return str(settings.ERL_RETRIEVE_MODE)
 
 
 def select_heuristics(question: Question, state: ProjectState, *, mode: str, top_k: int) -> Selection:

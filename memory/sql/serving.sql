@@ -71,7 +71,7 @@ BEGIN
     END IF;
     FOR each IN SELECT polrelid FROM pg_policy WHERE polname = 'erl_project' LOOP
         IF each::text IN ('memory_project', 'memory_apikey', 'memory_projectmembership', 'memory_rulechange',
-            'memory_auditentry') THEN
+            'memory_auditentry', 'reflection_webhookendpoint', 'reflection_webhooksecret') THEN
             EXECUTE format('GRANT SELECT ON %s TO erl_tenant', each);
         ELSIF each::text IN ('memory_erasure', 'memory_quarantineorder') THEN
             EXECUTE format('GRANT SELECT, INSERT ON %s TO erl_tenant', each);

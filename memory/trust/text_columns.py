@@ -52,6 +52,7 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
             Fate.NO_TEXT,
             _MACHINE,
         ),
+        Columns("external_id metadata", Fate.DELETED, "with lessons of this run alone"),
         Columns("client", Fate.NO_TEXT, _NAMES),
     ),
     "memory_heuristicrevision": (

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from memory.api.input import Id, Input, wrong_member
+from memory.curation.serializers import HeuristicSerializer
 from memory.intake.serializers import TrajectoryInput
 from reflection.reflectors.models import Proposal, Reflection
 
@@ -100,3 +101,19 @@ class ReflectionSerializer(serializers.ModelSerializer[Reflection]):
             "self": reverse("reflection_api:reflection", args=[reflection.pk]),
             "trajectory": reverse("api:trajectory", args=[reflection.trajectory_id]),
         }
+
+
+class ReflectionWithLessonsSerializer(ReflectionSerializer):
+    """A reflection and, once it is finished, what it proposed or supported."""
+
+    lessons = HeuristicSerializer(
+        many=True,
+        allow_null=True,
+        read_only=True,
+        help_text="The lessons it proposed or supported, as they are now, in the order of `proposals`. Null until it "
+        "is finished, and for a key without the scope `heuristics:read`.",
+    )
+
+    class Meta(ReflectionSerializer.Meta):
+        fields = [*ReflectionSerializer.Meta.fields, "lessons"]
+        read_only_fields = fields

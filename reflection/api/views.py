@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import structlog
@@ -16,15 +16,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from memory.api.base import ApiView, represent
+from memory.api.base import ApiView, represent, represent_all
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import LOCATION, describe
 from memory.api.waiting import waiting_place
+from memory.curation.serializers import HeuristicSerializer
+from memory.curation.views import shown_heuristics
 from memory.intake.views import get_trajectory, record_from
 from memory.projects.models import ApiKey, Project
 from memory.runs.models import Trajectory
-from reflection.api.serializers import ReflectInput, ReflectionSerializer
+from reflection.api.serializers import ReflectInput, ReflectionSerializer, ReflectionWithLessonsSerializer
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection
 
@@ -54,11 +56,12 @@ class ReflectView(ApiView):
         description="Queues a reflection on a recorded run, or records one first (which also needs the scope "
         "`trajectories:write`). If a reflection on the run is already queued or running, that one is returned. With "
         "`Prefer: wait=N` the server waits for up to N seconds, at most 30, and answers 200 if the reflection is "
-        "finished by then. Where many wait already, it is not held back.",
+        "finished by then, with the lessons themselves in `lessons` (for a key that also has `heuristics:read`). Where "
+        "many wait already, it is not held back.",
         request=ReflectInput,
         responses={
-            202: OpenApiResponse(ReflectionSerializer, "It is queued; follow `Location`."),
-            200: OpenApiResponse(ReflectionSerializer, "It is finished; only with `Prefer: wait=N`."),
+            202: OpenApiResponse(ReflectionWithLessonsSerializer, "It is queued; follow `Location`."),
+            200: OpenApiResponse(ReflectionWithLessonsSerializer, "It is finished; only with `Prefer: wait=N`."),
         },
         parameters=[
             LOCATION,
@@ -79,7 +82,8 @@ class ReflectView(ApiView):
             traceparent=structlog.contextvars.get_contextvars().get("traceparent", ""),
         )
         location = reverse("reflection_api:reflection", args=[reflection.pk])
-        response = Response(represent(ReflectionSerializer, reflection), status=202, headers={"Location": location})
+        body = represent(ReflectionSerializer, reflection) | {"lessons": None}
+        response = Response(body, status=202, headers={"Location": location})
         response.resource_id = trajectory.pk  # type: ignore[attr-defined]
         return response
 
@@ -94,7 +98,7 @@ class ReflectView(ApiView):
             reflection = wait_for_reflection(self.project, UUID(response.data["id"]), seconds=seconds)  # type: ignore[attr-defined]
         finished = reflection.status not in Reflection.LIVE
         headers = {"Location": response["Location"], "Preference-Applied": f"wait={seconds}"}
-        return Response(represent(ReflectionSerializer, reflection), status=200 if finished else 202, headers=headers)
+        return Response(represent_with_lessons(self, reflection), status=200 if finished else 202, headers=headers)
 
     def _get_or_record(self, sent: ReflectInput) -> Trajectory:
         if "trajectory_id" in sent.model_fields_set:
@@ -134,10 +138,20 @@ class ReflectionView(ApiView):
         tag="reflections",
         summary="Read a reflection",
         description="Its status, attempts, cost, and the heuristics it proposed or why it proposed none.",
-        responses=ReflectionSerializer,
+        responses=ReflectionWithLessonsSerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        return Response(represent(ReflectionSerializer, get_object_or_404(_shown(self.project), pk=id)))
+        return Response(represent_with_lessons(self, get_object_or_404(_shown(self.project), pk=id)))
+
+
+def represent_with_lessons(view: ApiView, reflection: Reflection) -> dict[str, Any]:
+    """Return a reflection with the lessons it led to, if it is finished and the key may read lessons."""
+    body = represent(ReflectionSerializer, reflection)
+    if reflection.status in Reflection.LIVE or Scope.HEURISTICS_READ not in view.api_key.scopes:
+        return body | {"lessons": None}
+    ids = [proposal.heuristic_id for proposal in reflection.proposals.all()]
+    lessons = shown_heuristics(view.project).in_bulk(ids)
+    return body | {"lessons": represent_all(HeuristicSerializer, [lessons[id] for id in dict.fromkeys(ids)])}
 
 
 def read_wait(request: Request) -> int:

@@ -35,6 +35,7 @@ from reflection.errors import LostClaim, ReflectionError
 from reflection.jobs.execution import Heartbeat, carry_out
 from reflection.jobs.queue import claim, finish, get_claimed, hold
 from reflection.llm.calls import Ask, RememberedAsk, ask_provider
+from reflection.llm.registry import find_config
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +99,7 @@ def _see_through(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask)
 
 def _find_model(run: ConsolidationRun, heartbeat: Heartbeat, *, ask_model: Ask) -> ModelConsolidator | None:
     """Return what asks the model; None where reflections do without one too."""
-    if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and not settings.ERL_LLM_PROVIDER):
+    if settings.ERL_REFLECTOR == "rules" or (settings.ERL_REFLECTOR == "auto" and find_config() is None):
         return None
     ask = RememberedAsk(run, heartbeat, ask_model=ask_model)
     return ModelConsolidator(ask=ask, model=settings.ERL_LLM_MODEL)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
-from memory.effects.usefulness import Use, find_uses
+from memory.effects.usefulness import HARMFUL_RUNS, HARMFUL_USEFULNESS, Use, find_uses
 from memory.heuristics.models import Heuristic
 from memory.projects.models import Project
 from reflection.consolidation.drafts import Advice, Author, Support
@@ -24,8 +24,6 @@ MIN_USED_SHARE = 0.05  # of the runs that were given a lesson: followed it and s
 MIN_USES = 20  # before the use of a lesson is judged
 UNUSED_DAYS = 180  # without having been given to an agent
 AUTHOR = Author(method="rules", version="1")
-HARMFUL_USEFULNESS = 0.4
-HARMFUL_RUNS = 5
 
 
 def suggest_retirements(project: Project, lessons: Sequence[Lesson]) -> list[Advice]:

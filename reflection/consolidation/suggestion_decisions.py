@@ -95,7 +95,12 @@ def _reword(heuristic: Heuristic, suggestion: Suggestion, *, by: Actor, reason: 
     words: dict[str, Any] = text | {"tags": tuple(text.get("tags", ()))}
     check_decider(heuristic, by=by)
     revised = revise_heuristic(
-        heuristic, text=HeuristicText(**words), by=by, content_sha256=content_sha256, sources=_find_sources(suggestion)
+        heuristic,
+        text=HeuristicText(**words),
+        by=by,
+        content_sha256=content_sha256,
+        sources=_find_sources(suggestion),
+        waits=not was_approved,
     )
     if was_approved:
         revision = get_current_revision(revised, content_sha256=None)  # the words of the suggestion

@@ -26,14 +26,16 @@ def _do_nothing(job: "Job") -> None:
 class JobKind:
     """How the jobs of one kind are run, and in which Celery queue their messages wait; "" is the default queue.
 
-    `time_limit_seconds` bounds one attempt where it differs from the limit of all tasks. `give_up` runs in the
-    transaction that marks a job dead. `command` is the management command that works on due jobs without a broker.
+    `time_limit_seconds` bounds one attempt where it differs from the limit of all tasks, and `most_attempts` the
+    attempts where they differ from ERL_REFLECTION_MAX_ATTEMPTS. `give_up` runs in the transaction that marks a job
+    dead. `command` is the management command that works on due jobs without a broker.
     """
 
     name: str
     run: RunJob
     queue: str = ""
     time_limit_seconds: int | None = None
+    most_attempts: int | None = None
     give_up: Callable[["Job"], None] = _do_nothing
     command: str = ""
 

@@ -107,7 +107,7 @@ def claim(kind: str, job_id: UUID | None = None, *, owner: str, lease_seconds: f
         "kind": kind,
         "owner": owner,
         "lease_seconds": lease_seconds or settings.ERL_REFLECTION_LEASE_SECONDS,
-        "max_attempts": settings.ERL_REFLECTION_MAX_ATTEMPTS,
+        "max_attempts": _most_attempts(kind),
         "lost_code": WORKER_LOST_CODE,
         "lost": WORKER_LOST.replace("{kind}", kind),
     }
@@ -161,7 +161,7 @@ def fail(job: Job, *, code: str, message: str, transient: bool, retry_after_seco
     Raises:
         LostClaim: another worker holds it.
     """
-    if transient and job.attempts < settings.ERL_REFLECTION_MAX_ATTEMPTS:
+    if transient and job.attempts < _most_attempts(job.kind):
         delay = backoff_seconds(job.attempts, retry_after_seconds=retry_after_seconds)
         later = Now() + timedelta(seconds=delay)
         _move(job, status=_Status.RETRY, available_at=later, last_error_code=code, last_error=message)
@@ -221,6 +221,10 @@ def backoff_seconds(attempts: int, *, retry_after_seconds: float | None = None) 
     if retry_after_seconds is None:
         return backoff
     return max(backoff, retry_after_seconds * random.uniform(1, 1.1))  # noqa: S311 - jitter
+
+
+def _most_attempts(kind: str) -> int:
+    return get_kind(kind).most_attempts or int(settings.ERL_REFLECTION_MAX_ATTEMPTS)
 
 
 def _ours(job: Job) -> JobQuerySet[Job]:

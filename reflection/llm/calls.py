@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
@@ -14,7 +13,7 @@ from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, ProviderError, storable
 from reflection.llm.models import ModelCall
-from reflection.llm.registry import get_provider
+from reflection.llm.registry import configured_name, get_provider
 
 # Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
 Ask = Callable[[str, CompletionRequest], Completion]
@@ -35,7 +34,7 @@ class RememberedAsk:
         self._job = job
         self._heartbeat = heartbeat
         self._ask_model = ask_model
-        self._provider = settings.ERL_LLM_PROVIDER
+        self._provider = configured_name()
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
         """Return the stored or a new answer.

@@ -24,6 +24,10 @@ TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 # Words in a 429 answer that waiting does not fix
 QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your current quota|credit balance", re.I)
 
+# Gemini calls its limits a minute a quota too, but says when to come back
+RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([0-9]{1,6}(?:\.[0-9]+)?)s"')
+BAD_KEY = re.compile(r"api[ _-]?key not valid|invalid api[ _-]?key", re.I)
+
 HINTS = {
     400: "Check ERL_LLM_MODEL and the limits ERL_LLM_MAX_INPUT_TOKENS and ERL_LLM_MAX_OUTPUT_TOKENS.",
     401: "Check ERL_LLM_API_KEY.",
@@ -100,18 +104,29 @@ class ProviderClient:
         Raises:
             ProviderError: there is no such answer with status 200.
         """
+        return self._send("POST", path, payload, or_list=or_list)
+
+    def get(self, path: str) -> Reply:
+        """Return what the provider has at a path, a JSON object.
+
+        Raises:
+            ProviderError: there is no such answer with status 200.
+        """
+        return self._send("GET", path, None, or_list=False)
+
+    def _send(self, method: str, path: str, payload: dict[str, Any] | None, *, or_list: bool) -> Reply:
         if fault := find_url_fault(self._base_url):
             raise ProviderError(f"{self._label} cannot be used. {fault}", transient=False, code="egress_refused")
         started = time.monotonic()
-        content = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+        content = None if payload is None else json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
             with (
                 deadline(self._timeout_seconds),
                 self._http.stream(
-                    "POST",
+                    method,
                     f"{self._base_url}{path}",
                     content=content,
-                    headers={"content-type": "application/json"},
+                    headers={"content-type": "application/json"} if content else {},
                 ) as response,
             ):
                 body = self._read(response)
@@ -185,13 +200,19 @@ class ProviderClient:
         transient = status in TRANSIENT_STATUSES or status >= 500
         code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
         hint = HINTS.get(status, "")
-        if status == 429 and QUOTA.search(f"{kind} {detail}"):
+        if status == 400 and BAD_KEY.search(detail):  # Gemini, where others answer 401
+            code, hint = CODES[401], HINTS[401]
+        named_delay = RETRY_DELAY.search(body) if status == 429 else None
+        if status == 429 and not named_delay and QUOTA.search(f"{kind} {detail}"):
             transient, code, hint = False, "quota", HINTS[402]
+        wait_seconds = retry_after_seconds(response.headers)
+        if wait_seconds is None and named_delay:
+            wait_seconds = min(float(named_delay[1]), MAX_RETRY_AFTER_SECONDS)
         explanation = ": ".join(part for part in (kind, detail) if part)
         raise ProviderError(
             f"{self._label} answered {status}{f' ({explanation})' if explanation else ''}. {hint}".strip(),
             transient=transient,
-            retry_after_seconds=retry_after_seconds(response.headers) if transient else None,
+            retry_after_seconds=wait_seconds if transient else None,
             code=code,
             status=status,
             detail=f"{kind} {detail}".strip(),
@@ -203,10 +224,12 @@ class ProviderClient:
             parsed = json.loads(body)
         except (ValueError, RecursionError):
             return "", ""
+        if isinstance(parsed, list) and parsed:  # Gemini wraps its error in a list
+            parsed = parsed[0]
         error = parsed.get("error", parsed) if isinstance(parsed, dict) else ""
         if not isinstance(error, dict):
             error = {"message": error}
-        kinds = (error.get(name) for name in ("code", "type", "param"))
+        kinds = (error.get(name) for name in ("code", "type", "status", "param"))
         kind = " ".join(dict.fromkeys(text for text in kinds if isinstance(text, str)))
         message = error.get("message") or error.get("detail") or ""
         return self._tidy(kind), self._tidy(message if isinstance(message, str) else json.dumps(message))

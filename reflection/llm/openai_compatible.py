@@ -1,4 +1,4 @@
-"""OpenAI's chat completions API, as served by OpenAI, Groq, Ollama, vLLM, llama.cpp and others.
+"""OpenAI's chat completions API, as served by OpenAI, Gemini, Groq, Ollama, vLLM, llama.cpp and others.
 
 Servers support different parameters. One that a server refuses with 400 or 422 is omitted for the rest of the process;
 refused requests are free.
@@ -14,11 +14,15 @@ from reflection.llm.transport import BoundedTransport
 SCHEMA_REFUSED = re.compile(r"response[_ ]format|json[_ ]schema|structured|grammar|guided", re.I)
 # Groq: the model missed the schema; the next request may succeed
 SCHEMA_MISSED = re.compile(r"json_validate_failed", re.I)
+EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
+MAX_NAMES = 10
 FINISH_REASONS = {"content_filter": "refusal", "tool_calls": "stop", "function_call": "stop"}
 
 
 class OpenAICompatibleProvider:
     """A model behind `POST {base_url}/chat/completions`.
+
+    Where the settings name no model, the first request asks the server which one it has.
 
     `output_limit_field` is "max_completion_tokens" for OpenAI, whose newer models refuse "max_tokens", and "max_tokens"
     for servers that know no other name.
@@ -49,6 +53,7 @@ class OpenAICompatibleProvider:
 
     def complete(self, request: CompletionRequest) -> Completion:
         """Send one request; raise `ProviderError` if there is no answer."""
+        self.model = self.model or self._find_only_model()
         with_schema = self._send_schema and request.json_schema is not None
         while True:
             try:
@@ -68,6 +73,22 @@ class OpenAICompatibleProvider:
                     raise
             else:
                 return self._completion(request, reply.body, reply.latency_ms)
+
+    def _find_only_model(self) -> str:
+        """Return the name of the server's model, if it has just one that writes text.
+
+        Raises:
+            ProviderError: it has none or several, or does not answer.
+        """
+        listed = self._client.get("/models").body.get("data")
+        names = [each["id"] for each in listed or () if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        writers = [name for name in names if not EMBEDDER.search(name)]
+        if len(writers) == 1:
+            return storable(writers[0])
+        said = f"has several models: {', '.join(writers[:MAX_NAMES])}" if writers else "has no model"
+        todo = "Set ERL_LLM_MODEL to one of them." if writers else "Load one, or set ERL_LLM_MODEL."
+        message = storable(f"{self.name} {said}. {todo}")
+        raise ProviderError(message, transient=not writers, code="model_not_chosen")
 
     def _payload(self, request: CompletionRequest, with_schema: bool) -> dict[str, Any]:
         payload: dict[str, Any] = {

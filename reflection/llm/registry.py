@@ -4,6 +4,7 @@ import atexit
 import os
 from dataclasses import dataclass
 from threading import Lock
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -15,7 +16,10 @@ from reflection.llm.transport import BoundedTransport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderDefaults:
-    """The defaults of a provider. If `base_url` is empty, the operator must set it."""
+    """The defaults of a provider. If `base_url` is empty, the operator must set it.
+
+    One that needs no key is a server of the operator's own: it need not be told which model, if it has only one.
+    """
 
     wire_format: str = "openai"
     base_url: str = ""
@@ -23,15 +27,22 @@ class ProviderDefaults:
     output_limit_field: str = "max_tokens"
 
 
+COMPATIBLE = "openai-compatible"
 PROVIDERS = {
     "anthropic": ProviderDefaults(wire_format="anthropic", base_url="https://api.anthropic.com"),
     "openai": ProviderDefaults(base_url="https://api.openai.com/v1", output_limit_field="max_completion_tokens"),
+    "gemini": ProviderDefaults(base_url="https://generativelanguage.googleapis.com/v1beta/openai"),
     "groq": ProviderDefaults(base_url="https://api.groq.com/openai/v1"),
-    "openai-compatible": ProviderDefaults(needs_key=False),
+    COMPATIBLE: ProviderDefaults(needs_key=False),
     "ollama": ProviderDefaults(base_url="http://localhost:11434/v1", needs_key=False),
     "vllm": ProviderDefaults(base_url="http://localhost:8000/v1", needs_key=False),
     "llamacpp": ProviderDefaults(base_url="http://localhost:8080/v1", needs_key=False),
 }
+
+
+def configured_name() -> str:
+    """Return the name of the provider in the settings, known or not, or "" for none; an address is enough for one."""
+    return settings.ERL_LLM_PROVIDER.strip().lower() or (COMPATIBLE if settings.ERL_LLM_BASE_URL else "")
 
 
 def find_config() -> ProviderConfig | None:
@@ -40,28 +51,35 @@ def find_config() -> ProviderConfig | None:
     Raises:
         ProviderNotConfigured: the settings are incomplete.
     """
-    name = settings.ERL_LLM_PROVIDER.strip().lower()
+    name = configured_name()
     if not name:
         return None
     defaults = PROVIDERS.get(name)
     if defaults is None:
         raise ProviderNotConfigured(f"ERL_LLM_PROVIDER names an unknown provider; use one of {', '.join(PROVIDERS)}.")
-    if not settings.ERL_LLM_MODEL:
+    if not settings.ERL_LLM_MODEL and defaults.needs_key:
         raise ProviderNotConfigured("ERL_LLM_MODEL is empty; set it to the name of a model of the provider.")
     if defaults.needs_key and not settings.ERL_LLM_API_KEY:
         raise ProviderNotConfigured(f"ERL_LLM_API_KEY is empty; the provider {name} requires an API key.")
     base_url = settings.ERL_LLM_BASE_URL or defaults.base_url
     if not base_url:
-        raise ProviderNotConfigured(
-            f"ERL_LLM_BASE_URL is empty; set it to the URL of the provider {name}, ending in /v1."
-        )
+        raise ProviderNotConfigured(f"ERL_LLM_BASE_URL is empty; set it to the URL of the provider {name}.")
     return ProviderConfig(
         name=name,
         model=settings.ERL_LLM_MODEL,
-        base_url=base_url,
+        base_url=_with_path(base_url, urlsplit(defaults.base_url).path or "/v1"),
         timeout_seconds=settings.ERL_LLM_TIMEOUT_SECONDS,
         api_key=settings.ERL_LLM_API_KEY,
     )
+
+
+def _with_path(url: str, path: str) -> str:
+    """Return a URL with the path of the API, where it has none: people copy http://localhost:11434."""
+    try:
+        has_path = urlsplit(url).path.strip("/")
+    except ValueError:  # the check of settings says what is wrong with it
+        return url
+    return url if has_path else url.rstrip("/") + path
 
 
 def build_provider(config: ProviderConfig, *, transport: BoundedTransport | None = None) -> Provider:
@@ -97,8 +115,8 @@ def get_provider() -> Provider:
     provider = find_provider()
     if provider is None:
         raise ProviderNotConfigured(
-            "No language model is configured. Set ERL_LLM_PROVIDER, ERL_LLM_MODEL and ERL_LLM_API_KEY; "
-            "See .env.example."
+            "No language model is configured. Set ERL_LLM_PROVIDER, for example to ollama, or to anthropic with "
+            "ERL_LLM_MODEL and ERL_LLM_API_KEY; docs/language-models.md has all providers."
         )
     return provider
 

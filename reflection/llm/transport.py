@@ -16,7 +16,9 @@ _deadline: ContextVar[float | None] = ContextVar("provider_deadline", default=No
 class BoundedTransport(httpx.HTTPTransport):
     """httpx's transport, with connections that respect `deadline`."""
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *, ssl_context: ssl.SSLContext | None = None, backend: httpcore.NetworkBackend | None = None
+    ) -> None:
         context = ssl_context or default_ssl_context()
         super().__init__(verify=context, trust_env=False)
         self._pool = httpcore.ConnectionPool(
@@ -24,7 +26,7 @@ class BoundedTransport(httpx.HTTPTransport):
             max_connections=20,
             max_keepalive_connections=5,
             keepalive_expiry=30.0,
-            network_backend=_BoundedBackend(),
+            network_backend=backend or BoundedBackend(),
         )
 
 
@@ -60,7 +62,9 @@ def _bounded(timeout: float | None) -> float | None:
     return left if timeout is None else min(timeout, left)
 
 
-class _BoundedBackend(httpcore.SyncBackend):
+class BoundedBackend(httpcore.SyncBackend):
+    """Opens connections that respect `deadline`."""
+
     def connect_tcp(
         self,
         host: str,

@@ -7,4 +7,4 @@ from memory.sql import install
 
 class Migration(migrations.Migration):
     dependencies = [("reflection", "0001_initial"), ("memory", "0002_database_rules")]
-    operations = [install("reflection/sql/projects.sql")]
+    operations = [install("reflection/sql/webhooks.sql"), install("reflection/sql/projects.sql")]

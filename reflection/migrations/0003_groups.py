@@ -1,4 +1,4 @@
-"""Let the groups see reflections and consolidations, and operators ask for them."""
+"""Let the groups see reflections and consolidations, and operators ask for them and manage webhooks."""
 
 from typing import Any
 
@@ -10,7 +10,17 @@ VIEW = ["view_reflection", "view_dailyspend", "view_consolidationrun", "view_sug
 PERMISSIONS = {
     "Auditor": VIEW,
     "Reviewer": VIEW,
-    "Operator": [*VIEW, "view_modelcall", "requeue_reflection", "consolidate_project"],
+    "Operator": [
+        *VIEW,
+        "view_modelcall",
+        "requeue_reflection",
+        "consolidate_project",
+        "view_webhookendpoint",
+        "add_webhookendpoint",
+        "change_webhookendpoint",
+        "delete_webhookendpoint",
+        "view_webhookdelivery",
+    ],
 }
 
 

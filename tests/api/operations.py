@@ -10,7 +10,7 @@ import yaml
 from rest_framework.test import APIClient
 
 from memory.projects.models import Project
-from tests.factories import make_heuristic, make_reflection, make_retrieval, make_trajectory, read
+from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
 TRIGGER = "A cancellation is asked for"
@@ -54,7 +54,7 @@ class Operation:
 
 def make_target(operation: Operation, project: Project) -> UUID:
     """Make the row whose id the path names, in a state the operation applies to."""
-    served = operation.id in ("retireHeuristic", "quarantineHeuristic")
+    served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
         "trajectories": lambda: make_trajectory(
@@ -65,8 +65,11 @@ def make_target(operation: Operation, project: Project) -> UUID:
         "retrievals": lambda: make_retrieval(project=project),
         "reviews": lambda: make_heuristic(project=project, status="rejected"),
     }
-    made: UUID = makers[operation.path.split("/")[3]]().pk
-    return made
+    made = makers[operation.path.split("/")[3]]()
+    if operation.id == "confirmEvidence":
+        make_evidence(heuristic=made, trajectory=make_trajectory(project=project), approved_at=None, approved_by="")
+    pk: UUID = made.pk
+    return pk
 
 
 def fill_body(operation: Operation, project: Project) -> Any:
@@ -79,6 +82,11 @@ def fill_body(operation: Operation, project: Project) -> Any:
     body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
     if operation.needs_hash:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
+    if "decisions" in body:
+        heuristic = make_heuristic(project=project)
+        body["decisions"] = [
+            {"heuristic_id": str(heuristic.pk), "decision": "reject", "content_sha256": read(heuristic)}
+        ]
     if "trajectory_id" in body:
         body["trajectory_id"] = str(make_trajectory(project=project).pk)
     if "into_id" in body:

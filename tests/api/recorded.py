@@ -15,6 +15,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
 from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
+from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
 from tests.real_runs import WEBSHOP, load_runs
@@ -108,6 +109,19 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     merge = {"into_id": other["id"], "content_sha256": again["content_sha256"], "reason": "Says the same."}
     call("mergeHeuristic", "post", f"/heuristics/{again['id']}/merge", merge)
     call("quarantineHeuristic", "post", f"/heuristics/{other['id']}/quarantine", {"reason": "Under dispute."})
+
+    own = LESSON | {"external_id": "price-17"}
+    unknown = {"trajectory_id": "019a0000-0000-7000-8000-000000000000"}
+    batch = {"heuristics": [own | {"metadata": {"source": "playbook.md"}}, LESSON | {"evidence": [unknown]}]}
+    taken = call("proposeHeuristics", "post", "/heuristics/batch", batch)["results"][0]
+    prioritise_heuristics([taken["heuristic_id"]])
+    ready = {"heuristic_id": taken["heuristic_id"], "decision": "approve", "content_sha256": taken["content_sha256"]}
+    call("decideHeuristics", "post", "/reviews", {"decisions": [ready]})
+    later = {"trajectory_id": trajectory["id"], "first_step": 1, "last_step": 2}
+    client.post(f"{ROOT}/heuristics", own | {"evidence": [later]})
+    path_of_own = f"/heuristics/{taken['heuristic_id']}"
+    confirmed = {"content_sha256": taken["content_sha256"], "reason": "The run shows it."}
+    call("confirmEvidence", "post", f"{path_of_own}/confirm-evidence", confirmed)
 
     call("listReviews", "get", "/reviews?limit=2")
 

@@ -176,6 +176,38 @@ def test_get_reflection_shows_what_came_of_it(api_client, project):
     assert body["error"] == {"code": "model_timeout", "message": "The model did not answer in time."}
 
 
+def reflect_and_finish(project, heuristic):
+    reflection = make_reflection(trajectory=make_trajectory(project=project), status="done", heuristics_proposed=1)
+    Proposal.objects.create(project=project, reflection=reflection, ordinal=1, heuristic=heuristic, effect="new")
+    return reflection
+
+
+def test_finished_reflection_is_answered_with_its_lessons(api_client, project):
+    heuristic = make_heuristic(project=project, guideline="Ask for the fare class.")
+    reflection = reflect_and_finish(project, heuristic)
+
+    body = api_client.get(f"{LIST}/{reflection.pk}").json()
+
+    assert body["lessons"] == [api_client.get("/api/v1/heuristics").json()["results"][0]]
+    assert (body["lessons"][0]["id"], body["lessons"][0]["guideline"]) == (str(heuristic.pk), "Ask for the fare class.")
+
+
+def test_key_that_may_not_read_lessons_gets_their_ids(project):
+    reflection = reflect_and_finish(project, make_heuristic(project=project))
+    token = make_api_key(project=project, scopes=["trajectories:read"]).token
+
+    body = make_client(token).get(f"{LIST}/{reflection.pk}").json()
+
+    assert body["lessons"] is None
+    assert len(body["proposals"]) == 1
+
+
+def test_reflection_that_is_queued_has_no_lessons_yet(api_client, project):
+    body = api_client.post(URL, {"trajectory_id": str(make_trajectory(project=project).pk)}).json()
+
+    assert body["lessons"] is None
+
+
 def test_get_unknown_reflection_answers_404(api_client):
     assert api_client.get(f"{LIST}/{uuid.uuid4()}").status_code == 404
 

@@ -166,6 +166,7 @@ def model_hangs() -> Iterator[None]:
             ERL_LLM_PROVIDER="openai-compatible",
             ERL_LLM_MODEL="scripted-1",
             ERL_LLM_BASE_URL=provider.openai_url,
+            ERL_RETRIEVE_MODE="erl",
             ERL_RANKING_DEADLINE_SECONDS=2.0,
         ),
     ):

@@ -124,6 +124,20 @@ def test_tenant_role_must_exist(settings: Any, role: str, status: Status) -> Non
     assert status in found("tenant role")
 
 
+@pytest.mark.parametrize(
+    ("provider", "status", "said"),
+    [
+        ("", Status.OK, "None is configured"),
+        ("ollama", Status.OK, "ollama at http://localhost:11434/v1, the one model that the server has. Retrieval uses"),
+        ("openai", Status.FAILURE, "ERL_LLM_MODEL is empty"),
+    ],
+)
+def test_doctor_says_which_model_is_configured(settings: Any, provider: str, status: Status, said: str) -> None:
+    settings.ERL_LLM_PROVIDER = provider
+
+    assert said in found("language model")[status]
+
+
 def test_running_workers_are_counted() -> None:
     WorkerHeartbeat.objects.create(name="w@1/1")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import compare_arm, estimate_json
 from evaluation.reports.report import write_text
 from evaluation.reports.statistics import Estimate
@@ -36,6 +37,48 @@ def figure(arm: str, name: str, mean: float = 0.5, **more: Any) -> dict[str, Any
 )
 def test_headline_claims_only_what_the_interval_allows(treated: list[float], says: str) -> None:
     assert write_headline(make_suite(treated)).startswith(says)
+
+
+def test_control_that_does_as_well_is_the_headline() -> None:
+    tied = compare_arm("random:5", about="", treated=[1.0] * 100, control=NONE, seed=0)
+    checks = check_controls({"none": NONE, "hybrid:5": [1.0] * 100, "random:5": [1.0] * 100}, "hybrid:5", seed=0)
+    suite = make_suite([1.0] * 100)
+
+    headline = write_headline(suite | {"arms": [*suite["arms"], tied], "checks": checks})
+
+    assert headline.startswith(
+        "The controls fail, so this does not show that memory helps (with lessons not chosen for the task: random:5 "
+        "100.0%): hybrid:5 solves 100.0%"
+    )
+
+
+@pytest.mark.parametrize(("control", "passed"), [(NONE, True), ([1.0] * 100, False), ([1.0] * 99 + [0.0], False)])
+def test_control_must_lose_beyond_chance(control: list[float], passed: bool) -> None:
+    [check] = check_controls({"none": NONE, "hybrid:5": [1.0] * 100, "shuffled": control}, "hybrid:5", seed=0)
+
+    assert check["passed"] is passed
+
+
+def test_without_an_uplift_no_control_can_lose_it() -> None:
+    assert check_controls({"none": NONE, "hybrid:5": NONE, "random:5": NONE}, "hybrid:5", seed=0) == []
+
+
+def test_headline_says_that_no_lesson_was_learnt() -> None:
+    learned = {"seed-0": {"runs": 12, "approved": 0, "failed": 3}}
+
+    headline = write_headline(make_suite(NONE) | {"learned": learned})
+
+    assert headline == (
+        "Nothing was tested: no lesson was learnt from 12 earlier runs. 3 of the reflections on them failed. Every arm "
+        "ran without one."
+    )
+
+
+def test_headline_says_that_no_lesson_was_given() -> None:
+    suite = make_suite(NONE) | {"learned": {"seed-0": {"runs": 12, "approved": 4}}}
+    suite["arms"][1]["lessons_mean"] = 0.0
+
+    assert write_headline(suite) == "Nothing was tested: hybrid:5 gave no lesson for any of the 100 new tasks."
 
 
 def test_figures_that_all_arms_have_form_a_table() -> None:

@@ -61,8 +61,10 @@ def test_auditor_changes_nothing() -> None:
     assert {codename.partition("_")[0] for codename in permissions("Auditor")} == {"view"}
 
 
-def test_operator_revokes_keys_and_queues_reflections_again() -> None:
-    assert {"change_apikey", "requeue_reflection"} <= permissions("Operator") - permissions("Reviewer")
+def test_operator_manages_keys_webhooks_and_reflections() -> None:
+    only = permissions("Operator") - permissions("Reviewer") - permissions("Auditor")
+
+    assert {"change_apikey", "requeue_reflection", "add_webhookendpoint", "view_webhookendpoint"} <= only
 
 
 @pytest.mark.parametrize("page", ["/admin/", "/admin/memory/heuristic/", "/admin/memory/review/"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from erl_site import settings as written
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -31,6 +32,7 @@ def provider(settings: Any) -> Iterator[ScriptedProvider]:
         settings.ERL_LLM_PROVIDER = "openai-compatible"
         settings.ERL_LLM_MODEL = "scripted-1"
         settings.ERL_LLM_BASE_URL = scripted.openai_url
+        settings.ERL_RETRIEVE_MODE = "erl"
         settings.ERL_RANKING_DEADLINE_SECONDS = 5.0
         yield scripted
         close_provider()
@@ -79,7 +81,16 @@ def subjects(given: RetrievalAnswer) -> list[str]:
     return [next(subject for subject in LESSONS if subject in item["trigger"]) for item in given.items]
 
 
-def test_the_model_chooses_by_default_where_one_is_configured(provider: ScriptedProvider, project: Project) -> None:
+def test_the_model_is_not_asked_unless_the_settings_say_so(
+    provider: ScriptedProvider, project: Project, settings: Any
+) -> None:
+    settings.ERL_RETRIEVE_MODE = written.ERL_RETRIEVE_MODE
+    given = ask(project)
+
+    assert (given.mode, given.degraded, provider.requests) == ("hybrid", "", [])
+
+
+def test_the_model_chooses_where_the_settings_say_so(provider: ScriptedProvider, project: Project) -> None:
     provider.script(chooses("hotel refund", "flight fare class", why="Refunds follow the fare class."))
     given = ask(project)
     assert (given.mode, given.degraded) == ("erl", "")

@@ -62,7 +62,8 @@ def test_working_model_is_described_in_words(server: ScriptedProvider) -> None:
 
     words = run()
 
-    assert "Provider openai, model tiny." in words
+    assert f"Provider openai at {server.openai_url}, model tiny." in words
+    assert "Retrieval: mode hybrid, which does not ask this model" in words
     assert "1000 tokens in, 50 out, 0.001500 USD" in words
     assert "valid JSON" in words
     assert "Proposed: When an update is refused for basic economy" in words
@@ -157,10 +158,17 @@ def test_no_model_passes() -> None:
         ({"ERL_LLM_TIMEOUT_SECONDS": 600.0}, "erl.llm.E008"),
         ({"ERL_LLM_INPUT_USD_PER_MTOK": -1.0}, "erl.llm.E009"),
         ({"ERL_LLM_PROVIDER": ""}, "erl.llm.W001"),
+        ({"ERL_RETRIEVE_MODE": "auto"}, "erl.llm.E010"),
     ],
 )
 def test_setting_that_cannot_work_is_found(overrides: dict[str, Any], check_id: str) -> None:
     assert [message.id for message in found(**overrides)] == [check_id]
+
+
+def test_mode_that_needs_a_model_is_found_without_one() -> None:
+    messages = found(ERL_RETRIEVE_MODE="erl", ERL_LLM_PROVIDER="", ERL_LLM_MODEL="", ERL_LLM_API_KEY="")
+
+    assert [message.id for message in messages] == ["erl.llm.W002"]
 
 
 def test_wanted_but_missing_model_is_found() -> None:

@@ -15,6 +15,7 @@ from memory.trust.erasure import erase_trajectory
 from memory.trust.text_columns import Fate, find_tables_of_runs, read_fates
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.jobs.models import Job
+from reflection.webhooks.models import WebhookDelivery
 from tests.factories import make_project
 from tests.security.any_rows import fill
 from tests.security.test_erasure import every_row
@@ -91,6 +92,7 @@ def make_rows(project: Project) -> None:
     own.pk, own.subject = uuid7(), "another"
     own.save(force_insert=True)
     ConsolidationRun.objects.filter(pk=shared.pk).update(job_ptr=own)
+    WebhookDelivery.objects.filter(pk=shared.pk).update(job_ptr=own)
     Suggestion.objects.update(run=own.pk)
     LogEntry.objects.create(
         user=user,

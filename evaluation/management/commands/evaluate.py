@@ -1,6 +1,7 @@
 """Measure whether memory helps."""
 
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,10 @@ from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
-from evaluation.suites.registry import DEFAULT, SUITES
+from evaluation.suites.registry import DEFAULT, SUITES, foresee_seconds
 from memory.management.options import write_file
 
-COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls")
+COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
 BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
 
 
@@ -55,6 +56,13 @@ class Command(BaseCommand):
             "--environment", default="", metavar="MODULE:CLASS", help="for yours: your own tasks and agent"
         )
         parser.add_argument(
+            "--agent", default="", metavar="COMMAND", help="for yours: your agent, which reads a task as JSON on stdin"
+        )
+        parser.add_argument("--tasks", type=Path, metavar="FILE", help="for --agent: its tasks, one JSON object a line")
+        parser.add_argument(
+            "--agent-timeout", type=int, default=300, metavar="SECONDS", help="for one try of --agent, default 300"
+        )
+        parser.add_argument(
             "--budget-tokens",
             type=int,
             default=4000,
@@ -62,7 +70,10 @@ class Command(BaseCommand):
             help="maximum tokens of a context block, default 4000",
         )
         parser.add_argument(
-            "--data", type=Path, metavar="DIR", help="for retrieval: a folder in BEIR layout, or a folder of them"
+            "--data",
+            type=Path,
+            metavar="PATH",
+            help="for retrieval: a folder in BEIR layout, or a folder of them; for replay: a file of your own runs",
         )
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - for standard output")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a single HTML page")
@@ -114,13 +125,18 @@ class Command(BaseCommand):
             suites=tuple(dict.fromkeys(options["suite"])),
             arms=tuple(options["arms"]),
             data=str(options["data"].resolve()) if options["data"] else "",
+            tasks=str(options["tasks"].resolve()) if options["tasks"] else "",
+            folder=str(Path.cwd()) if options["agent"] else "",
             max_cost_usd=options["max_cost"],
-            **{name: options[name] for name in ("seed", "project", "environment", *COUNTS)},
+            **{name: options[name] for name in ("seed", "project", "environment", "agent", *COUNTS)},
         )
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"
         )
-        with _Bar(quiet=options["quiet"]) as bar:
+        foreseen = foresee_seconds(run_options)
+        if not options["quiet"]:
+            self.stderr.write(_say_how_long(foreseen))
+        with _Bar(quiet=options["quiet"], foreseen=foreseen) as bar:
             results: dict[str, Any] = execute_run(run, watch=bar.show).results
         return results
 
@@ -154,10 +170,12 @@ class Command(BaseCommand):
 
 
 class _Bar:
-    """Progress bars on standard error, one for each step."""
+    """Progress bars on standard error, one for each step, with the time since the start."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, foreseen: float | None) -> None:
         self._quiet = quiet
+        self._started = time.monotonic()
+        self._of = f" of about {_show_time(foreseen)}" if foreseen else ""
         self._what = ""
         self._bar: tqdm[Any] | None = None
 
@@ -173,7 +191,8 @@ class _Bar:
         if what != self._what:
             self._close()
             self._what = what
-            self._bar = tqdm(total=total, desc=what, leave=False, file=sys.stderr)
+            since = _show_time(time.monotonic() - self._started)
+            self._bar = tqdm(total=total, desc=f"{since}{self._of}, {what}", leave=False, file=sys.stderr)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
 
@@ -183,8 +202,25 @@ class _Bar:
             self._bar = None
 
 
+def _show_time(seconds: float) -> str:
+    return f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
+
+
+def _say_how_long(foreseen: float | None) -> str:
+    if foreseen is None:
+        return "How long this takes depends on your agent or model. The bars show how far it is; --resume continues."
+    minutes = max(1, round(foreseen / 60))
+    return (
+        f"This takes about {minutes} minute{'s' if minutes > 1 else ''} on two idle processors, longer where they are "
+        "busy."
+    )
+
+
 def _check_options(options: dict[str, Any]) -> None:
     """Find mistakes now that would otherwise show only after the run."""
+    for name in ("environment", "agent", "tasks"):
+        if options[name] and "yours" not in options["suite"]:
+            raise EvaluationError(f"--{name} is for your own agent: add --suite yours.")
     for limit in options["fail_under"]:
         read_limit(limit)
     for name in ("json", "html", "junit"):

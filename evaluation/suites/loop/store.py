@@ -85,9 +85,10 @@ class Learner:
             verdict = judge(task, played.success)
             is_true = verdict == played.success
             data = {
+                "steps": list(played.steps),
+                **played.members,
                 "task": task.text,
                 "task_id": task.family,
-                "steps": list(played.steps),
                 "outcome": "success" if verdict else "failure",
                 "score": played.score if is_true and played.score is not None else float(verdict),
                 "outcome_source": "environment" if judge is tell_truth else "judge",

@@ -11,7 +11,7 @@ from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arm, find_ar
 from evaluation.environments.base import Environment, Task, TryResult
 from evaluation.errors import EvaluationError, LabelIndexed
 from evaluation.ledger import CAP_REACHED
-from evaluation.suites.base import Options, Progress, Suite, UnitResult
+from evaluation.suites.base import About, Options, Progress, Suite, UnitResult
 from evaluation.suites.loop import store
 from evaluation.suites.loop.store import (
     Learner,
@@ -45,6 +45,10 @@ class ClosedLoop(Suite):
     default_arms: tuple[str, ...] = ARMS
     curve: tuple[int, ...] = ()  # numbers of earlier tasks after which the main arm is tested
     same_words_same_task = True  # two tasks with the same text are the same task
+
+    def describe(self, options: Options) -> About:
+        """Return what is printed with the results."""
+        return self.about
 
     def check(self, options: Options) -> None:
         """Check that the suite can run here.
@@ -83,7 +87,7 @@ class ClosedLoop(Suite):
         return _SeedRun(self, unit, options, progress).run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        return summarise_loop(self.about, units, self.arms(options), options)
+        return summarise_loop(self.describe(options), units, self.arms(options), options)
 
 
 def refuse_shared_tasks(experience: Sequence[Task], tests: Sequence[Task], *, by_text: bool = True) -> None:
@@ -128,7 +132,14 @@ class _SeedRun:
         nothing = find_arm("none", k=self.options.k)
         first = {(task.id, nothing.name, 0): "" for task in self.experience}
         runs = self._play([(task, nothing, 0) for task in self.experience], first, "first tries")
-        pairs = [(task, runs[task.id, nothing.name, 0]) for task in self.experience if (task.id, "none", 0) in runs]
+        tried = [(task, runs[task.id, nothing.name, 0]) for task in self.experience if (task.id, "none", 0) in runs]
+        lost = [(task, run) for task, run in tried if run.error and not run.steps]
+        if tried and len(lost) == len(tried):
+            raise EvaluationError(
+                f"The agent gave no run in any of its {len(tried)} first tries, so there is nothing to learn from. The "
+                f"first, of task {lost[0][0].id}: {lost[0][1].error}."
+            )
+        pairs = [(task, run) for task, run in tried if run.steps or not run.error]
         curve = self._learn_along_curve(pairs)
         contexts: dict[TryKey, str] = {}
         figures: dict[str, dict[str, Any]] = {arm.name: {"tokens": [], "lessons": []} for arm in arms}
@@ -158,6 +169,7 @@ class _SeedRun:
             "curve": curve,
             "learned": self.counts.as_json(),
             "cut": self.cut,
+            "lost": [[task.id, run.error] for task, run in lost],
             "timing": {
                 "seconds": round(time.perf_counter() - started, 1),
                 "embed_ms": percentiles(time_embedding([task.text for task in self.tests])),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
+from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import (
     compare_arm,
     describe_blocks,
@@ -20,6 +21,7 @@ from evaluation.reports.metrics import pass_at_k, pass_hat_k
 from evaluation.reports.statistics import bootstrap_mean
 from evaluation.suites.base import APPROVED_UNREAD, About, Options, UnitResult
 
+MAX_NAMED = 20  # tries without an answer that a report names
 Tries = dict[str, list[dict[str, Any]]]  # by task, over all seeds
 
 
@@ -50,7 +52,7 @@ def summarise_loop(about: About, units: dict[str, UnitResult], arms: list[Arm], 
         "figures": figures,
         "curve": _curve(units, success, main, options),
         "learned": {name: unit["learned"] for name, unit in units.items()},
-        "checks": _checks(units, main),
+        "checks": [*_checks(units, main), *check_controls(success, main, seed=options.seed)],
         "notes": _notes(units, tries),
         "power": power_note(len(tasks)),
         "per_task": {name: [rounded(value) for value in values] for name, values in success.items()},
@@ -156,7 +158,21 @@ def _notes(units: dict[str, UnitResult], tries: dict[str, Tries]) -> list[str]:
             f"reflections failed. {counts['quotes_found']} of {counts['quotes']} quotes are in their run. Reflection "
             f"used {counts['input_tokens']:,} + {counts['output_tokens']:,} tokens, ${counts['cost_usd']:.4f}."
         )
-    errors = sum(bool(each["error"]) for arm in tries.values() for of_task in arm.values() for each in of_task)
+    lost = [f"{task}, to learn from: {said}" for unit in units.values() for task, said in unit.get("lost", [])]
+    if lost:
+        notes.append(f"{len(lost)} first tries gave no run and taught nothing: {_list(lost)}")
+    errors = [
+        f"{task}, {arm}, try {number}: {each['error']}"
+        for arm, by_task in tries.items()
+        for task, of_task in by_task.items()
+        for number, each in enumerate(of_task, 1)
+        if each["error"]
+    ]
     if errors:
-        notes.append(f"{errors} tries ended in a provider error and count as not solved.")
+        notes.append(f"{len(errors)} tries failed without an answer and count as not solved: {_list(errors)}")
     return notes
+
+
+def _list(named: Sequence[str]) -> str:
+    more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    return f"{'; '.join(named[:MAX_NAMED])}{more}."

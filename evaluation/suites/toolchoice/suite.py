@@ -28,11 +28,14 @@ from evaluation.suites.vector_cache import prefetch_vectors
 from memory.projects.models import Project
 from memory.retrieval.answers import RetrievalAnswer
 
-CURVE = (0, 50, 100, 200, 400)
+TESTS, EXPERIENCE = 900, 600  # of 1,200 and 800; all of them take four minutes
+CURVE = (0, 50, 200)
 DEFAULT_ARMS = (
     "none", "random:{k}", "all", "hybrid:1", "hybrid:{k}", "oracle", "poison-unapproved", "poison-approved",
 )  # fmt: skip
 BATCH_SIZE = 100
+# Measured on two idle processors, to say beforehand how long a run takes
+START_SECONDS, SECONDS_PER_TEXT, SECONDS_PER_RUN, SECONDS_PER_ANSWER = 20.0, 0.01, 0.03, 0.01
 THREADS = 2  # one waits for the database while the other computes
 # In this order: the last two change the contents of the clean store
 STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
@@ -44,7 +47,7 @@ class ToolChoice(Suite):
     about = About(
         name="toolchoice",
         title="Tool choice on real requests: do lessons from earlier requests help with new ones?",
-        data="MetaTool: 1,200 new and 800 earlier requests, 199 tools (HowieHwong/MetaTool at 35e81bb)",
+        data="MetaTool: up to 1,200 new and 800 earlier requests, 199 tools (HowieHwong/MetaTool at 35e81bb)",
         licence="MIT",
         splits="No request is in both splits. The agent is told accepted or rejected, never the right answer.",
         seeds="A seed is an order of the earlier requests; a task's figure is its mean over the seeds.",
@@ -68,10 +71,17 @@ class ToolChoice(Suite):
             )
         return arms
 
+    def foresee_seconds(self, options: Options) -> float:
+        tests, experience = map(len, _choose_requests(options))
+        arms = self.arms(options)
+        asked = sum(not arm.ignores_task for arm in arms) + sum(0 < point < experience for point in CURVE)
+        stores = len({arm.store for arm in arms} - {"clean"})
+        seconds = asked * tests * SECONDS_PER_ANSWER + (1 + stores) * experience * SECONDS_PER_RUN
+        return options.seeds * seconds + (tests + experience) * SECONDS_PER_TEXT + START_SECONDS
+
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
         data = load()
-        tests = sample(data.tests, options.limit)
-        experience = sample(data.experience, options.experience)
+        tests, experience = _choose_requests(options)
         vectors = _get_vectors()
         progress(f"{unit}, reading", 0, 1)
         vectors.prefetch([*data.tools.values(), *(request.text for request in (*tests, *experience))])
@@ -88,8 +98,14 @@ class ToolChoice(Suite):
         return run.run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        tests = sample(load().tests, options.limit)
+        tests, _ = _choose_requests(options)
         return summarise_units(self.about, units, self.arms(options), [request.id for request in tests], options)
+
+
+def _choose_requests(options: Options) -> tuple[tuple[Request, ...], tuple[Request, ...]]:
+    """Return the new and the earlier requests; without a limit three quarters of them, so that a run ends in time."""
+    data = load()
+    return sample(data.tests, options.limit or TESTS), sample(data.experience, options.experience or EXPERIENCE)
 
 
 @cache

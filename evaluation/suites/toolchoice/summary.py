@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.arms import Arm
+from evaluation.reports.controls import check_controls
 from evaluation.reports.figures import compare_arm, describe_blocks, estimate_curve, power_note, price_gain, rounded
 from evaluation.suites.base import APPROVED_UNREAD, About, Options, UnitResult
 
@@ -36,7 +37,7 @@ def summarise_units(
         "arms": rows,
         "curve": _curve(units, per_task, main, options),
         "learned": {name: unit["learned"] for name, unit in units.items()},
-        "checks": _checks(units, rows, main),
+        "checks": [*_checks(units, rows, main), *check_controls(per_task, main, seed=options.seed)],
         "notes": _notes(arms),
         "power": power_note(len(tasks)),
         "per_task": {name: [rounded(value) for value in values] for name, values in per_task.items()},
@@ -79,16 +80,6 @@ def _checks(units: dict[str, UnitResult], rows: list[dict[str, Any]], main: str)
                 "name": "harm is detected",
                 "passed": low["high"] < 0,
                 "says": f"Approved wrong lessons change the success rate by {low['mean']:+.3f}.",
-            }
-        )
-    random = next((row for name, row in by_name.items() if name.startswith("random")), None)
-    if random and main in by_name:
-        checks.append(
-            {
-                "name": "random lessons do not help",
-                "passed": random["uplift"]["high"] < by_name[main]["uplift"]["low"],
-                "says": f"Random lessons change the success rate by {random['uplift']['mean']:+.3f}, "
-                f"retrieved ones by {by_name[main]['uplift']['mean']:+.3f}.",
             }
         )
     return checks

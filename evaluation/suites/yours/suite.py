@@ -3,13 +3,15 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.arms import EVALUATION, Arm, ArmQuestion, ask, find_arms
 from evaluation.environments.base import Environment, load_environment
+from evaluation.environments.command import CommandAgent, read_command
 from evaluation.errors import EvaluationError
 from evaluation.reports.figures import estimate_json, power_note, rounded
 from evaluation.reports.statistics import bootstrap_mean, paired_difference
@@ -30,10 +32,19 @@ LEARNT_SHARE = 0.7  # share of the runs, oldest first, to learn from; the rest a
 MIN_RUNS = 10
 RECORDED_ARMS = ("none", "random:{k}", "lexical:{k}", "embedding:{k}", "hybrid:{k}", "approved", "candidate")
 UNIT = "recorded"
+_AS_CLASS = {
+    "splits": "the class draws the line",
+    "seeds": "The class is given each seed and may make other tasks of it.",
+}
+_AS_FILE = {
+    "source": "the file of --tasks",
+    "splits": "the file says which, or else each seed draws one half to learn from",
+    "seeds": "A seed draws the halves where the file names no splits.",
+}
 
 
 class Yours(ClosedLoop):
-    """Without --environment, one unit of recorded runs; with it, a closed loop with one unit per seed."""
+    """One unit of recorded runs; with --environment or --agent a closed loop with one unit per seed."""
 
     about = About(
         name="yours",
@@ -44,24 +55,50 @@ class Yours(ClosedLoop):
         seeds="The seed selects random lessons and the bootstrap samples of the intervals.",
         proves=(
             "This shows how often lessons would have been available, and for which tasks. A recorded run cannot react "
-            "to a lesson, so no uplift is claimed. With --environment your agent does react, and uplift is measured."
+            "to a lesson, so no uplift is claimed. With --environment or --agent your agent does react, and uplift is "
+            "measured."
         ),
-        reflector="rules for recorded runs; the configured reflector with --environment",
+        reflector="rules",
+    )
+    about_agent = About(
+        name="yours",
+        title="Your own tasks: does your agent do better with lessons?",
+        data="The tasks of {source}",
+        licence="your own",
+        splits="The tasks to learn from and the tasks to test on are different ones; {splits}.",
+        seeds="{seeds} The first seed also selects the bootstrap samples of the intervals.",
+        proves=(
+            "This shows what lessons from your agent's own earlier tasks are worth to it on these new tasks. It says "
+            "nothing about another agent, or about tasks of another kind."
+        ),
+        reflector="the configured reflector",
     )
     default_arms = ("none", "random:{k}", "hybrid:{k}", "all")
 
+    def describe(self, options: Options) -> About:
+        if not _has_agent(options):
+            return self.about
+        said = _AS_FILE if options.agent else _AS_CLASS | {"source": options.environment}
+        words = {name: getattr(self.about_agent, name).format(**said) for name in ("data", "splits", "seeds")}
+        return replace(self.about_agent, **words)
+
     def asks_model(self, options: Options) -> bool:
-        return bool(options.environment) and find_config() is not None
+        return _has_agent(options) and find_config() is not None
 
     def check(self, options: Options) -> None:
-        if options.environment:
-            load_environment(options.environment)
+        if bool(options.agent) != bool(options.tasks):
+            raise EvaluationError("Name both: --agent, the command of your agent, and --tasks, the file of its tasks.")
+        if options.agent and options.environment:
+            raise EvaluationError("Name either --environment, a class, or --agent, a command, not both.")
+        if _has_agent(options):
+            self.open(options)
 
     def units(self, options: Options) -> list[str]:
-        return super().units(options) if options.environment else [UNIT]
+        self.check(options)
+        return super().units(options) if _has_agent(options) else [UNIT]
 
     def arms(self, options: Options) -> list[Arm]:
-        if options.environment:
+        if _has_agent(options):
             return super().arms(options)
         names = options.arms or tuple(name.format(k=options.k) for name in RECORDED_ARMS)
         arms = find_arms((name for name in names if name != "approved"), k=options.k)
@@ -72,20 +109,28 @@ class Yours(ClosedLoop):
         return arms
 
     def open(self, options: Options) -> Environment:
-        return load_environment(options.environment)
+        if options.environment:
+            return load_environment(options.environment)
+        command = read_command(options.agent, folder=Path(options.folder), timeout_seconds=options.agent_timeout)
+        return CommandAgent(command, tasks=Path(options.tasks))
 
     def collect(self, unit: str, options: Options) -> Any:
-        return None if options.environment else collect_project(options.project)
+        return None if _has_agent(options) else collect_project(options.project)
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        if options.environment:
+        if _has_agent(options):
             return super().run_unit(unit, options, progress)
         return _Recorded(options, progress).run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
-        if options.environment:
+        if _has_agent(options):
             return super().summarise(units, options)
         return _summarise(self.about, units[UNIT], options)
+
+
+def _has_agent(options: Options) -> bool:
+    """Tell whether an agent tries tasks, rather than recorded runs being looked at."""
+    return bool(options.environment or options.agent)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from memory.runs.episode import Action, Episode, Step
 from reflection.errors import ReflectionError
 from reflection.llm.base import Completion, CompletionRequest, Provider, ProviderNotConfigured
 from reflection.llm.budget import cost_usd
-from reflection.llm.registry import PROVIDERS, get_provider
+from reflection.llm.registry import PROVIDERS, configured_name, find_config, get_provider
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.checks import verify
 from reflection.reflectors.llm import LlmReflector
@@ -20,9 +20,13 @@ from reflection.reflectors.llm_answer import UnusableAnswer
 
 NOT_CONFIGURED = (
     "No language model is configured, so there is nothing to try; reflection works offline, with rules. To use a "
-    "model, set ERL_LLM_PROVIDER, ERL_LLM_MODEL and, if the provider needs one, ERL_LLM_API_KEY, for example in the "
-    f"file .env. Providers: {', '.join(PROVIDERS)}."
+    "model, set ERL_LLM_PROVIDER, for example in the file .env; unless the server is your own, also ERL_LLM_MODEL and "
+    f"ERL_LLM_API_KEY. Providers: {', '.join(PROVIDERS)}."
 )
+USES = {
+    True: "which asks this model at every answer (ERL_RETRIEVE_MODE)",
+    False: "which does not ask this model; ERL_RETRIEVE_MODE=erl would, at every answer",
+}
 SAMPLE = Episode(
     task="The customer wants to move the return flight of a reservation to the next day and to keep the price.",
     task_id="flight-change",
@@ -63,7 +67,9 @@ class Trial:
 
     ok: bool = False
     provider: str = ""
+    url: str = ""
     model: str = ""
+    retrieval_mode: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     valid_json: bool | None = None
     lessons: list[dict[str, Any]] = field(default_factory=list)
@@ -85,7 +91,7 @@ class Command(BaseCommand):
         try:
             self._try(trial)
         except ProviderNotConfigured as error:
-            trial.error = str(error) if settings.ERL_LLM_PROVIDER else NOT_CONFIGURED
+            trial.error = str(error) if configured_name() else NOT_CONFIGURED
         except UnusableAnswer as error:
             trial.valid_json = False
             trial.error = f"The model answered, but not in the form it was asked for. {error.reason}"
@@ -99,8 +105,10 @@ class Command(BaseCommand):
             raise SystemExit(1) if options["json"] else CommandError(trial.error)
 
     def _try(self, trial: Trial) -> None:
-        provider = get_provider()
-        trial.provider, trial.model = provider.name, provider.model
+        provider, config = get_provider(), find_config()
+        assert config is not None  # there is a provider
+        trial.provider, trial.url, trial.model = provider.name, config.base_url, provider.model
+        trial.retrieval_mode = settings.ERL_RETRIEVE_MODE
         self._ask(
             trial,
             provider,
@@ -111,6 +119,7 @@ class Command(BaseCommand):
                 max_output_tokens=settings.ERL_LLM_MAX_OUTPUT_TOKENS,
             ),
         )
+        trial.model = provider.model  # a server that has one model is asked for its name
         reflector = LlmReflector(ask=lambda step, request: self._ask(trial, provider, step, request))
         result = reflector.reflect(SAMPLE, near=())
         trial.valid_json = True
@@ -136,7 +145,8 @@ class Command(BaseCommand):
 
     def _tell(self, trial: Trial) -> None:
         if trial.provider:
-            self.stdout.write(f"Provider {trial.provider}, model {trial.model}.")
+            self.stdout.write(f"Provider {trial.provider} at {trial.url}, model {trial.model or 'not known yet'}.")
+            self.stdout.write(f"Retrieval: mode {trial.retrieval_mode}, {USES[trial.retrieval_mode == 'erl']}.")
         for call in trial.calls:
             self.stdout.write(
                 f"  {call['step']}: {call['model']} answered after {call['latency_ms'] / 1000:.2f} s, "

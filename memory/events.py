@@ -1,0 +1,43 @@
+"""What happens to lessons that others may want to be told of: announced in its transaction, to whoever listens.
+
+Other apps know memory, memory does not know them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db import models
+
+
+class EventKind(models.TextChoices):
+    PROPOSAL_WAITING = "proposal.waiting", "A lesson is waiting for review"
+    DECISION_MADE = "decision.made", "A decision on a lesson was made"
+    LESSON_HARMFUL = "lesson.harmful", "A lesson may be harmful: runs that follow it fail"
+    EVALUATION_FINISHED = "evaluation.finished", "An evaluation ended"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """Something that happened in a project. `details` are codes, ids and numbers, never text."""
+
+    kind: str
+    project_id: UUID
+    lesson_ids: tuple[UUID, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+_listeners: list[Callable[[Event], None]] = []
+
+
+def add_listener(listen: Callable[[Event], None]) -> None:
+    """Call a function with every event, inside the transaction that makes it happen."""
+    if listen not in _listeners:
+        _listeners.append(listen)
+
+
+def announce(event: Event) -> None:
+    """Tell the listeners of an event. What they write is committed or rolled back with it."""
+    for listen in _listeners:
+        listen(event)

@@ -1,0 +1,140 @@
+"""Where a project's events are sent, the secrets that sign them, and each message to be delivered."""
+
+import uuid
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Func, Q
+from django.utils import timezone
+
+from memory.constraints import one_of
+from memory.events import EventKind
+from memory.ids import uuid7
+from memory.projects.models import Project
+from reflection.jobs.models import Job, JobQuerySet
+
+KIND = "webhook"
+TEST_EVENT = "webhook.test"
+EVENTS = {**dict(EventKind.choices), TEST_EVENT: "A test"}
+
+
+class CurrentTransaction(Func):
+    """The number of the running transaction, the same in all of its savepoints."""
+
+    template = "pg_current_xact_id()::text::bigint"
+    arity = 0
+    output_field = models.BigIntegerField()
+
+
+class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
+    def enabled(self) -> Self:
+        return self.filter(disabled_at__isnull=True)
+
+
+class WebhookEndpointStyle(models.TextChoices):
+    STANDARD = "standard", "Standard Webhooks (JSON)"
+    SLACK = "slack", "Slack-compatible (one line of text)"
+
+
+class WebhookEndpoint(models.Model):
+    """An address that is told of a project's events. Addresses of chat services are secrets themselves.
+
+    `failing_since` is when the first delivery failed since the last that succeeded; until `rests_until` nothing is
+    sent, so that an address that does not answer keeps no worker busy.
+    """
+
+    Style = WebhookEndpointStyle
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    url = models.TextField("URL")
+    events = ArrayField(models.TextField(choices=EventKind.choices))
+    style = models.TextField("body", choices=Style.choices, default=Style.STANDARD)
+    with_text = models.BooleanField(
+        "include lesson text",
+        default=False,
+        help_text="Otherwise messages hold ids, kinds, counts and a link. They never hold text of a run.",
+    )
+    desk_url = models.TextField(
+        "address of this site", help_text="Links in messages begin with it, such as https://erl.example.com."
+    )
+    created_by = models.TextField(editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    disabled_at = models.DateTimeField(null=True, editable=False)
+    disabled_reason = models.TextField(blank=True, default="", editable=False)
+    failing_since = models.DateTimeField(null=True, editable=False)
+    rests_until = models.DateTimeField(null=True, editable=False)
+
+    objects = WebhookEndpointQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "webhook"
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            one_of("style", WebhookEndpointStyle, "reflection_webhook_style_known"),
+            models.CheckConstraint(
+                condition=Q(events__contained_by=EventKind.values), name="reflection_webhook_events_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.host
+
+    @property
+    def host(self) -> str:
+        """The part of the address that is no secret."""
+        return self.url.partition("://")[2].partition("/")[0].partition("?")[0]
+
+
+class WebhookSecret(models.Model):
+    """One secret of an endpoint: messages are signed with every secret that is not retired.
+
+    The secret itself is not stored: it is made from ERL_SECRET_KEY and the salt. `fingerprint` tells which key it was
+    made with, and a person which secret it is.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="secrets")
+    salt = models.TextField(editable=False)
+    fingerprint = models.TextField(editable=False)
+    created_by = models.TextField(editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+
+    def __str__(self) -> str:
+        return self.fingerprint
+
+
+class WebhookDeliveryQuerySet(JobQuerySet["WebhookDelivery"]):
+    pass
+
+
+class WebhookDelivery(Job):
+    """One message to one endpoint: a job, written in the transaction of what it tells of.
+
+    `message_id` stays the same however often it is sent. Events of one kind and one `transaction` are one message.
+    """
+
+    endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries")
+    message_id = models.UUIDField(default=uuid.uuid4, editable=False)
+    event_kind = models.TextField("event", choices=EVENTS)
+    lesson_ids = ArrayField(models.UUIDField(), default=list)
+    details = models.JSONField(default=dict)
+    transaction = models.BigIntegerField(db_default=CurrentTransaction(), editable=False)
+    happened_at = models.DateTimeField(default=timezone.now)
+    status_code = models.PositiveIntegerField("answer", null=True)
+
+    objects = WebhookDeliveryQuerySet.as_manager()  # type: ignore[misc]  # as a reflection's
+
+    class Meta:
+        verbose_name = "webhook delivery"
+        verbose_name_plural = "webhook deliveries"
+        indexes = [models.Index(fields=["endpoint", "transaction"], name="reflection_webhook_together")]
+
+    def __str__(self) -> str:
+        return f"{self.event_kind} to {self.endpoint}"

@@ -1,0 +1,108 @@
+"""Send one message: to public addresses only, within a time limit, without following redirects or reading an answer."""
+
+import socket
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import httpcore
+import httpx
+
+from memory.egress import find_address_fault, find_project_url_fault
+from reflection.errors import ReflectionError
+from reflection.llm.http import retry_after_seconds
+from reflection.llm.transport import BoundedBackend, BoundedTransport, deadline, default_ssl_context
+
+TIMEOUT_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+
+
+class DeliveryFailed(ReflectionError):
+    """A message was not taken. `status` is what the receiver answered, if it did."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        transient: bool = True,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.transient = transient
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+def post(url: str, *, body: bytes, headers: dict[str, str]) -> int:
+    """Send a body and return the status, which is 2xx. Nothing but the head of the answer is read.
+
+    Raises:
+        DeliveryFailed: the URL may not be used, or nothing took the message in time.
+    """
+    if fault := find_project_url_fault(url):
+        raise DeliveryFailed(fault, code="egress_refused")
+    client = httpx.Client(
+        transport=BoundedTransport(ssl_context=_ssl_context(), backend=CheckedBackend()),
+        follow_redirects=False,
+        trust_env=False,
+        headers={"user-agent": "erl", "accept-encoding": "identity", **headers},
+        timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
+    )
+    try:
+        with client, deadline(TIMEOUT_SECONDS), client.stream("POST", url, content=body) as response:
+            status, answered = response.status_code, response.headers
+    except httpx.TimeoutException as error:
+        raise DeliveryFailed(f"No answer within {TIMEOUT_SECONDS:.0f} seconds.", code="timeout") from error
+    except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
+        raise DeliveryFailed(f"The connection failed ({type(error).__name__}).", code="connection") from error
+    if 200 <= status < 300:
+        return status
+    said = f"It answered {status}."
+    if 300 <= status < 400:
+        said = f"It answered {status}, a redirect, which is never followed. Change the URL to the final one."
+    raise DeliveryFailed(said, code=f"http_{status}", status=status, retry_after_seconds=retry_after_seconds(answered))
+
+
+class CheckedBackend(BoundedBackend):
+    """Resolves a name once, checks every address that it stands for, and connects to these addresses alone."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        failure: Exception = httpcore.ConnectError("The name stands for no address.")
+        for address in _resolve(host, port):
+            try:
+                return super().connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        DeliveryFailed: nothing may be sent to one of them.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError("The name of the host is not known.") from error
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    for address in addresses:
+        if fault := find_address_fault(host, address):
+            raise DeliveryFailed(fault, code="egress_refused")
+    return addresses
+
+
+@cache
+def _ssl_context() -> Any:
+    return default_ssl_context()

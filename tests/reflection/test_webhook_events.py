@@ -1,0 +1,230 @@
+"""Which events there are, when they are announced, and what a message about each says."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from rest_framework.test import APIClient
+
+from evaluation.models import EvaluationRun
+from evaluation.runner import end_run
+from memory.curation.decisions import edit_and_approve_heuristic, quarantine_heuristic, reject_heuristic
+from memory.curation.proposals import revise_heuristic
+from memory.effects.models import UsageVerdict
+from memory.effects.usefulness import HARMFUL_RUNS, refresh_usefulness
+from memory.heuristics.models import Heuristic
+from memory.heuristics.text import HeuristicText
+from memory.projects.models import Project
+from reflection.webhooks.bodies import write_body
+from reflection.webhooks.models import WebhookDelivery
+from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
+from tests.reflection.webhooks import BY, TAKEN, deliver, make_hook, only_delivery, propose
+from tests.scripted_provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def receiver(settings: Any) -> Iterator[ScriptedProvider]:
+    settings.ERL_HTTP_HOSTS = ["127.0.0.1"]
+    with ScriptedProvider(otherwise=TAKEN) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project(name="Support <1>")
+
+
+def told() -> list[tuple[str, Any]]:
+    """Return what was queued, in order."""
+    return list(WebhookDelivery.objects.order_by("created_at", "id").values_list("event_kind", "details"))
+
+
+def let_runs_fail(lesson: Heuristic, count: int) -> None:
+    for number in range(count):
+        run = make_trajectory(project=lesson.project, outcome="failure", client=f"c{number}")
+        UsageVerdict.objects.create(
+            project=lesson.project,
+            heuristic=lesson,
+            trajectory=run,
+            content_sha256=lesson.revisions.get().content_sha256,
+            verdict="followed",
+            judge="rules",
+            judge_version="1",
+        )
+    refresh_usefulness([lesson.pk])
+
+
+# ── When ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("role", ["", "erl_tenant"])
+def test_proposal_through_the_api_is_told(
+    receiver: ScriptedProvider, project: Project, settings: Any, role: str
+) -> None:
+    settings.ERL_TENANT_ROLE = role
+    make_hook(receiver, project=project)
+    token = make_api_key(project=project).token
+    text = {"trigger": "When a flight is cancelled", "guideline": "Read the fare rules first."}
+
+    answer = APIClient().post("/api/v1/heuristics", text, format="json", headers=bearer(token))
+
+    assert answer.status_code == 201, answer.content
+    assert only_delivery().lesson_ids == [Heuristic.objects.get().pk]
+
+
+def test_new_wording_waits_too(receiver: ScriptedProvider, project: Project) -> None:
+    lesson = make_heuristic(project=project, status="approved")
+    make_hook(receiver, project=project)
+
+    revise_heuristic(lesson, text=HeuristicText(trigger="Now", guideline="Do something else."), by=BY)
+
+    assert told() == [("proposal.waiting", {})]
+
+
+def test_edit_with_approval_is_one_decision_and_nothing_that_waits(
+    receiver: ScriptedProvider, project: Project
+) -> None:
+    lesson = make_heuristic(project=project)
+    make_hook(receiver, project=project)
+
+    edit_and_approve_heuristic(
+        lesson,
+        text=HeuristicText(trigger="Now", guideline="Do something else."),
+        by=BY,
+        content_sha256=lesson.revisions.get().content_sha256,
+    )
+
+    assert told() == [("decision.made", {"decision": "approve"})]
+
+
+@pytest.mark.parametrize(
+    ("decide", "decision"),
+    [(approve_as_read, "approve"), (reject_heuristic, "reject"), (quarantine_heuristic, "quarantine")],
+)
+def test_decision_is_told(receiver: ScriptedProvider, project: Project, decide: Any, decision: str) -> None:
+    lesson = make_heuristic(project=project)
+    make_hook(receiver, project=project)
+
+    decide(lesson, by=BY)
+
+    assert told() == [("decision.made", {"decision": decision})]
+
+
+def test_lesson_is_told_to_be_harmful_once(receiver: ScriptedProvider, project: Project) -> None:
+    lesson = make_heuristic(project=project, status="approved")
+    make_hook(receiver, project=project)
+
+    let_runs_fail(lesson, HARMFUL_RUNS - 1)
+    assert told() == []
+    let_runs_fail(lesson, 4)
+    let_runs_fail(lesson, 1)
+
+    ((kind, details),) = told()
+    assert kind == "lesson.harmful"
+    assert (details["followed"], details["failed"]) == (8, 8)
+    assert details["usefulness"] < 0.4
+
+
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_end_of_an_evaluation_is_told(receiver: ScriptedProvider, project: Project, status: str) -> None:
+    hook = make_hook(receiver, project=project)
+    run = EvaluationRun.objects.create(project=project, suites=["yours"])
+
+    end_run(run, status)
+    deliver()
+
+    assert hook.verified()["data"] == {
+        "project": project.slug,
+        "evaluation": str(run.pk),
+        "status": status,
+        "suites": ["yours"],
+        "link": f"https://erl.example.com/admin/evaluation/evaluationrun/{run.pk}/change/",
+    }
+
+
+def test_evaluation_of_no_project_is_told_to_nobody(receiver: ScriptedProvider, project: Project) -> None:
+    make_hook(receiver, project=project)
+
+    end_run(EvaluationRun.objects.create(suites=["yours"]), "finished")
+
+    assert told() == []
+
+
+# ── What ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_no_text_is_sent_unless_the_project_wants_it(receiver: ScriptedProvider, project: Project) -> None:
+    make_hook(receiver, project=project)
+    make_hook(receiver, project=project, style="slack")
+    propose(project, guideline="Read the fare rules first.")
+
+    bodies = [write_body(each).decode() for each in WebhookDelivery.objects.all()]
+
+    assert not any("flight" in body or "fare rules" in body for body in bodies)
+
+
+def test_lesson_text_is_sent_where_the_project_wants_it(receiver: ScriptedProvider, project: Project) -> None:
+    hook = make_hook(receiver, project=project, with_text=True)
+    lesson = propose(project, guideline="Read the fare rules\u202e first.")
+    deliver()
+
+    assert hook.verified()["data"]["lessons"] == [
+        {
+            "id": str(lesson.pk),
+            "trigger": "When a flight is cancelled",
+            "guideline": "Read the fare rules⟨U+202E⟩ first.",
+            "avoid": "",
+            "not_when": "",
+        }
+    ]
+
+
+def test_text_of_a_lesson_that_was_erased_is_not_sent(receiver: ScriptedProvider, project: Project) -> None:
+    hook = make_hook(receiver, project=project, with_text=True)
+    lesson = propose(project)
+    id = lesson.pk
+    Heuristic.objects.filter(pk=id).update(current_revision=None)
+    deliver()
+
+    assert hook.verified()["data"]["lessons"] == [{"id": str(id)}]
+
+
+def test_slack_gets_one_line_with_a_link(receiver: ScriptedProvider, project: Project) -> None:
+    hook = make_hook(receiver, project=project, style="slack")
+    lesson = propose(project)
+    deliver()
+
+    link = f"https://erl.example.com/admin/memory/heuristic/{lesson.pk}/change/"
+    assert hook.receiver.requests[0].body == {
+        "text": f"*Support &lt;1&gt;*: 1 lesson is new in the review queue, where 1 wait now. <{link}|Open in ERL>"
+    }
+
+
+def test_slack_text_cannot_mention_or_link(receiver: ScriptedProvider, project: Project) -> None:
+    hook = make_hook(receiver, project=project, style="slack", with_text=True)
+    propose(project, guideline="<!channel> open <https://evil.example|this>\nnow & then")
+    deliver()
+
+    quoted = hook.receiver.requests[0].body["text"].splitlines()[1:]
+    assert quoted == [
+        "> When a flight is cancelled: &lt;!channel&gt; open &lt;https://evil.example|this&gt; now &amp; then"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "sentence"),
+    [
+        ("decision.made", {"decision": "quarantine"}, "2 lessons were quarantined."),
+        ("lesson.harmful", {"failed": 5, "followed": 6}, "2 lessons may be harmful: 5 of the 6 runs"),
+        ("evaluation.finished", {"status": "failed", "evaluation": str(uuid4())}, "An evaluation ended: failed."),
+        ("webhook.test", {}, "This is a test message."),
+    ],
+)
+def test_slack_has_a_sentence_for_each_event(
+    receiver: ScriptedProvider, project: Project, kind: str, details: Any, sentence: str
+) -> None:
+    endpoint = make_hook(receiver, project=project, style="slack").endpoint
+    delivery = WebhookDelivery(
+        project=project, endpoint=endpoint, event_kind=kind, details=details, lesson_ids=[uuid4(), uuid4()]
+    )
+
+    assert f"*: {sentence}" in write_body(delivery).decode()
