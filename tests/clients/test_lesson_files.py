@@ -1,6 +1,7 @@
 """`erl import` of files with lessons: proposals with their origin, and nothing twice."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -11,7 +12,9 @@ from erl_client.cli import main
 from erl_client.lesson_files.entries import LessonFile
 from erl_client.lesson_files.formats import read_lessons
 
+from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
+from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.factories import make_api_key, make_heuristic, make_project
@@ -194,7 +197,25 @@ def test_import_proposes_with_the_origin_and_nothing_twice(
     assert Trajectory.objects.count() == 1
     revision = HeuristicRevision.objects.get(guideline="Never mock the database.")
     assert (revision.task_id, revision.scope) == ("airline", "task_family")
+    origin = {"format": "instructions", "file": str(tmp_path / "AGENTS.md"), "place": "line 20"}
+    assert revision.heuristic.metadata == {"imported_from": origin}
     assert f"Imported from {tmp_path / 'AGENTS.md'}, line 20 (instructions)." in revision.rationale
+
+
+def test_lesson_that_a_reviewer_reworded_is_not_proposed_again(erl: ERL, tmp_path: Path) -> None:
+    file = tmp_path / "AGENTS.md"
+    file.write_text("- Ask ana@example.com about it, never the others.\n")
+    assert main(["import", str(file)]) == 0
+    lesson = Heuristic.objects.with_text().get()
+    assert lesson.current_revision
+    text = replace(lesson.current_revision.as_text(), guideline="Ask the team's lead.")
+    revise_heuristic(lesson, text=text, by=Actor(label="user:ana"))
+
+    file.write_text("\n\n" + file.read_text())
+    assert main(["import", str(file)]) == 0
+
+    assert Heuristic.objects.count() == 1
+    assert HeuristicRevision.objects.count() == 2
 
 
 def test_refused_lesson_does_not_hold_up_the_others(

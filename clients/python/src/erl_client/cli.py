@@ -141,7 +141,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     counts = Counter[str]()
-    known: set[Any] | None = None
+    known: set[str] | None = None
     with _client() as erl:
         for file in _find_files(options.paths):
             content = file.read_bytes()

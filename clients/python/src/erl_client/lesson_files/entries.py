@@ -4,9 +4,10 @@ Each entry becomes a proposal in the words of the file. Where the file does not 
 does, or nothing: no condition is made up.
 """
 
+import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 ANY_TASK = "any task begins"  # as the server puts it
@@ -73,24 +74,22 @@ def make_entry(place: str, text: str, about: str, *, given: str = "", id: str = 
 
 
 def as_proposal(entry: Entry, *, file: str, format: str, family: str) -> dict[str, Any]:
-    """Return an entry as `POST /api/v1/heuristics` takes it."""
-    origin = (
-        f"Imported from {file}, {entry.place} ({format}{f', {said}' if (said := entry.id or entry.label) else ''})."
-    )
+    """Return an entry as `POST /api/v1/heuristics` takes it. The same words have the same id, wherever they stand."""
     words = {
         "trigger": entry.trigger,
         "guideline": entry.guideline,
         "avoid": entry.avoid,
         "not_when": entry.not_when,
         "task_id": family or entry.family,
-        "rationale": f"{origin} {entry.remark}".strip(),
     }
-    return {name: text for name, text in words.items() if text}
-
-
-def get_words(lesson: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what makes two lessons the same."""
-    return tuple(lesson.get(name) or "" for name in ("trigger", "guideline", "avoid", "not_when", "task_id"))
+    digest = sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
+    origin = {"format": format, "file": file, "place": entry.place, "id": entry.id or entry.label}
+    return {
+        **{name: text for name, text in words.items() if text},
+        "rationale": f"Imported from {file}, {entry.place} ({format}). {entry.remark}".strip(),
+        "external_id": f"import:{digest[:32]}",
+        "metadata": {"imported_from": {name: said for name, said in origin.items() if said}},
+    }
 
 
 def split_lines(text: str) -> list[str]:

@@ -4,20 +4,20 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from erl_client.client import ERL
-from erl_client.lesson_files.entries import LessonFile, as_proposal, get_words
+from erl_client.lesson_files.entries import LessonFile, as_proposal
 
 
-def find_known(erl: ERL) -> set[Any]:
-    """Return the words and the labels of all lessons there are, whatever was decided on them."""
+def find_known(erl: ERL) -> set[str]:
+    """Return the ids under which lessons were imported, and the labels of all, whatever was decided on them."""
     lessons = list(erl.api.list_all("/heuristics"))
-    return {get_words(lesson) for lesson in lessons} | {f"H-{lesson['id'][-8:]}" for lesson in lessons}
+    ids = {lesson["external_id"] for lesson in lessons} | {f"H-{lesson['id'][-8:]}" for lesson in lessons}
+    return ids - {""}
 
 
 def import_lessons(
-    erl: ERL, file: Path, lessons: LessonFile, options: argparse.Namespace, known: set[Any]
+    erl: ERL, file: Path, lessons: LessonFile, options: argparse.Namespace, known: set[str]
 ) -> "Counter[str]":
     """Propose the lessons of a file that are not there yet. Nothing is served before a person approves it."""
     print(f"{file}: {lessons.summary()}")
@@ -26,10 +26,10 @@ def import_lessons(
     counts = Counter(refused=len(lessons.problems))
     for entry in lessons.entries:
         body = as_proposal(entry, file=str(file), format=lessons.format, family=options.family)
-        if {get_words(body), entry.label} & known:
+        if {body["external_id"], entry.label} & known:
             counts["known"] += 1
             continue
-        known.add(get_words(body))
+        known.add(body["external_id"])
         refusal = None if options.dry_run else erl.api.find_refusal("/heuristics", body)
         counts["refused" if refusal else "lesson"] += 1
         if refusal:
