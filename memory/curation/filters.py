@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from django.db.models import Exists, OuterRef, QuerySet
 from django_filters import rest_framework as filters
 
 from memory.api.filters import ExactText, Moment
@@ -19,6 +20,15 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
         choices=HeuristicRevision.Polarity.choices,
         help_text="What kind of lesson it is.",
     )
+    served = filters.ChoiceFilter(  # a BooleanFilter passes over what it cannot read
+        choices=[("true", "true"), ("false", "false")],
+        method="filter_served",
+        help_text="Whether agents are given a wording of it now.",
+    )
+
+    def filter_served(self, queryset: QuerySet[Heuristic], name: str, value: str) -> QuerySet[Heuristic]:
+        wordings = HeuristicRevision.objects.served().filter(heuristic=OuterRef("pk"))
+        return queryset.filter(Exists(wordings) if value == "true" else ~Exists(wordings))
 
     external_id = ExactText(help_text="A client's own id of the lesson.")
 

@@ -1,7 +1,7 @@
 """Heuristics as clients propose, review and read them."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from memory.limits import (
     MAX_TASK_CHARS,
     MAX_TRIGGER_CHARS,
 )
+from memory.retrieval.context import write_body
 
 TEXT_MEMBERS = (
     "trigger",
@@ -264,11 +265,16 @@ class ServedRevisionSerializer(serializers.ModelSerializer[HeuristicRevision]):
     """The wording that agents are given now."""
 
     revision = serializers.IntegerField(source="number", read_only=True)
+    line = serializers.SerializerMethodField()
 
     class Meta:
         model = HeuristicRevision
-        fields = ["revision", "content_sha256", *TEXT_MEMBERS, "approved_by", "approved_at"]
+        fields = ["revision", "content_sha256", *TEXT_MEMBERS, "line", "approved_by", "approved_at"]
         read_only_fields = fields
+
+    @extend_schema_field(serializers.CharField(help_text="It as it stands in a context block, made safe, in one line."))
+    def get_line(self, revision: HeuristicRevision) -> str:
+        return write_body({**asdict(revision.as_text()), "id": revision.heuristic_id})
 
 
 class EvidenceSerializer(serializers.ModelSerializer[Evidence]):
@@ -316,6 +322,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
             "content_sha256",
             "revision",
             "support",
+            "usefulness",
             "confidence",
             "reflector",
             "reflector_version",

@@ -65,7 +65,7 @@ def build_context(
     """
     offered = list(lessons)
     frame = count_tokens(f"{OPEN}\n{header}\n{CLOSE}") + 1
-    bodies = [_write_body(lesson) for lesson in offered]
+    bodies = [write_body(lesson) for lesson in offered]
     costs = [count_tokens(f"{len(offered)}. {body}\n") for body in bodies]
     chosen = _fill(range(len(offered)), costs, budget_tokens - frame)
     if values and len(chosen) < len(offered):
@@ -92,10 +92,11 @@ def _fill(order: Iterable[int], costs: Sequence[int], budget_tokens: int) -> lis
 
 def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
     """Write one lesson: `1. [H-1a2b3c4d] When …: do … (avoid …; not when …)`."""
-    return f"{number}. {_write_body(lesson)}"
+    return f"{number}. {write_body(lesson)}"
 
 
-def _write_body(lesson: Mapping[str, Any]) -> str:
+def write_body(lesson: Mapping[str, Any]) -> str:
+    """Write a lesson without its number. It has the members that `build_context` names."""
     trigger = re.sub(r"^when\b[:,]?\s+", "", clean(lesson["trigger"]).rstrip(".:;"), flags=re.IGNORECASE)
     line = f"[{get_label(lesson['id'])}] When {trigger}: {clean(lesson['guideline'])}"
     return line + write_exceptions(lesson["avoid"], lesson["not_when"])

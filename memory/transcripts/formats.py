@@ -104,7 +104,7 @@ def _read_list(items: Sequence[Json]) -> Reading:
         return _read_each(items)  # conversations
     if not objects:
         raise UnreadableTranscript("The log must be a list of runs or of messages.")
-    if any("sessionId" in item and "message" in item for item in objects):
+    if any(("sessionId" in item or "session_id" in item) and "message" in item for item in objects):
         return Reading(format="Claude Code", counted=f"{len(items)} lines", transcripts=read_claude_code(objects))
     if any(item.get("type") in ("session_meta", "response_item") for item in objects[:5]):
         return Reading(format="Codex", counted=f"{len(items)} lines", transcripts=read_codex(objects))

@@ -38,7 +38,8 @@ def read_claude_code(lines: Sequence[Mapping[str, Json]]) -> list[Transcript]:
     for line in lines:
         if _is_said(line):
             side = as_text(line.get("agentId") or "side") if line.get("isSidechain") else ""
-            sessions[as_text(line.get("sessionId")), side].append(line)
+            side = side or as_text(line.get("parent_tool_use_id"))  # of `claude -p --output-format stream-json`
+            sessions[as_text(line.get("sessionId") or line.get("session_id")), side].append(line)
     runs = []
     for (session, side), entries in sessions.items():
         log = Log()

@@ -122,3 +122,19 @@ def test_list_heuristics_takes_a_fixed_number_of_queries(api_client, project, dj
 
 def test_heuristics_without_key_answer_401(client):
     assert client.post(URL, LESSON, content_type="application/json").status_code == 401
+
+
+def test_list_can_be_of_what_is_served_with_its_line_and_effect(api_client, project):
+    served = make_heuristic(project=project, status="approved", trigger="When it rains.", guideline="Take <|a coat|>")
+    proposed = make_heuristic(project=project)
+
+    (shown,) = api_client.get(f"{URL}?served=true").json()["results"]
+    (other,) = api_client.get(f"{URL}?served=false").json()["results"]
+
+    assert (shown["id"], other["id"]) == (str(served.pk), str(proposed.pk))
+    assert shown["usefulness"] == 0.5
+    assert shown["served_revision"]["line"] == f"[H-{str(served.pk)[-8:]}] When it rains: Take (|a coat|>"
+
+
+def test_list_of_what_is_neither_served_nor_not_answers_400(api_client):
+    assert api_client.get(f"{URL}?served=1").status_code == 400

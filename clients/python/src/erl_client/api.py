@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import httpx
 
 MAX_BREAKS = 5
 LONGEST_BREAK_SECONDS = 120.0
+PAGE_ROWS = 200
 
 
 class ERLError(Exception):
@@ -80,6 +81,26 @@ class Api:
                 raise
         time.sleep(wait)
         return self.post_patiently(path, body, breaks=breaks - 1)
+
+    def find_refusal(self, path: str, body: Mapping[str, Any]) -> Refused | None:
+        """Send what has an id of its own, or return why ERL will not have it. Raises where the key is refused."""
+        try:
+            self.post_patiently(path, body)
+        except Refused as error:
+            if error.is_about_the_key:
+                raise
+            return error
+        return None
+
+    def list_all(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a list, page by page."""
+        offset = 0
+        while True:
+            page = self.get(path, **query, limit=PAGE_ROWS, offset=offset)
+            yield from page["results"]
+            offset += len(page["results"])
+            if not page["results"] or offset >= page["pagination"]["total"]:
+                return
 
     def close(self) -> None:
         self._closed = True

@@ -5,20 +5,26 @@ import getpass
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from erl_client.api import ERLError, Refused
+from erl_client.agent_loop import command as agent_loop
+from erl_client.api import ERLError
 from erl_client.client import ERL
 from erl_client.coding_agents import backfill, hooks, install
 from erl_client.credentials import find_destination, write_credentials
+from erl_client.lesson_files import export
+from erl_client.lesson_files.export import count_of, describe
+from erl_client.lesson_files.formats import INSTRUCTIONS, read_lessons
+from erl_client.lesson_files.proposals import find_known, import_lessons
 from erl_client.logs import LogFile, read_log
 from erl_client.mcp import serve
 
-PAGE_ROWS = 200
-WORDS = ("trigger", "guideline", "avoid", "not_when")
+PAGE_SUFFIXES = (".md", ".markdown")
+LESSON_FILES = (*INSTRUCTIONS, "SKILL.md")  # pages that are read in folders too
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,16 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_options(record)
     record.set_defaults(command=_record)
 
-    imports = commands.add_parser("import", help="record the runs in log files, in any supported format")
+    imports = commands.add_parser(
+        "import",
+        help="record the runs in log files, and propose the lessons in AGENTS.md, SKILL.md and playbooks for review",
+    )
     imports.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file or a folder of files")
-    imports.add_argument("--dry-run", action="store_true", help="only show what would be recorded")
+    imports.add_argument("--dry-run", action="store_true", help="only show what would be sent")
     _add_run_options(imports)
     imports.set_defaults(command=_import)
-
-    export = commands.add_parser("export", help="print the approved lessons")
-    export.add_argument("--family", default="", help="only those of a task family")
-    export.add_argument("--json", action="store_true", help="one JSON object per line")
-    export.set_defaults(command=_export)
 
     review = commands.add_parser("review", help="review proposed lessons one by one")
     review.add_argument("--list", action="store_true", help="only list them")
@@ -88,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     install.add_parser(commands)
     hooks.add_parser(commands)
     backfill.add_parser(commands)
+    export.add_parser(commands)
+    agent_loop.add_parser(commands)
     return parser
 
 
@@ -134,24 +140,49 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    files = [file for path in options.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    problems = done = 0
+    counts = Counter[str]()
+    known: set[str] | None = None
     with _client() as erl:
-        for file in files:
-            if file.is_dir():
-                continue
-            log = _read(file.read_bytes(), options, name=str(file))
-            print(f"{file}: {log.summary or 'nothing that can be read'}")
-            problems += len(log.problems)
-            for run in log.runs:
-                refused = None if options.dry_run else _find_refusal(erl, run)
-                if refused is None:
-                    done += 1
+        for file in _find_files(options.paths):
+            content = file.read_bytes()
+            lessons = read_lessons(content, file.name)
+            if lessons is None:
+                counts += _import_log(erl, file, _read(content, options, name=str(file)), options)
+            else:
+                known = find_known(erl) if known is None else known
+                counts += import_lessons(erl, file, lessons, options, known)
+    said = [f"{count_of(counts['run'], 'run')} {'found' if options.dry_run else 'recorded'}"]
+    if known is not None:
+        said = [f"{count_of(counts['lesson'], 'lesson')} {'found' if options.dry_run else 'proposed for review'}"]
+        said += [f"{counts['known']} there already"]
+        said += [f"{count_of(counts['run'], 'run')} recorded"] if counts["run"] else []
+    print(f"{', '.join(said)}, {counts['refused']} refused.")
+    return 1 if counts["refused"] else 0
+
+
+def _import_log(erl: ERL, file: Path, log: LogFile, options: argparse.Namespace) -> "Counter[str]":
+    print(f"{file}: {log.summary or 'nothing that can be read'}")
+    counts = Counter(refused=len(log.problems))
+    for run in log.runs:
+        refusal = None if options.dry_run else erl.api.find_refusal("/trajectories", run)
+        counts["refused" if refusal else "run"] += 1
+        if refusal:
+            print(f"{file}: {refusal}", file=sys.stderr)
+    return counts
+
+
+def _find_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files to import: those that are named, and those in folders that may hold runs or lessons."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for file in sorted(path.rglob("*")):
+            if file.is_file() and ".git" not in file.parts:
+                if file.suffix.lower() in PAGE_SUFFIXES and file.name not in LESSON_FILES:
+                    print(f"{file}: passed over. Name it to import its lessons.", file=sys.stderr)
                 else:
-                    problems += 1
-                    print(f"{file}: {refused}", file=sys.stderr)
-    print(f"{done} run{'' if done == 1 else 's'} {'found' if options.dry_run else 'recorded'}, {problems} refused.")
-    return 1 if problems else 0
+                    yield file
 
 
 def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
@@ -169,34 +200,13 @@ def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
     return log
 
 
-def _find_refusal(erl: ERL, run: dict[str, Any]) -> Refused | None:
-    """Record a run, or return why ERL will not have it."""
-    try:
-        erl.api.post_patiently("/trajectories", run)
-    except Refused as error:
-        if error.is_about_the_key:
-            raise
-        return error
-    return None
-
-
-def _export(options: argparse.Namespace) -> int:
-    with _client() as erl:
-        query = {"status": "approved", **({"task_id": options.family} if options.family else {})}
-        for lesson in _all(erl, "/heuristics", **query):
-            if served := lesson["served_revision"]:  # not the newest wording, which may be undecided
-                words = {"id": lesson["id"], **served}
-                print(json.dumps(words, ensure_ascii=False) if options.json else _describe(words) + "\n")
-    return 0
-
-
 def _review(options: argparse.Namespace) -> int:
     with _client() as erl:
-        waiting = list(_all(erl, "/heuristics", status="proposed"))
+        waiting = list(erl.api.list_all("/heuristics", status="proposed"))
         for number, lesson in enumerate(waiting, start=1):
             evidence = erl.api.get(f"/heuristics/{lesson['id']}")["evidence"]
             quotes = [f"Seen in run {seen['trajectory_id']}: {seen['quote']}" for seen in evidence]
-            print("\n".join([f"[{number}/{len(waiting)}] {_describe(lesson)}", *quotes, ""]))
+            print("\n".join([f"[{number}/{len(waiting)}] {describe(lesson)}", *quotes, ""]))
             if not options.list and not _decide(erl, lesson):
                 return 0
     if not waiting:
@@ -239,19 +249,3 @@ def _mcp(options: argparse.Namespace) -> int:
 
 def _count(erl: ERL, status: str) -> int:
     return int(erl.api.get("/heuristics", status=status, limit=1)["pagination"]["total"])
-
-
-def _all(erl: ERL, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-    """Yield all rows of a list, page by page."""
-    offset = 0
-    while True:
-        page = erl.api.get(path, **query, limit=PAGE_ROWS, offset=offset)
-        yield from page["results"]
-        offset += len(page["results"])
-        if not page["results"] or offset >= page["pagination"]["total"]:
-            return
-
-
-def _describe(lesson: dict[str, Any]) -> str:
-    said = [f"{name.replace('_', ' ').capitalize()}: {lesson[name]}" for name in WORDS if lesson.get(name)]
-    return "\n".join([f"{lesson['id']} ({lesson.get('task_id') or 'every task'})", *said])

@@ -50,13 +50,16 @@ class Outbox:
         self._in_memory: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_RUNS_IN_MEMORY)
         self.last_error: ERLError | None = None
 
-    def put(self, run: Mapping[str, Any]) -> None:
-        """Keep a run until it is recorded: on disk, or in memory where it cannot be written down."""
+    def put(self, run: Mapping[str, Any], *, key: str = "") -> None:
+        """Keep a run until it is recorded: on disk, or in memory where it cannot be written down.
+
+        `key` is the UUID of a run that may be put here a second time, and is recorded once.
+        """
         try:
-            dropped = self._spool.add(run)
+            dropped = self._spool.add(run, key=key)
         except OSError as error:
             log.warning("Runs will be lost if this process ends: %s cannot be written.", error.filename)
-            self._in_memory.append((str(uuid4()), run))
+            self._in_memory.append((key or str(uuid4()), run))
         else:
             if dropped:
                 log.warning("ERL was unreachable for too long: the %d oldest waiting runs were dropped.", dropped)

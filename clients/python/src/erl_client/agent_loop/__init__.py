@@ -1,0 +1,1 @@
+"""Runs any command-line agent in iterations until a goal is reached."""

@@ -1,0 +1,101 @@
+"""The command `erl export`: approved lessons on the terminal, or in a file that agents read."""
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from erl_client.api import ERLError
+from erl_client.client import ERL
+from erl_client.lesson_files.blocks import (
+    UnreadableBlock,
+    add_front_matter,
+    find_block,
+    find_file,
+    find_missing_members,
+    is_for,
+    put_block,
+    replace_file,
+    write_block,
+)
+
+BUDGET_TOKENS = 1_500
+WORDS = ("trigger", "guideline", "avoid", "not_when")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of `erl`."""
+    parser = commands.add_parser("export", help="print the approved lessons, or write them to a file that agents read")
+    parser.add_argument("--family", default="", help="only those for a task family")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="AGENTS.md, SKILL.md, any .md file, or .cursor/rules")
+    parser.add_argument(
+        "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="room in the file (default: 1500)"
+    )
+    parser.add_argument("--check", action="store_true", help="only say whether the file has the newest lessons")
+    parser.add_argument("--force", action="store_true", help="write over lessons that were edited by hand")
+    parser.set_defaults(command=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    with ERL(strict=True) as erl:
+        if options.to:
+            return _export_to(erl, options)
+        for lesson in erl.api.list_all("/heuristics", served="true"):
+            words = {"id": lesson["id"], **lesson["served_revision"]}  # not the newest wording, which may be undecided
+            if is_for(words, options.family):
+                print(json.dumps(words, ensure_ascii=False) if options.json else describe(words) + "\n")
+    return 0
+
+
+def _export_to(erl: ERL, options: argparse.Namespace) -> int:
+    """Write the lessons into a file, or say whether it has the newest ones."""
+    file = find_file(options.to, options.family)
+    said = ["erl", "export", "--to", str(options.to)]
+    said += ["--family", options.family] if options.family else []
+    said += ["--budget", str(options.budget)] if options.budget != BUDGET_TOKENS else []
+    command = shlex.join(said)
+    content = file.read_bytes() if file.exists() else b""
+    try:
+        old = find_block(content, options.family)
+    except UnreadableBlock as error:
+        raise ERLError(f"{file}, {error}") from None
+    if old and old.is_edited and (options.check or not options.force):
+        raise ERLError(
+            f"{file}: the lessons between the marked lines were edited by hand. Change lessons in ERL. "
+            f"`{command} --force` writes the approved ones over the edit."
+        )
+    new = write_block(
+        erl.api.list_all("/heuristics", served="true"), family=options.family, budget_tokens=options.budget
+    )
+    figures = f"{count_of(len(new.taken))}, {new.tokens if new.taken else 0:,} of {options.budget:,} tokens"
+    if not old and not new.taken:
+        print(f"No lesson is approved for {file} yet.")
+        return 0
+    is_newest = old is not None and old.text == new.text
+    if options.check and not is_newest:
+        raise ERLError(f"{file} does not have the newest lessons ({figures}). Run `{command}`.")
+    if is_newest:
+        print(f"{file} has the newest lessons: {figures}.")
+        return 0
+    whole = put_block(add_front_matter(content, file, options.family), new)
+    replace_file(file, whole)
+    print(f"{file} now has the newest lessons: {figures}.")
+    if new.left_out:
+        print(f"No room for {count_of(len(new.left_out))}: {', '.join(new.left_out)}")
+    if new.escaped:
+        print(f"Marks of comments or fences in {count_of(len(new.escaped))} were escaped: {', '.join(new.escaped)}")
+    if missing := find_missing_members(whole, file):
+        print(f"The front matter of {file} lacks {' and '.join(missing)}, which a skill must have. Add it by hand.")
+    return 0
+
+
+def count_of(number: int, noun: str = "lesson") -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe(lesson: dict[str, Any]) -> str:
+    """Say a lesson in lines: its id and family, then its words."""
+    said = [f"{name.replace('_', ' ').capitalize()}: {lesson[name]}" for name in WORDS if lesson.get(name)]
+    return "\n".join([f"{lesson['id']} ({lesson.get('task_id') or 'every task'})", *said])
