@@ -14,7 +14,7 @@ from erl_client.transcripts.otlp import decode_trace_request
 MEMBERS = (
     *("task", "task_id", "steps", "messages", "step_count", "agent", "model", "tags", "summary", "mistakes"),
     *("successes", "mistake_cards", "tokens", "cost_usd", "external_id", "tools", "started_at", "ended_at"),
-    *("metadata", "retrieval_id", "outcome", "score", "outcome_source", "reflect"),
+    *("metadata", "retrieval_id", "parent_id", "outcome", "score", "outcome_source", "reflect"),
 )
 
 
@@ -43,6 +43,21 @@ def read_log(content: bytes, *, defaults: Mapping[str, Any]) -> LogFile:
         runs=[_complete(run, defaults) for run in _runs(reading)],
         problems=[f"{place}: {reason}" for place, reason in problems],
     )
+
+
+def as_log(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield runs, as the API answers them by id, in the form that another ERL takes; callers come first."""
+    names = {id: str(run["external_id"] or id) for id, run in answers.items()}
+    waiting = dict(answers)
+    while waiting:
+        run = waiting[next(iter(waiting))]
+        while run["parent_id"] in waiting:
+            run = waiting[run["parent_id"]]
+        del waiting[run["id"]]
+        left_out = {"retrieval_id", "step_count" if run["steps"] else ""}  # answers stay where they were given
+        said = {name: run.get(name) for name in MEMBERS if name not in left_out}
+        said |= {"external_id": names[run["id"]], "parent_id": names.get(run["parent_id"], run["parent_id"])}
+        yield {name: value for name, value in said.items() if value not in (None, "", [], {})}
 
 
 def _read(content: bytes, problems: list[tuple[str, str]]) -> Reading:

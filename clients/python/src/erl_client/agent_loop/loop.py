@@ -123,7 +123,7 @@ class _Loop:
         place = self._place(attempt)
         place.mkdir(exist_ok=True)
         lessons = Run(self._plan.goal, family=self._plan.family)
-        self._fetch(lessons)
+        self._erl._fetch(lessons)
         attempt.retrieval_id = lessons.retrieval_id
         (place / "lessons.md").write_text(as_text(lessons.context), encoding="utf-8")
         self._write(attempt)
@@ -147,13 +147,6 @@ class _Loop:
         self._finish(attempt, run)
         if checked and checked.exit_code in CANNOT_RUN:
             raise ERLError(f"The check cannot be run: {self._plan.check}")
-
-    def _fetch(self, run: Run) -> None:
-        try:
-            if answer := self._erl._ask(run):
-                self._erl._take(run, answer.result(self._erl.budget_seconds))
-        except Exception as error:
-            self._erl._without_lessons(error)
 
     def _check(self, attempt: Attempt, environment: Mapping[str, str], place: Path) -> Ended | None:
         if not self._plan.check:

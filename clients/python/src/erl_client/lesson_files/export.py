@@ -19,6 +19,7 @@ from erl_client.lesson_files.blocks import (
     replace_file,
     write_block,
 )
+from erl_client.logs import as_log
 
 BUDGET_TOKENS = 1_500
 WORDS = ("trigger", "guideline", "avoid", "not_when")
@@ -33,6 +34,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="room in the file (default: 1500)"
     )
+    parser.add_argument("--runs", action="store_true", help="print the runs instead, as `erl import` takes them")
     parser.add_argument("--check", action="store_true", help="only say whether the file has the newest lessons")
     parser.add_argument("--force", action="store_true", help="write over lessons that were edited by hand")
     parser.set_defaults(command=_export)
@@ -40,12 +42,23 @@ def add_parser(commands: Any) -> None:
 
 def _export(options: argparse.Namespace) -> int:
     with ERL(strict=True) as erl:
+        if options.runs:
+            return _export_runs(erl, options.family)
         if options.to:
             return _export_to(erl, options)
         for lesson in erl.api.list_all("/heuristics", served="true"):
             words = {"id": lesson["id"], **lesson["served_revision"]}  # not the newest wording, which may be undecided
             if is_for(words, options.family):
                 print(json.dumps(words, ensure_ascii=False) if options.json else describe(words) + "\n")
+    return 0
+
+
+def _export_runs(erl: ERL, family: str) -> int:
+    """Print the finished runs, one JSON object per line."""
+    rows = erl.api.list_all("/trajectories", **({"task_id": family} if family else {}))
+    ids = [row["id"] for row in rows if not row["open"]]
+    for run in as_log({id: erl.api.get(f"/trajectories/{id}") for id in reversed(ids)}):
+        print(json.dumps(run, ensure_ascii=False))
     return 0
 
 
