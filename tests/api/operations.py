@@ -58,7 +58,7 @@ def make_target(operation: Operation, project: Project) -> UUID:
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
         "trajectories": lambda: make_trajectory(
-            project=project, is_open=operation.id in ("appendSteps", "finishTrajectory"), steps=[]
+            project=project, client="agent", is_open=operation.id in ("appendSteps", "finishTrajectory"), steps=[]
         ),
         "heuristics": lambda: make_heuristic(project=project, status="approved" if served else "proposed", **words),
         "reflections": lambda: make_reflection(trajectory=make_trajectory(project=project)),

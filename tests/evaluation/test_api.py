@@ -170,7 +170,7 @@ def test_failure_of_the_process_is_explained_to_the_client(monkeypatch: pytest.M
     run.refresh_from_db()
     assert run.status == "failed"
     assert "ended with exit code 1" in run.failure
-    assert "Ask for the evaluation again" in run.failure
+    assert "Request the evaluation again" in run.failure
     assert "--resume" not in run.failure
 
 

@@ -154,8 +154,9 @@ def slow_ranker() -> Iterator[None]:
 
 
 def test_cross_encoder_is_not_asked_after_a_wait_for_the_language_model(
-    reranker: ScriptedProvider, project: Project, slow_ranker: None
+    reranker: ScriptedProvider, project: Project, slow_ranker: None, settings: Any
 ) -> None:
+    settings.ERL_RETRIEVE_MODE = "erl"
     given = ask(project)
     assert (given.mode, given.degraded) == ("hybrid", "language model (too slow)")
     assert reranker.requests == []

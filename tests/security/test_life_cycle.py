@@ -128,9 +128,9 @@ def test_lesson_cannot_be_born_approved() -> None:
         commit(
             "INSERT INTO memory_heuristic (id, project_id, status, support, approved_support, created_at, updated_at, "
             "reflector, reflector_version, model, prompt_version, client, usefulness, usefulness_basis, "
-            "usefulness_version, review_priority, review_basis, risk_flags) "
+            "usefulness_version, review_priority, review_basis, risk_flags, external_id, metadata) "
             "VALUES (gen_random_uuid(), %s, 'approved', 0, 0, now(), now(), '', '', '', '', '', 0.5, '{}', '', 0, "
-            "'{}', '{}')",
+            "'{}', '{}', '', '{}')",
             project.pk,
         )
 
