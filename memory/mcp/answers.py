@@ -44,7 +44,7 @@ def show_recorded(answer: OperationAnswer) -> Answer:
     run["created"] = answer.status == 201
     said = "The run is recorded." if run["created"] else "This run was recorded before, so nothing has changed."
     taken = sum(run["redactions"].values())
-    notes = [f"{taken} secrets or pieces of personal data were removed from it."] if taken else []
+    notes = [f"Secrets and personal data removed from it: {taken}."] if taken else []
     return Answer(structured=run, text=" ".join([said, *notes, f"trajectory_id: {run['trajectory_id']}"]))
 
 

@@ -532,7 +532,7 @@ def test_recorded_run_is_redacted_reflected_on_and_known_again(api_client):
 
     stored = Trajectory.objects.get()
     assert "ana@example.com" not in stored.task
-    assert "taken out" in text_of(first)
+    assert "personal data removed" in text_of(first)
     assert (first["structuredContent"]["created"], again["structuredContent"]["created"]) == (True, False)
     assert first["structuredContent"]["trajectory_id"] == str(stored.pk)
     assert Reflection.objects.count() == 1
@@ -597,7 +597,7 @@ def test_runs_are_paged_and_filtered(api_client, project):
     assert (len(page["structuredContent"]["runs"]), page["structuredContent"]["total"]) == (2, 3)
     assert text_of(page).endswith("Runs 2 to 3 of 3.")
     assert [run["outcome"] for run in one["structuredContent"]["runs"]] == ["failure"]
-    assert "3 fit the filters" in text_of(none)
+    assert "Matching the filters: 3" in text_of(none)
 
 
 # ── Resources ──

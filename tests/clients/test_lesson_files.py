@@ -188,9 +188,9 @@ def test_import_proposes_with_the_origin_and_nothing_twice(
     assert 'line 20: When the task concerns "Testing > Rules for mocks": Never mock the database.' in dry.out
     assert "README.md: skipped" in dry.err
     assert main(command) == 0
-    assert "8 lessons proposed for review, 0 there already, 1 run recorded, 0 refused." in capsys.readouterr().out
+    assert "8 lessons proposed for review, 0 already there, 1 run recorded, 0 refused." in capsys.readouterr().out
     assert main(command) == 0
-    assert "0 lessons proposed for review, 8 there already" in capsys.readouterr().out
+    assert "0 lessons proposed for review, 8 already there" in capsys.readouterr().out
 
     assert Heuristic.objects.filter(status="proposed").count() == 8
     assert not HeuristicRevision.objects.filter(served=True).exists()
