@@ -62,6 +62,15 @@ def said(file: LessonFile) -> list[tuple[str, str]]:
     return [(entry.trigger, entry.guideline) for entry in file.entries]
 
 
+def test_what_follows_a_comment_is_read_and_an_open_comment_is_named() -> None:
+    file = read(
+        "<!-- a\nb --> Always run the tests.\n\n<!-- c --> - Never mock the database.\n\n<!-- d\nUse pnpm here.\n"
+    )
+
+    assert [guideline for _, guideline in said(file)] == ["Always run the tests.", "Never mock the database."]
+    assert file.problems == ["line 6: The comment does not end."]
+
+
 def test_page_gives_its_items_and_paragraphs_with_their_sections() -> None:
     file = read(PAGE)
 
