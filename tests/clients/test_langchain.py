@@ -84,7 +84,7 @@ def test_agent_is_given_lessons_and_recorded(
 def test_tool_that_the_provider_runs_does_not_end_the_agent(
     erl: ERL, provider: ScriptedProvider, own: dict[str, Any], stored: Any
 ) -> None:
-    class OwnTools(ChatOpenAI):
+    class OwnTools(ChatOpenAI):  # type: ignore[misc]  # untyped here
         """Takes tools of its own, as the packages of other providers do."""
 
         def bind_tools(self, tools: Any, **options: Any) -> Any:
