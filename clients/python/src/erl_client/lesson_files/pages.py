@@ -81,7 +81,7 @@ class Page:
             place = f"line {self._at + 1}"
             self._at += 1
             if own := _OWN.fullmatch(line):
-                said = _LIMITS.search(own[4])
+                said = _LIMITS.search(own[4]) if own[4].endswith(")") else None  # it looks far for its end
                 limits = said.groupdict() if said and (said["avoid"] or said["not_when"]) else {}
                 self._file.add(
                     Entry(
