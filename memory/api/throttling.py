@@ -21,8 +21,8 @@ from memory.api.errors import ErrorCode, Refusal
 
 log = structlog.get_logger(__name__)
 
-SOCKET_SECONDS = 0.2
-REST_SECONDS = 5.0  # after a failure, until the server is tried again
+SOCKET_SECONDS = 0.1  # one request waits so long each time the server is tried
+REST_SECONDS = 10.0  # after a failure, until the server is tried again
 FAILED = "failed"
 _REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 MAX_LOCAL = 10_000
