@@ -179,7 +179,7 @@ def test_tables_that_codex_wrote_between_our_marks_stay(erl: Erl, command: Comma
     """A comment at the end of a TOML file stays at its end: what Codex adds stands before our closing mark."""
     codex = write(command.folder, ".codex/config.toml", TOML)
     erl("install", "codex")
-    theirs = '[projects."/home/ana/shop"]\ntrust_level = "trusted"\n\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\n'
+    theirs = '[projects."/srv/shop"]\ntrust_level = "trusted"\n\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\n'
     theirs += 'type = "command"\ncommand = "say done"\n'
     our_end = "# <<< erl install codex <<<"
     changed = codex.read_text().replace(our_end, f"env = {{}}\n[mcp_servers.erl.tools]\nx = 1\n\n{theirs}{our_end}")
