@@ -17,6 +17,7 @@ from evaluation.reports.versions import find_versions
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
 from memory.events import Event, EventKind, announce
+from memory.projects.models import Project
 from reflection.jobs.models import Job
 
 EMBEDDED = "erl_site.embedded.database"
@@ -61,7 +62,7 @@ def create_run(options: Options, *, by: str, job: Job | None = None) -> Evaluati
         configuration=options.as_json(),
         versions=find_versions(),
         requested_by=by,
-        project=job.project if job else None,
+        project=job.project if job else Project.objects.filter(slug=options.project).first(),
         job=job,
         status=EvaluationRun.Status.QUEUED if job else EvaluationRun.Status.RUNNING,
     )

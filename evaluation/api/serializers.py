@@ -6,7 +6,9 @@ from drf_spectacular.utils import extend_schema_field
 from pydantic import Field
 from rest_framework import serializers
 
+from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
+from evaluation.runner import MACHINE
 from evaluation.suites.base import Options
 from evaluation.suites.registry import get_suite
 from memory.api.input import WHOLE, Input, Text
@@ -14,6 +16,7 @@ from memory.api.input import WHOLE, Input, Text
 SMALL = {"limit": 120, "experience": 100}
 # Only the command compares runs task by task, and these are a hundred times as long as the rest
 LEFT_OUT = ("per_task", "tasks", "learned")
+OF_OPERATOR = (*MACHINE, "agent", "environment")  # places and commands of the operator's machine
 
 
 class EvaluateInput(Input):
@@ -47,6 +50,7 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
 
     units_finished = serializers.SerializerMethodField()
     units_total = serializers.SerializerMethodField()
+    configuration = serializers.SerializerMethodField()
     results = serializers.SerializerMethodField()
 
     class Meta:
@@ -73,8 +77,17 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
 
     @extend_schema_field(serializers.IntegerField(help_text="Number of parts."))
     def get_units_total(self, run: EvaluationRun) -> int:
-        options = Options.from_json(run.configuration)
-        return sum(len(get_suite(name).units(options)) for name in run.suites)
+        if run.status == EvaluationRun.Status.FINISHED:
+            return self.get_units_finished(run)
+        try:
+            options = Options.from_json(run.configuration)
+            return sum(len(get_suite(name).units(options)) for name in run.suites)
+        except EvaluationError:  # an operator's files and commands need not be on the machine that answers
+            return self.get_units_finished(run)
+
+    @extend_schema_field({"type": "object", "additionalProperties": True})
+    def get_configuration(self, run: EvaluationRun) -> dict[str, Any]:
+        return _without(run.configuration, OF_OPERATOR)
 
     @extend_schema_field(
         {"type": "object", "additionalProperties": True, "description": "The report; empty until the end."}
@@ -82,11 +95,14 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
     def get_results(self, run: EvaluationRun) -> dict[str, Any]:
         if not run.results:
             return {}
-        suites = [
-            {name: value for name, value in suite.items() if name not in LEFT_OUT} for suite in run.results["suites"]
-        ]
-        results: dict[str, Any] = run.results | {"suites": suites}
+        suites = [_without(suite, LEFT_OUT) for suite in run.results["suites"]]
+        asked = {"configuration": _without(run.results.get("configuration", {}), OF_OPERATOR)}
+        results: dict[str, Any] = run.results | {"suites": suites} | asked
         return results
+
+
+def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 class EvaluationsSerializer(serializers.Serializer[Any]):

@@ -59,11 +59,14 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
 
     Raises:
         UnknownRun: a piece of evidence names no run of the project.
-        InvalidInput: it names steps, or quotes words, that the run does not have.
+        InvalidInput: it names steps, or quotes words, that the run does not have; or the id holds what is not stored.
         TooManyProposals: there is something to review, and as many lessons of this client wait as may.
     """
     runs = _find_runs(project, lesson.evidence)
     kept = redact({"external_id": lesson.external_id, "metadata": lesson.metadata}).value
+    if kept["external_id"] != lesson.external_id:  # two such ids may be stored as the same text
+        fault = "Leave secrets and personal data, such as an e-mail address, out of the id."
+        raise InvalidInput({"/external_id": [fault]})
     known = None
     if lesson.external_id:
         lock_proposals_of(project.pk, client)

@@ -227,6 +227,7 @@ def decide_unflagged(
     """
     if not approve:
         return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
+    heuristic = lock_item(heuristic)  # so that what the checks said is of the wording that is decided on
     _check_unflagged(heuristic, "Decide on it by itself: POST /api/v1/heuristics/{id}/approve.")
     return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
 

@@ -69,8 +69,9 @@ class Tool:
                 return (
                     f"{name}: This argument is unknown. Leave it out. The arguments are {', '.join(self.properties)}."
                 )
-            is_flat = isinstance(value, str | int) and not isinstance(value, bool)
-            if not is_flat and (self.method == "GET" or name in ("idempotency_key", self.subject)):
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            is_word = name in ("idempotency_key", self.subject)  # of a header or the path
+            if not isinstance(value, str) and (is_word or (self.method == "GET" and not is_number)):
                 return f"{name}: Send a string."
         if self.subject:
             try:

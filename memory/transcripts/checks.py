@@ -20,6 +20,8 @@ _TESTS = re.compile(
     r"|cargo\s+(?:nextest|test)|(?:go|deno|swift|dotnet|mix|bazel|flutter)\s+test|make\s+(?:check|test)"
     r"|(?:npm|pnpm|yarn|bun)\s+(?:run\s+)?(?:test|t)(?:[:\w-]*)|mvnw?\s(?:.*\s)?(?:test|verify)"
     r"|gradlew?\s(?:.*\s)?(?:test|check)|(?:\S*python[\d.]*\s+)?\S*manage\.py\s+test)(?=\s|$)"
+    r"(?!.*\s(?:--version|--help|--collect-only|--co)(?:\s|$))",  # they test nothing
+    re.DOTALL,
 )
 _COMMIT = re.compile(_BEFORE + r"git(?:\s+-[cC]\s+\S+)*\s+commit\b(?!.*--(?:dry-run|help))", re.DOTALL)
 _COMMITTED = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,40}\]", re.MULTILINE)
@@ -32,6 +34,7 @@ _SAID_FAILED = re.compile(
     re.MULTILINE,
 )
 _SAID_PASSED = re.compile(r"\b[1-9]\d* (?:passed|passing)\b|^(?:OK|PASS|PASSED)\b|^ok\s|test result: ok", re.MULTILINE)
+_COMMAND_CHARS = 2_000  # of a command that are looked at: a blob of data can take the patterns minutes
 _HEAD_CHARS = 400
 _TAIL_CHARS = 4_000
 
@@ -85,7 +88,7 @@ def _split(command: str) -> list[tuple[str, str]]:
         return []
     pipefail = "pipefail" in command
     parts.append((" ".join(words), ""))
-    return [(text, "&&" if operator == "|" and pipefail else operator) for text, operator in parts]
+    return [(text[:_COMMAND_CHARS], "&&" if operator == "|" and pipefail else operator) for text, operator in parts]
 
 
 def _exit_code(step: Mapping[str, Any]) -> int | None:

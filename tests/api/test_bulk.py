@@ -7,8 +7,11 @@ from django.conf import LazySettings
 from rest_framework.test import APIClient
 
 from memory.api.models import IdempotencyRecord
+from memory.curation.decisions import decide_unflagged
 from memory.curation.priority import prioritise_heuristics
+from memory.errors import NotReadYet
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
 from memory.projects.models import Project
 from tests.api.proposing import LESSON
 from tests.api.proposing import URL as HEURISTICS
@@ -172,3 +175,11 @@ def test_more_decisions_than_a_person_can_read_are_refused(api_client: APIClient
 
     assert response.status_code == 400
     assert not Review.objects.exists()
+
+
+def test_flag_that_came_after_the_lesson_was_looked_up_counts(project: Project) -> None:
+    found = make_checked(project)
+    Heuristic.objects.filter(pk=found.pk).update(risk_flags=["overrides_rules"])
+
+    with pytest.raises(NotReadYet, match="overrides_rules"):
+        decide_unflagged(found, approve=True, by=Actor(label="policy:x"), content_sha256=read(found))

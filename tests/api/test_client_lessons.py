@@ -68,6 +68,17 @@ def test_rejected_lesson_sent_again_stays_rejected(api_client: APIClient) -> Non
     assert api_client.post(URL, OWN).json()["status"] == "rejected"
 
 
+def test_id_that_is_not_stored_as_it_is_does_not_stand_for_another_lesson(api_client: APIClient) -> None:
+    """Two addresses are stored as the same text, and the second lesson would take the place of the first."""
+    made = api_client.post(URL, OWN | {"external_id": "ana@example.com"})
+    other = api_client.post(URL, OWN | {"external_id": "bob@example.com", "guideline": "Something else."})
+
+    for refused in (made, other):
+        assert refused.status_code == 400
+        assert [*refused.json()["error"]["fields"]] == ["/external_id"]
+    assert not Heuristic.objects.exists()
+
+
 def test_id_belongs_to_one_client(api_client: APIClient, project: Project) -> None:
     other = make_client(make_api_key(project=project, client="another").token)
 

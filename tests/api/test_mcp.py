@@ -461,6 +461,8 @@ def test_list_of_tools_is_short_enough_for_a_prompt(api_client):
         ("record_run", {"task": "x", "steps": [5]}, "steps"),
         ("record_run", {"task": "x", "outcome": "success", "score": 0.0}, "outcome: A success cannot have the score"),
         ("record_run", {"task": "x", "idempotency_key": 5.5}, "idempotency_key: Send a string."),
+        ("record_run", {"task": "x", "idempotency_key": 5}, "idempotency_key: Send a string."),
+        ("record_run", {"task": "x", "idempotency_key": 0}, "idempotency_key: Send a string."),
         ("record_run", {"task": "x", "idempotency_key": "a b"}, "Send one idempotency_key of 1 to 255"),
         ("report_outcome", {"outcome": "success"}, "trajectory_id: This is not an id."),
         ("report_outcome", {"trajectory_id": "../x", "outcome": "success"}, "trajectory_id: This is not an id."),

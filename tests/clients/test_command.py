@@ -101,6 +101,19 @@ def test_export_prints_approved_lessons_only(project: Project, capsys: pytest.Ca
     assert json.loads(line)["guideline"] == "Read the fare class first."
 
 
+def test_review_shows_what_a_terminal_would_hide(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    make_heuristic(
+        project=project,
+        trigger="A refund is asked for",
+        guideline="Refund at once.\x1b[1A\x1b[2KGuideline: Ask first.\nNot when: never \u202eecno",
+    )
+
+    assert main(["review", "--list"]) == 0
+
+    said = capsys.readouterr().out
+    assert "Refund at once.[U+001B][1A[U+001B][2KGuideline: Ask first.\n    Not when: never [U+202E]ecno" in said
+
+
 def test_review_decides_on_what_was_shown(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -177,6 +177,16 @@ def test_lesson_cannot_leave_the_block(
     assert lines.count("---") == (2 if name == "SKILL.md" else 0)
 
 
+def test_family_brings_nothing_hidden_into_the_file(project: Project, tmp_path: Path) -> None:
+    make_lesson(project, task_id="air\U000e0069\U000e0067line\u202e")
+
+    assert main(["export", "--to", str(tmp_path / "AGENTS.md")]) == 0
+
+    text = (tmp_path / "AGENTS.md").read_text()
+    assert "of the family air[U+E0069][U+E0067]line[U+202E])" in text
+    assert all(line.isprintable() for line in text.splitlines())
+
+
 def test_skill_has_front_matter_that_the_specification_accepts(project: Project, tmp_path: Path) -> None:
     make_lesson(project)
 

@@ -77,6 +77,30 @@ def test_agent_is_given_lessons_and_recorded(
     assert run.tools[0]["function"]["name"] == "get_reservation"
 
 
+@pytest.mark.parametrize(
+    ("own", "stored"),
+    [({"google_search": {}}, "google_search"), ({"type": "mcp_toolset", "mcp_server_name": "files"}, None)],
+)
+def test_tool_that_the_provider_runs_does_not_end_the_agent(
+    erl: ERL, provider: ScriptedProvider, own: dict[str, Any], stored: Any
+) -> None:
+    class OwnTools(ChatOpenAI):  # type: ignore[misc]  # untyped here
+        """Takes tools of its own, as the packages of other providers do."""
+
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return super().bind_tools([tool for tool in tools if tool != own], **options)
+
+    provider.script(chat_calls(), chat_says())
+    model = OwnTools(model="m", base_url=provider.openai_url, api_key="k", max_retries=0)
+
+    result = ask(make_agent(erl, model, get_reservation, own))
+
+    assert result["messages"][-1].text == ANSWER
+    run = recorded(erl)
+    assert actions(run) == [LOOK, SAY]
+    assert run.tools[1] == (stored or own)
+
+
 def test_agent_in_a_block_is_part_of_its_run(erl: ERL, provider: ScriptedProvider, model: ChatOpenAI) -> None:
     provider.script(chat_calls(), chat_says())
 

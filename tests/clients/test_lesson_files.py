@@ -1,6 +1,7 @@
 """`erl import` of files with lessons: proposals with their origin, and nothing twice."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -60,6 +61,25 @@ def read(text: str, name: str = "AGENTS.md") -> LessonFile:
 
 def said(file: LessonFile) -> list[tuple[str, str]]:
     return [(entry.trigger, entry.guideline) for entry in file.entries]
+
+
+def test_what_follows_a_comment_is_read_and_an_open_comment_is_named() -> None:
+    file = read(
+        "<!-- a\nb --> Always run the tests.\n\n<!-- c --> - Never mock the database.\n\n<!-- d\nUse pnpm here.\n"
+    )
+
+    assert [guideline for _, guideline in said(file)] == ["Always run the tests.", "Never mock the database."]
+    assert file.problems == ["line 6: The comment does not end."]
+
+
+def test_line_that_does_not_end_its_exceptions_is_read_at_once() -> None:
+    line = "- [H-00000000] When a: do b" + " (avoid: x; not when: " * 350
+    began = time.process_time()
+
+    (entry,) = read(f"<!-- erl:lessons x -->\n{line}\n<!-- erl:end -->\n").entries
+
+    assert entry.guideline.startswith("do b (avoid: x; not when: ")
+    assert time.process_time() - began < 2
 
 
 def test_page_gives_its_items_and_paragraphs_with_their_sections() -> None:

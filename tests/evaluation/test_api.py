@@ -12,6 +12,8 @@ from rest_framework.test import APIClient
 
 from evaluation.models import EvaluationRun
 from evaluation.requests import run_evaluation
+from evaluation.runner import create_run, end_run
+from evaluation.suites.base import Options
 from memory.projects.models import Project
 from reflection.jobs.execution import Outcome
 from reflection.jobs.models import Job
@@ -132,6 +134,31 @@ def test_evaluation_by_the_operator_is_visible(api: APIClient) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_evaluation_that_the_operator_ran_for_another_project_is_hidden(api: APIClient, project: Project) -> None:
+    other = make_project()
+
+    for about in (other, project):
+        end_run(create_run(Options(suites=("yours",), project=about.slug), by="command:evaluate"), "failed")
+        failed = api.get(URL).json()["failed"]
+        assert (failed is None) is (about == other)
+
+
+@pytest.mark.parametrize("status", ["running", "finished", "failed"])
+def test_agent_of_the_operator_is_neither_started_nor_shown(api: APIClient, status: str) -> None:
+    """Its files are on another machine, or gone."""
+    run = make_run(None, status=status, suite="yours")
+    run.configuration |= {"agent": "my-agent --token s3cret", "tasks": "/gone/tasks.jsonl", "folder": "/gone"}
+    run.results |= {"configuration": run.configuration} if run.results else {}
+    run.save()
+
+    answer = api.get(URL)
+
+    assert answer.status_code == 200
+    assert answer.json()[status]["units_total"] == 0
+    assert "s3cret" not in answer.content.decode()
+    assert "/gone" not in answer.content.decode()
+
+
 def test_same_key_starts_one_evaluation() -> None:
     kill_workers()
     api = make_client(make_api_key().token)

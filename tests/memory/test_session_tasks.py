@@ -1,6 +1,7 @@
 """Sessions of coding agents are cut into tasks, whose outcome is read from tests and commits."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,9 @@ PASSED, FAILED, COMMITTED, NOTHING = ("success", "test"), ("failure", "test"), (
         (shell("pytest", observation="fine", run_in_background=True), NOTHING),
         (shell("pytest"), NOTHING),
         # They are not tests
+        (shell("pytest --version", observation="pytest 9.0"), NOTHING),
+        (shell("npx jest --help", observation="Usage"), NOTHING),
+        (shell("cd app && python -m pytest tests --collect-only -q", observation="3 tests collected"), NOTHING),
         (shell("pip install pytest", observation="done"), NOTHING),
         (shell("grep -rn pytest .", observation="x"), NOTHING),
         (shell("echo 'run pytest; pytest'", observation="x"), NOTHING),
@@ -151,6 +155,15 @@ PASSED, FAILED, COMMITTED, NOTHING = ("success", "test"), ("failure", "test"), (
 )
 def test_outcome_of_one_command(step: dict[str, Any], expected: tuple[str, str]) -> None:
     assert judge([step]) == expected
+
+
+def test_blob_of_data_in_a_command_is_passed_over_at_once() -> None:
+    """A pattern that tries each slash with each letter behind it would take minutes, in a hook that an agent awaits."""
+    blob = shell(f"cat > picture.b64 <<E\n{'/python' * 10_000}\nE", observation="x")
+    began = time.process_time()
+
+    assert judge([blob]) == NOTHING
+    assert time.process_time() - began < 2
 
 
 def test_last_tests_count_and_go_before_a_commit() -> None:

@@ -175,6 +175,25 @@ def test_only_our_entries_are_taken_out_where_the_file_has_changed_since(erl: Er
     assert codex.read_text() == TOML + '\n[profiles.fast]\nmodel = "small"\n'
 
 
+def test_tables_that_codex_wrote_between_our_marks_stay(erl: Erl, command: Command) -> None:
+    """A comment at the end of a TOML file stays at its end: what Codex adds stands before our closing mark."""
+    codex = write(command.folder, ".codex/config.toml", TOML)
+    erl("install", "codex")
+    theirs = '[projects."/srv/shop"]\ntrust_level = "trusted"\n\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\n'
+    theirs += 'type = "command"\ncommand = "say done"\n'
+    our_end = "# <<< erl install codex <<<"
+    changed = codex.read_text().replace(our_end, f"env = {{}}\n[mcp_servers.erl.tools]\nx = 1\n\n{theirs}{our_end}")
+    codex.write_text(changed)
+
+    erl("install", "codex", "--family", "two")
+    moved = codex.read_text()
+    erl("install", "codex", "--uninstall")
+
+    assert tomllib.loads(moved)["projects"] == tomllib.loads(theirs)["projects"]
+    assert moved.count("[mcp_servers.erl]") == moved.count(" --family two") - 1 == 1
+    assert codex.read_text() == TOML + theirs
+
+
 def test_hook_that_the_user_moved_is_found_and_the_rest_of_its_group_stays(erl: Erl, command: Command) -> None:
     ours = {"type": "command", "command": "/opt/erl/bin/erl hook record", "timeout": 5}
     theirs = {"type": "command", "command": "erlang hook record"}

@@ -63,6 +63,22 @@ def test_any_member_can_be_removed(value: dict[str, Any], indent: Any, number: i
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[\n  1, // one\n  "ours",\n  2\n]', "[\n  1, // one\n  2\n]"),
+        ('[\n  1, // one\n  "ours"\n]', "[\n  1 // one\n]"),
+        ('[1, // one\n  "ours"]', "[1 // one\n]"),
+        ('[1, /* one */ "ours" /* two */, 2]', "[1, /* one */ /* two */ 2]"),
+    ],
+)
+def test_comment_of_a_neighbour_takes_nothing_away(text: str, expected: str) -> None:
+    shorter = remove(text, ([*parse(text).value].index("ours"),))
+
+    assert shorter == expected
+    assert parse(shorter).value == [value for value in parse(text).value if value != "ours"]
+
+
+@pytest.mark.parametrize(
     ("text", "path", "expected"),
     [
         ("{}", ("a",), '{\n  "a": 1\n}'),
@@ -84,7 +100,7 @@ def test_layout_of_the_file_is_kept(text: str, path: tuple[str | int, ...], expe
         ('{"a": 1, "b": 2,}', ("b",), '{"a": 1,}'),
         ('{\n  "a": 1,\n}', ("a",), "{}"),
         ('{\n  // mine\n  "a": 1 // ours\n}', ("a",), "{\n  // mine\n   // ours\n}"),
-        ('{"a": 1, // one\n "b": 2}', ("b",), '{"a": 1 // one}'),
+        ('{"a": 1, // one\n "b": 2}', ("b",), '{"a": 1 // one\n}'),
         ('{"a": [1, 2, 3]}', ("a", 1), '{"a": [1, 3]}'),
     ],
 )

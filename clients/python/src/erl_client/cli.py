@@ -17,7 +17,7 @@ from erl_client.client import ERL
 from erl_client.coding_agents import backfill, hooks, install
 from erl_client.credentials import find_destination, write_credentials
 from erl_client.lesson_files import export
-from erl_client.lesson_files.export import count_of, describe
+from erl_client.lesson_files.export import count_of, describe, show_indented
 from erl_client.lesson_files.formats import INSTRUCTIONS, read_lessons
 from erl_client.lesson_files.proposals import find_known, import_lessons
 from erl_client.logs import LogFile, read_log
@@ -207,7 +207,7 @@ def _review(options: argparse.Namespace) -> int:
         waiting = list(erl.api.list_all("/heuristics", status="proposed"))
         for number, lesson in enumerate(waiting, start=1):
             evidence = erl.api.get(f"/heuristics/{lesson['id']}")["evidence"]
-            quotes = [f"Seen in run {seen['trajectory_id']}: {seen['quote']}" for seen in evidence]
+            quotes = [show_indented(f"Seen in run {seen['trajectory_id']}: {seen['quote']}") for seen in evidence]
             print("\n".join([f"[{number}/{len(waiting)}] {describe(lesson)}", *quotes, ""]))
             if not options.list and not _decide(erl, lesson):
                 return 0

@@ -157,8 +157,17 @@ def _with_lessons(request: ModelRequest[Any], run: Run | None) -> ModelRequest[A
 def _note_response(run: Run | None, request: ModelRequest[Any], response: Any) -> None:
     if run is not None:
         replies = getattr(response, "result", None) or [response]
-        tools = [convert_to_openai_tool(tool) for tool in request.tools]
+        tools = [_describe_tool(tool) for tool in request.tools]
         note_call(run, _since(request.messages), replies, tools=tools)
+
+
+def _describe_tool(tool: Any) -> Any:
+    try:
+        return convert_to_openai_tool(tool)
+    except Exception:  # a tool that the provider runs itself, such as Gemini's {"google_search": {}}
+        if isinstance(tool, Mapping):
+            return tool if {"name", "type"} & tool.keys() else next(iter(tool), "")
+        return str(getattr(tool, "name", type(tool).__name__))
 
 
 def _failed(tool_call: Mapping[str, Any], error: BaseException) -> ToolMessage:

@@ -42,6 +42,14 @@ def as_text(value: str) -> str:
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
+def show_hidden(text: str) -> str:
+    """Return a text in which characters that change what a person sees, or cannot be seen, are spelled out."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else f"[U+{ord(character):04X}]"
+        for character in text
+    )
+
+
 def cut(text: str, max_chars: int) -> str:
     """Return a text that is not too long: of a long one the first two thirds and the last third of what is kept.
 

@@ -29,7 +29,10 @@ BOM = "\ufeff"
 BLOCK_BEGINS = "# >>> erl install codex >>>"
 BLOCK_ENDS = "# <<< erl install codex <<<"
 _OUR_HOOK = re.compile(r"\berl(?:\.exe)?[\"']? hook (?:recall|record)\b")
-_OUR_BLOCK = re.compile(rf"^{BLOCK_BEGINS}.*?^{BLOCK_ENDS}(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_OUR_BLOCK = re.compile(rf"^{BLOCK_BEGINS}(.*?)^{BLOCK_ENDS}(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_TABLE = re.compile(r"^(?=[ \t]*\[{1,2}[^\[\]\n]+\]{1,2}[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
+_OUR_TABLE = re.compile(r"\s*\[mcp_servers\.erl[\].]")
+_GROUP = re.compile(r"\s*\[\[(hooks\.\w+)\]\]\s*\Z")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +232,7 @@ def _started(text: str) -> str:
 
 
 def _edit_codex(text: str, setup: Setup | None) -> str:
-    others = _OUR_BLOCK.sub("", text)
+    others = _OUR_BLOCK.sub(_find_others, text)
     if setup is None:
         return others
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -242,6 +245,19 @@ def _edit_codex(text: str, setup: Setup | None) -> str:
         _check_toml(others, "")
         _check_toml(edited, "With ERL's entries, the file would be broken: ")
     return edited
+
+
+def _find_others(block: re.Match[str]) -> str:
+    """Return the tables between our marks that are not ours: Codex adds its own there when ours stand last."""
+    tables = _TABLE.split(block[1].lstrip("\r\n"))
+    kept = [table for table in tables if not _OUR_TABLE.match(table) and not _OUR_HOOK.search(table)]
+    groups = [_GROUP.match(table) for table in kept]
+    following = [*kept[1:], ""]
+    return "".join(
+        table
+        for table, group, after in zip(kept, groups, following, strict=True)
+        if not group or after.lstrip().startswith(f"[[{group[1]}.")  # a group without hooks does nothing
+    )
 
 
 def _codex_block(setup: Setup) -> str:

@@ -81,9 +81,14 @@ def remove(text: str, path: tuple[str | int, ...]) -> str:
     keys = [*parent.children]
     number, node = keys.index(path[-1]), parent.children[path[-1]]
     after = _skip(text, node.end)
+    if 0 < number < len(keys) - 1:
+        return text[: node.begin] + (text[node.end : after] + text[after + 1 :]).lstrip()
     if number > 0:
         comma = _skip(text, parent.children[keys[number - 1]].end)
-        return text[:comma] + text[comma + 1 : node.begin].rstrip() + text[node.end :]
+        between, rest = text[comma + 1 : node.begin].rstrip(), text[node.end :]
+        if "//" in between and not rest.lstrip(" \t").startswith(("\n", "\r")):
+            rest = f"\n{rest}"  # which ends the comment
+        return text[:comma] + between + rest
     rest = text[after + 1 :] if text[after] == "," else text[node.end :]
     if len(keys) > 1:
         return text[: node.begin] + rest.lstrip()

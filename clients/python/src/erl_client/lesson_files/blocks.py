@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from erl_client.api import ERLError
+from erl_client.plain import show_hidden
 
 CHARACTERS_PER_TOKEN = 4  # as the server counts
 PROVEN = 0.6
@@ -124,8 +125,8 @@ def _write_line(wording: Mapping[str, Any], family: str) -> str:
 
 
 def _flatten(text: str) -> str:
-    """Return a text as one line without the marks of a comment."""
-    return " ".join(text.split()).replace("<!--", "&lt;!--").replace("-->", "--&gt;")
+    """Return a text as one line without the marks of a comment and with nothing hidden."""
+    return show_hidden(" ".join(text.split())).replace("<!--", "&lt;!--").replace("-->", "--&gt;")
 
 
 def _has_marks(wording: Mapping[str, Any]) -> bool:

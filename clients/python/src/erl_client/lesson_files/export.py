@@ -20,6 +20,7 @@ from erl_client.lesson_files.blocks import (
     write_block,
 )
 from erl_client.logs import as_log
+from erl_client.plain import show_hidden
 
 BUDGET_TOKENS = 1_500
 WORDS = ("trigger", "guideline", "avoid", "not_when")
@@ -111,4 +112,10 @@ def count_of(number: int, noun: str = "lesson") -> str:
 def describe(lesson: dict[str, Any]) -> str:
     """Say a lesson in lines: its id and family, then its words."""
     said = [f"{name.replace('_', ' ').capitalize()}: {lesson[name]}" for name in WORDS if lesson.get(name)]
-    return "\n".join([f"{lesson['id']} ({lesson.get('task_id') or 'every task'})", *said])
+    family = " ".join((lesson.get("task_id") or "every task").split())
+    return "\n".join([show_hidden(f"{lesson['id']} ({family})"), *map(show_indented, said)])
+
+
+def show_indented(text: str) -> str:
+    """Return a text of others for a terminal: nothing in it can be taken for another line of the command's."""
+    return show_hidden(text).replace("\n", "\n    ")

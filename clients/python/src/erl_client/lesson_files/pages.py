@@ -81,7 +81,7 @@ class Page:
             place = f"line {self._at + 1}"
             self._at += 1
             if own := _OWN.fullmatch(line):
-                said = _LIMITS.search(own[4])
+                said = _LIMITS.search(own[4]) if own[4].endswith(")") else None  # it looks far for its end
                 limits = said.groupdict() if said and (said["avoid"] or said["not_when"]) else {}
                 self._file.add(
                     Entry(
@@ -150,9 +150,17 @@ class Page:
         return " > ".join(filter(None, [self._skill, *names, *lead]))
 
     def _skip_comment(self) -> None:
+        start = self._at
         while self._at < len(self._lines) and "-->" not in self._lines[self._at]:
             self._at += 1
-        self._at += 1
+        if self._at == len(self._lines):
+            self._file.problems.append(f"line {start + 1}: The comment does not end.")
+            return
+        after = self._lines[self._at].partition("-->")[2].strip()
+        if after:
+            self._lines[self._at] = after
+        else:
+            self._at += 1
 
     def _skip_while(self, holds: Callable[[str], bool]) -> None:
         while self._at < len(self._lines) and holds(self._lines[self._at]):

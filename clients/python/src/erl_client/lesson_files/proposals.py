@@ -7,6 +7,7 @@ from pathlib import Path
 
 from erl_client.client import ERL
 from erl_client.lesson_files.entries import LessonFile, as_proposal
+from erl_client.plain import show_hidden
 
 
 def find_known(erl: ERL) -> set[str]:
@@ -35,5 +36,5 @@ def import_lessons(
         if refusal:
             print(f"{file}, {entry.place}: {refusal}", file=sys.stderr)
         elif options.dry_run:
-            print(f"{entry.place}: When {entry.trigger}: {' '.join(entry.guideline.split())}")
+            print(show_hidden(f"{entry.place}: When {entry.trigger}: {' '.join(entry.guideline.split())}"))
     return counts
