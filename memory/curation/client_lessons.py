@@ -117,7 +117,9 @@ def _find_runs(project: Project, evidence: Sequence[tuple[UUID, Citation]]) -> d
             raise InvalidInput({f"{place}/last_step": [f"The run has {len(steps)} steps."]})
         first, last = citation.first_step or 1, citation.last_step or len(steps)
         if not _says(steps[first - 1 : last], redact(citation.quote).value):
-            raise InvalidInput({f"{place}/quote": ["Quote the run: the steps you name do not have these words."]})
+            raise InvalidInput(
+                {f"{place}/quote": ["The steps you name do not have these words. Quote the run itself."]}
+            )
     return runs
 
 

@@ -27,7 +27,7 @@ def show_lessons(answer: OperationAnswer) -> Answer:
     """Show the context block, and the ids that other tools ask for."""
     body = answer.body
     given = [{"label": get_label(item["id"]), "lesson_id": item["id"]} for item in body["items"] if item["injected"]]
-    lines = [body["context"] or "No approved lesson applies to this task. Go on without."]
+    lines = [body["context"] or "No approved lesson applies to this task. Continue without one."]
     if body["retrieval_id"]:
         lines.append(f"retrieval_id for record_run: {body['retrieval_id']}")
     if given:
@@ -44,7 +44,7 @@ def show_recorded(answer: OperationAnswer) -> Answer:
     run["created"] = answer.status == 201
     said = "The run is recorded." if run["created"] else "This run was recorded before, so nothing has changed."
     taken = sum(run["redactions"].values())
-    notes = [f"{taken} secrets or personal data were taken out of it."] if taken else []
+    notes = [f"Secrets and personal data removed from it: {taken}."] if taken else []
     return Answer(structured=run, text=" ".join([said, *notes, f"trajectory_id: {run['trajectory_id']}"]))
 
 
@@ -78,7 +78,9 @@ def show_runs(answer: OperationAnswer) -> Answer:
     ]
     structured = {"note": UNREVIEWED, "runs": runs, "total": page["total"], "offset": page["offset"]}
     if not runs:
-        return Answer(structured=structured, text=f"No such run is here. {page['total']} fit the filters.")
+        return Answer(
+            structured=structured, text=f"There are no runs on this page. Matching the filters: {page['total']}."
+        )
     boundary = f"runs-{secrets.token_hex(6)}"
     first = page["offset"] + 1
     lines = [line for number, run in enumerate(runs, first) for line in _write_run(number, run)]

@@ -108,7 +108,7 @@ def _check_envelope(method: str, params: Mapping[str, Any], headers: Mapping[str
         ("Mcp-Name", name, _decode(headers.get("Mcp-Name"))),
     ):
         if said != found and (header != "Mcp-Name" or name is not None):
-            raise ProtocolError(HEADER_MISMATCH, f"The header {header} does not say what the body says.")
+            raise ProtocolError(HEADER_MISMATCH, f"The header {header} does not match the body.")
     if version != MODERN_VERSION:
         raise _unsupported(version)
 

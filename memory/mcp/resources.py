@@ -26,7 +26,7 @@ def list_resources(project: Project, params: dict[str, Any]) -> dict[str, Any]:
     """Return a page of the task families that have approved lessons. The cursor is the last family of the page."""
     after = params.get("cursor", "")
     if not isinstance(after, str):
-        raise ProtocolError(INVALID_PARAMS, "params.cursor: Send the nextCursor of the page before.")
+        raise ProtocolError(INVALID_PARAMS, "params.cursor: Send the nextCursor of the previous page.")
     families = list_families(project.pk, after=after, limit=PAGE_ROWS)
     resources = [
         {"uri": f"{_ROOT}{quote(family, safe='')}", "name": clean(family), "mimeType": MIME_TYPE} for family in families
@@ -44,7 +44,7 @@ def read_resource(project: Project, params: dict[str, Any]) -> dict[str, Any]:
         raise ProtocolError(INVALID_PARAMS, f"There is no such resource. Addresses are {_ROOT}{{family}}.")
     lessons = read_family(project.pk, family)
     if not lessons.total:
-        raise ProtocolError(INVALID_PARAMS, f"No approved lessons for the task family {family!r} are in this project.")
+        raise ProtocolError(INVALID_PARAMS, f"This project has no approved lessons for the task family {family!r}.")
     text, shown = lessons.context.text, len(lessons.context.ids)
     if shown < lessons.total:
         text = (

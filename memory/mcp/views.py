@@ -127,7 +127,7 @@ class McpView(ApiView):
                 ScopeThrottle().allow_request(request, self)
                 return self.answer(read_resource(self.project, message.params), ttl_ms=0)
             case _:
-                raise ProtocolError(METHOD_NOT_FOUND, "There is no such method here.", status=404)
+                raise ProtocolError(METHOD_NOT_FOUND, "This method is not supported.", status=404)
 
     @property
     def may_read(self) -> bool:

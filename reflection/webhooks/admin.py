@@ -51,7 +51,7 @@ class WebhookForm(forms.ModelForm[WebhookEndpoint]):
         """Accept the root of a site."""
         url: str = self.cleaned_data["desk_url"].strip().rstrip("/")
         if not url.startswith(("http://", "https://")):
-            raise forms.ValidationError("Write the address with which you open this site, with https:// or http://.")
+            raise forms.ValidationError("Enter the address of this site, starting with https:// or http://.")
         return url
 
 
@@ -170,7 +170,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
 
     def _show_secret(self, request: HttpRequest, new: endpoints.NewSecret) -> HttpResponse:
         """Show a new secret, this once."""
-        context = {**self.admin_site.each_context(request), "title": "Secret of the webhook", "opts": self.opts}
+        context = {**self.admin_site.each_context(request), "title": "Webhook secret", "opts": self.opts}
         context |= {"endpoint": new.endpoint, "secret": new.secret}
         answer = TemplateResponse(request, "admin/reflection/webhook_secret.html", context)
         add_never_cache_headers(answer)
@@ -186,21 +186,21 @@ def _act(endpoint: WebhookEndpoint, posted: Any, *, by: Actor) -> "endpoints.New
     match posted.get("do"):
         case "test":
             endpoints.send_test(endpoint, by=by)
-            return "A test message is queued. Reload the page to see what became of it."
+            return "A test message is queued. Reload the page to see the result."
         case "add_secret":
             return endpoints.add_secret(endpoint, by=by)
         case "retire_secret":
             endpoints.retire_secret(get_object_or_404(endpoint.secrets, pk=posted.get("secret")), by=by)
-            return "The secret is retired. Messages are signed without it."
+            return "The secret is retired. Messages are no longer signed with it."
         case "disable":
             endpoints.disable_endpoint(endpoint, by=by)
-            return "The webhook is disabled. Messages that wait are given up."
+            return "The webhook is disabled. Waiting messages are given up."
         case "enable":
             endpoints.enable_endpoint(endpoint, by=by)
             return "The webhook is enabled."
         case "send_again":
             endpoints.send_again(get_object_or_404(endpoint.deliveries, pk=posted.get("delivery")), by=by)
-            return "The message is queued again, under the same id."
+            return "The message is queued again with the same id."
         case _:
             return "Nothing was changed."
 

@@ -26,7 +26,7 @@ _DECIDED = {
     "retire": "retired",
     "quarantine": "quarantined",
     "merge": "merged into another",
-    "undo": "put back: its last decision was undone",
+    "undo": "put back: the last decision was undone",
 }
 
 

@@ -63,7 +63,7 @@ def add_secret(endpoint: WebhookEndpoint, *, by: Actor) -> NewSecret:
     name_actor(by)
     WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
     if endpoint.secrets.filter(retired_at__isnull=True).count() >= MOST_SECRETS:
-        raise SecretsLimited(f"It has {MOST_SECRETS} secrets in use. Retire one first.")
+        raise SecretsLimited(f"This webhook has {MOST_SECRETS} secrets in use. Retire one first.")
     salt = make_salt()
     secret = derive_secret(salt)
     WebhookSecret.objects.create(
@@ -87,7 +87,7 @@ def retire_secret(secret: WebhookSecret, *, by: Actor) -> None:
     WebhookEndpoint.objects.select_for_update().get(pk=secret.endpoint_id)
     others = WebhookSecret.objects.filter(endpoint=secret.endpoint_id, retired_at__isnull=True).exclude(pk=secret.pk)
     if not others.exists():
-        raise SecretsLimited("It is the only secret in use. Add a new one first, or disable the webhook.")
+        raise SecretsLimited("This is the only secret in use. Add a new one first, or disable the webhook.")
     WebhookSecret.objects.filter(pk=secret.pk, retired_at__isnull=True).update(retired_at=Now())
 
 

@@ -460,21 +460,21 @@ def test_list_of_tools_is_short_enough_for_a_prompt(api_client):
         ("record_run", {}, "task: Say what the run was asked to do."),
         ("record_run", {"task": "x", "steps": [5]}, "steps"),
         ("record_run", {"task": "x", "outcome": "success", "score": 0.0}, "outcome: A success cannot have the score"),
-        ("record_run", {"task": "x", "idempotency_key": 5.5}, "idempotency_key: Send a text."),
-        ("record_run", {"task": "x", "idempotency_key": 5}, "idempotency_key: Send a text."),
-        ("record_run", {"task": "x", "idempotency_key": 0}, "idempotency_key: Send a text."),
+        ("record_run", {"task": "x", "idempotency_key": 5.5}, "idempotency_key: Send a string."),
+        ("record_run", {"task": "x", "idempotency_key": 5}, "idempotency_key: Send a string."),
+        ("record_run", {"task": "x", "idempotency_key": 0}, "idempotency_key: Send a string."),
         ("record_run", {"task": "x", "idempotency_key": "a b"}, "Send one idempotency_key of 1 to 255"),
         ("report_outcome", {"outcome": "success"}, "trajectory_id: This is not an id."),
         ("report_outcome", {"trajectory_id": "../x", "outcome": "success"}, "trajectory_id: This is not an id."),
-        ("report_outcome", {"trajectory_id": ["a"], "outcome": "success"}, "trajectory_id: Send a text."),
+        ("report_outcome", {"trajectory_id": ["a"], "outcome": "success"}, "trajectory_id: Send a string."),
         ("report_outcome", {"trajectory_id": "9" * 50_000, "outcome": "success"}, "trajectory_id: This is not an id."),
         ("propose_lesson", {"trigger": "x", "guideline": ""}, "guideline: Write something here."),
         ("search_runs", {"outcome": "fine"}, "outcome: "),
         ("search_runs", {"limit": "many"}, "limit: Send a whole number from 1 to 200."),
         ("search_runs", {"limit": 9**99}, "/params/arguments/limit"),
         ("record_run", {"task": "a\x00b"}, "Leave out the character U+0000. (at /params/arguments/task)"),
-        ("search_runs", {"task": ["a"]}, "task: Send a text."),
-        ("search_runs", {"task_id": None}, "task_id: Send a text."),
+        ("search_runs", {"task": ["a"]}, "task: Send a string."),
+        ("search_runs", {"task_id": None}, "task_id: Send a string."),
     ],
 )
 def test_argument_that_is_refused_is_named(api_client, tool, arguments, said):
@@ -534,7 +534,7 @@ def test_recorded_run_is_redacted_reflected_on_and_known_again(api_client):
 
     stored = Trajectory.objects.get()
     assert "ana@example.com" not in stored.task
-    assert "taken out" in text_of(first)
+    assert "personal data removed" in text_of(first)
     assert (first["structuredContent"]["created"], again["structuredContent"]["created"]) == (True, False)
     assert first["structuredContent"]["trajectory_id"] == str(stored.pk)
     assert Reflection.objects.count() == 1
@@ -599,7 +599,7 @@ def test_runs_are_paged_and_filtered(api_client, project):
     assert (len(page["structuredContent"]["runs"]), page["structuredContent"]["total"]) == (2, 3)
     assert text_of(page).endswith("Runs 2 to 3 of 3.")
     assert [run["outcome"] for run in one["structuredContent"]["runs"]] == ["failure"]
-    assert "3 fit the filters" in text_of(none)
+    assert "Matching the filters: 3" in text_of(none)
 
 
 # ── Resources ──

@@ -92,7 +92,7 @@ def test_loop_goes_on_until_the_check_passes(erl: ERL, project: Project, loop: L
 
     assert code == 0, err
     assert out.splitlines() == ["iteration 1 is number 1", "iteration 2 is number 2"]
-    assert "The goal is reached in iteration 2." in err
+    assert "The goal was reached in iteration 2." in err
     first, second = recorded(erl)
     assert (first.task, first.task_id, first.outcome, first.outcome_source) == (GOAL, "airline", "failure", "test")
     assert (second.outcome, second.metadata["iteration"]) == ("success", 2)
@@ -103,7 +103,7 @@ def test_loop_goes_on_until_the_check_passes(erl: ERL, project: Project, loop: L
 
     again = loop.run(COUNT, "--check", 'test "$(cat count)" = 2')
     assert again[0] == 0
-    assert "ended before, with iteration 2" in again[2]
+    assert "already ended with iteration 2" in again[2]
     assert len(recorded(erl)) == 2
 
 
@@ -194,7 +194,7 @@ def test_killed_loop_leaves_no_agent_and_goes_on_where_it_was(erl: ERL, loop: Lo
     (loop.folder / "slow").unlink()
     code, _, err = loop.run(script.replace("touch slow", "true"))
     assert code == 1, "another command is another loop"
-    assert "holds a loop with another command" in err
+    assert "holds a loop with a different command" in err
     (loop.folder / "slow").write_text("")
     (loop.folder / "pid").unlink()
     process = loop.start(script)  # the right iteration, which is slow again
@@ -203,8 +203,8 @@ def test_killed_loop_leaves_no_agent_and_goes_on_where_it_was(erl: ERL, loop: Lo
     _, err = process.communicate(timeout=MAX_SECONDS)
 
     assert process.returncode == 128 + signal.SIGTERM
-    assert "Iteration 2 was cut off, and is done again." in err
-    assert "goes on with iteration 2" in err
+    assert "Iteration 2 was cut off and is repeated." in err
+    assert "to repeat iteration 2" in err
     runs = recorded(erl)
     assert [run.external_id.rpartition(":")[2] for run in runs] == ["0001.1", "0002.1", "0002.2"]
     assert [run.metadata.get("interrupted") for run in runs] == [None, True, True]
@@ -257,7 +257,7 @@ def test_erl_that_is_down_does_not_stop_the_loop(erl: ERL, loop: Loop, monkeypat
 
     assert code == 0
     assert out.count("iteration") == 2
-    assert "2 runs to be recorded when ERL is back" in err
+    assert "2 runs will be recorded when ERL answers again" in err
     monkeypatch.setenv("ERL_URL", up)
     assert not Trajectory.objects.exists()
 
@@ -269,7 +269,7 @@ def test_second_loop_on_the_same_state_is_refused(loop: Loop) -> None:
     code, _, err = loop.run(STAY)
 
     assert code == 1
-    assert "Another loop is at work" in err
+    assert "Another loop is running" in err
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=MAX_SECONDS)
     assert (loop.folder / "begun").read_text() == "begun\n"

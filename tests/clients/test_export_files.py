@@ -226,9 +226,9 @@ def test_rules_of_cursor_are_a_file_of_their_own(project: Project, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a\n<!-- erl:lessons sha256=1 -->\n", "line 2: Lessons begin here and do not end"),
-        ("a\n<!-- erl:lessons sha256=1 -->\n<!-- erl:end -->\n", "line 2: The mark is not as it was written"),
-        ("<!-- erl:end -->\n", "line 1: Lessons end here that do not begin"),
+        ("a\n<!-- erl:lessons sha256=1 -->\n", "line 2: A block of lessons begins here and never ends"),
+        ("a\n<!-- erl:lessons sha256=1 -->\n<!-- erl:end -->\n", "line 2: This marker line was changed"),
+        ("<!-- erl:end -->\n", "line 1: A block of lessons ends here that never began"),
     ],
 )
 def test_marks_that_were_broken_are_named_and_nothing_is_written(

@@ -128,8 +128,8 @@ def test_playbook_gives_its_bullets_with_their_counts() -> None:
         ('the task concerns "Strategies & insights"', "Check the units before you add."),
         ("the API answers 429", "If the API answers 429, wait as long as it says."),
     ]
-    assert "helpful 0 and harmful 2 times" in file.entries[1].remark
-    assert file.problems == ["line 4: This is no bullet of a playbook."]
+    assert "helpful 0, harmful 2" in file.entries[1].remark
+    assert file.problems == ["line 4: This is not a playbook bullet."]
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_export_of_mem0_gives_its_memories(lines: bool) -> None:
     ("text", "problem"),
     [
         ("---\nname: x\n", "line 1: The front matter does not end."),
-        ("| a | b |\n|---|---|\n", "line 1: A table is not read. Write it as a list."),
+        ("| a | b |\n|---|---|\n", "line 1: Tables are not read. Write it as a list."),
         ("\n- ok\n", "line 2: 'ok' is too short for a lesson."),
         ("- " + "long " * 2_000, "line 1: This is longer than 8,000 characters."),
-        ("```\ncode\n```\n", "line 1: Code without a word about it is no lesson."),
-        ("Do it like this:\n```\ncode\n", "line 1: The block of code does not end."),
+        ("```\ncode\n```\n", "line 1: Code without an explanation is not a lesson."),
+        ("Do it like this:\n```\ncode\n", "line 1: The code block does not end."),
     ],
 )
 def test_what_is_no_lesson_is_named_with_its_line(text: str, problem: str) -> None:
@@ -206,11 +206,11 @@ def test_import_proposes_with_the_origin_and_nothing_twice(
     dry = capsys.readouterr()
     assert not Heuristic.objects.exists()
     assert 'line 20: When the task concerns "Testing > Rules for mocks": Never mock the database.' in dry.out
-    assert "README.md: passed over" in dry.err
+    assert "README.md: skipped" in dry.err
     assert main(command) == 0
-    assert "8 lessons proposed for review, 0 there already, 1 run recorded, 0 refused." in capsys.readouterr().out
+    assert "8 lessons proposed for review, 0 already there, 1 run recorded, 0 refused." in capsys.readouterr().out
     assert main(command) == 0
-    assert "0 lessons proposed for review, 8 there already" in capsys.readouterr().out
+    assert "0 lessons proposed for review, 8 already there" in capsys.readouterr().out
 
     assert Heuristic.objects.filter(status="proposed").count() == 8
     assert not HeuristicRevision.objects.filter(served=True).exists()

@@ -66,7 +66,7 @@ def test_official_client_works_through_the_command(project: Project, mode: str, 
             assert len((await client.list_tools()).tools) == 6
             run = await client.call_tool("record_run", {"task": "Übersetze “Größe” 🌍", "outcome": "success"})
             assert not run.is_error, run.content
-            with pytest.raises(MCPError, match="No approved lessons for the task family 'größe'"):
+            with pytest.raises(MCPError, match="no approved lessons for the task family 'größe'"):
                 await client.read_resource("erl://lessons/größe")
 
     with ThreadPoolExecutor(max_workers=1) as thread:
@@ -120,7 +120,7 @@ def test_answer_that_is_not_erls_is_an_error(fault: Any) -> None:
     with BrokenErl(fault) as broken:
         (answer,) = pipe(request("tools/list"), ERL_URL=broken.url, ERL_API_KEY="erl_live_x")
 
-    assert "and not as an MCP server" in answer["error"]["message"]
+    assert "but not as an MCP server" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize("fault", [slow, drip])

@@ -91,7 +91,7 @@ def test_added_webhook_shows_its_secret_once(operator: Client, hook: Hook) -> No
         ({"url": "http://localhost:8000/"}, "private network"),
         ({"url": "https://169.254.169.254/latest"}, "link-local"),
         ({"events": []}, "This field is required"),
-        ({"desk_url": "javascript:alert(1)"}, "Write the address"),
+        ({"desk_url": "javascript:alert(1)"}, "Enter the address"),
     ],
 )
 def test_address_that_cannot_be_used_is_refused(

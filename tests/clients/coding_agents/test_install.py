@@ -251,7 +251,7 @@ def test_installing_for_another_family_takes_the_place_of_the_first(erl: Erl, co
             "claude-code",
             ".mcp.json",
             b'{"mcpServers": {\n"erl": {"command": "ls"}}}',
-            "line 2: there is an MCP server of",
+            "line 2: another MCP server already has",
         ),
         ("codex", ".codex/config.toml", b"a = 1\nb = \n", "line 2: Invalid value"),
         (
@@ -347,7 +347,7 @@ def test_hooks_for_a_project_and_for_all_projects_are_said_to_come_twice(
     assert "twice" not in capsys.readouterr().out
 
     erl("install", "cursor")
-    assert "Lessons will come twice here: there are hooks for all projects as well." in capsys.readouterr().out
+    assert "Lessons will be given twice: there are also hooks for all projects." in capsys.readouterr().out
 
 
 def test_hook_can_be_run_as_it_is_written(
@@ -379,4 +379,4 @@ def test_file_that_changes_between_look_and_write_is_left_alone(tmp_path: Path) 
 
 def test_folder_that_is_missing_is_refused(erl: Erl, capsys: pytest.CaptureFixture[str]) -> None:
     assert erl("install", "codex", "--project", "nowhere") == 1
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err

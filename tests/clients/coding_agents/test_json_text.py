@@ -120,7 +120,7 @@ def test_removed_value_takes_its_comma_along(text: str, path: tuple[str | int, .
         ('{"a": 1', "line 1: a comma or the closing bracket is expected."),
         ('{"a": [1}', "line 1: a comma or the closing bracket is expected."),
         ('{"a": "\\q"}', "line 1: a value is expected."),
-        ('{"a": 1,\n"a": 2}', "line 2: the name 'a' stands here a second time."),
+        ('{"a": 1,\n"a": 2}', "line 2: the name 'a' appears twice."),
         ("{}\n\n}", "line 3: nothing may follow the end."),
         ("[]", "line 1: the file must be an object."),
         ('{\n "a": []}', "line 2: a must be an object."),

@@ -141,7 +141,7 @@ def _read(response: httpx.Response) -> dict[str, Any]:
     error = answer.get("error") if isinstance(answer, dict) else None
     wait = _seconds(response.headers.get("Retry-After"))
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):
-        what = f"ERL answered {response.status_code}, and not in the form of its API."
+        what = f"ERL answered {response.status_code}, but not in the form of its API."
         raise Unavailable(what, retry_after_seconds=wait)
     message = f"ERL answered {response.status_code} {error['code']}: {error.get('message', '')}"
     if error.get("retryable") or response.status_code == 429 or response.status_code >= 500:

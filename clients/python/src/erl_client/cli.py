@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
     login = commands.add_parser("login", help="check an address and a key, and store them")
     login.add_argument("--url", default="", help="the address of ERL")
-    login.add_argument("--api-key", default="", help="the key; safer to type it when asked")
+    login.add_argument("--api-key", default="", help="the API key; it is safer to type it when asked")
     login.set_defaults(command=_login)
 
     context = commands.add_parser("context", help="print the lessons for a task")
@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show whether ERL answers, and which runs are waiting")
     status.set_defaults(command=_status)
 
-    mcp = commands.add_parser("mcp", help="serve ERL's tools on the standard streams, to agents that start MCP servers")
+    mcp = commands.add_parser(
+        "mcp", help="serve ERL's tools over standard input and output, to agents that start MCP servers"
+    )
     mcp.set_defaults(command=_mcp)
     install.add_parser(commands)
     hooks.add_parser(commands)
@@ -154,7 +156,7 @@ def _import(options: argparse.Namespace) -> int:
     said = [f"{count_of(counts['run'], 'run')} {'found' if options.dry_run else 'recorded'}"]
     if known is not None:
         said = [f"{count_of(counts['lesson'], 'lesson')} {'found' if options.dry_run else 'proposed for review'}"]
-        said += [f"{counts['known']} there already"]
+        said += [f"{counts['known']} already there"]
         said += [f"{count_of(counts['run'], 'run')} recorded"] if counts["run"] else []
     print(f"{', '.join(said)}, {counts['refused']} refused.")
     return 1 if counts["refused"] else 0
@@ -180,7 +182,7 @@ def _find_files(paths: Sequence[Path]) -> Iterator[Path]:
         for file in sorted(path.rglob("*")):
             if file.is_file() and ".git" not in file.parts:
                 if file.suffix.lower() in PAGE_SUFFIXES and file.name not in LESSON_FILES:
-                    print(f"{file}: passed over. Name it to import its lessons.", file=sys.stderr)
+                    print(f"{file}: skipped. Name it to import its lessons.", file=sys.stderr)
                 else:
                     yield file
 
@@ -223,7 +225,7 @@ def _decide(erl: ERL, lesson: dict[str, Any]) -> bool:
             decision["reason"] = input("Why? ").strip()
         path = f"/heuristics/{lesson['id']}/{'approve' if answer == 'a' else 'reject'}"
         decided = erl.api.post(path, decision, idempotency_key=str(uuid4()))
-        print(f"It is {decided['status']}.\n")
+        print(f"The lesson is now {decided['status']}.\n")
     return answer != "q"
 
 

@@ -24,7 +24,7 @@ _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY = {"tools/call": "name", "resources/read": "uri", "prompts/get": "name"}
 _SAFE_HEADER = re.compile(r"(?! |=\?base64\?)[\x20-\x7e]*(?<! )")
 _GO_ON = (
-    "Go on without it. If this was to record something, send it again later, with the same external_id or "
+    "Continue without it. If the call was meant to record something, repeat it later with the same external_id or "
     "idempotency_key."
 )
 
@@ -123,7 +123,7 @@ class _Bridge:
         except (ValueError, RecursionError):
             answer = None
         if not (isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and {"result", "error"} & answer.keys()):
-            raise _NoAnswer(f"ERL at {url} answered {response.status_code}, and not as an MCP server.")
+            raise _NoAnswer(f"ERL at {url} answered {response.status_code}, but not as an MCP server.")
         return answer
 
 

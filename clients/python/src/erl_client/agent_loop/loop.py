@@ -51,11 +51,11 @@ def run_loop(erl: ERL, plan: Plan, limits: Limits, *, folder: Path, say: Callabl
     if sys.platform == "win32":
         raise ERLError("`erl loop` needs process groups, which Windows does not have. Run it in WSL.")
     if shutil.which(plan.command[0]) is None:
-        raise ERLError(f"There is no command {plan.command[0]}.")
+        raise ERLError(f"The command {plan.command[0]} was not found.")
     folder.mkdir(parents=True, exist_ok=True)
     with lock_file(folder / "lock") as mine:
         if not mine:
-            raise ERLError(f"Another loop is at work in {folder}. Wait for it, or name another folder with --state.")
+            raise ERLError(f"Another loop is running in {folder}. Wait for it, or name another folder with --state.")
         return _Loop(erl, plan, limits, folder.absolute(), say).run()
 
 
@@ -73,14 +73,14 @@ class _Loop:
         attempts = self._read_attempts()
         for attempt in attempts:
             if attempt.status == "running":  # the loop was killed
-                self._say(f"Iteration {attempt.iteration} was cut off, and is done again.")
+                self._say(f"Iteration {attempt.iteration} was cut off and is repeated.")
                 self._interrupt(attempt, "The loop was killed.")
             elif not attempt.recorded:
                 self._record(attempt)
         done = max((attempt.iteration for attempt in attempts if attempt.status == "done"), default=0)
         reached = any(attempt.reached for attempt in attempts)
         if done and (reached or done >= self._limits.max_iterations):
-            self._say(f"This loop ended before, with iteration {done}. Remove {self._folder} to begin again.")
+            self._say(f"This loop already ended with iteration {done}. Remove {self._folder} to start over.")
         with _signals(self._stop) as got:
             while not reached and done < self._limits.max_iterations:
                 number = sum(attempt.iteration == done + 1 for attempt in attempts) + 1
@@ -88,13 +88,13 @@ class _Loop:
                 attempts.append(attempt)
                 self._attempt(attempt)
                 if attempt.status == "interrupted":
-                    self._say(f"Stopped. The same command goes on with iteration {attempt.iteration}.")
+                    self._say(f"Stopped. Run the same command again to repeat iteration {attempt.iteration}.")
                     return 128 + got[0]
                 reached, done = bool(attempt.reached), attempt.iteration
         if not self._plan.check:
-            self._say(f"Iteration {done} was the last. Nothing says whether the goal is reached: there is no --check.")
+            self._say(f"Iteration {done} was the last. Without --check, nothing says whether the goal was reached.")
             return 0
-        self._say(f"The goal is {'reached in' if reached else 'not reached after'} iteration {done}.")
+        self._say(f"The goal was {'reached in' if reached else 'not reached by'} iteration {done}.")
         return 0 if reached else 1
 
     def _open(self) -> str:
@@ -107,7 +107,7 @@ class _Loop:
         stored = json.loads(file.read_bytes())
         if differing := [name for name in plan if stored.get(name) != plan[name]]:
             raise ERLError(
-                f"{self._folder} holds a loop with another {', '.join(differing)}. Name another folder with "
+                f"{self._folder} holds a loop with a different {', '.join(differing)}. Name another folder with "
                 "--state, or remove this one."
             )
         return str(stored["id"])

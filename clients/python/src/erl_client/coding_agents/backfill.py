@@ -30,11 +30,13 @@ class Found:
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    backfill = commands.add_parser("backfill", help="record the sessions that a coding agent left on this computer")
+    backfill = commands.add_parser("backfill", help="record a coding agent's earlier sessions on this computer")
     backfill.add_argument("agent", choices=["claude-code", "codex"])
     backfill.add_argument("path", nargs="?", type=Path, help="a session file or a folder, instead of the agent's own")
     backfill.add_argument("--dry-run", action="store_true", help="only say what would be sent")
-    backfill.add_argument("--since", type=_date, metavar="DATE", help="leave out tasks from before, such as 2026-01-31")
+    backfill.add_argument(
+        "--since", type=_date, metavar="DATE", help="leave out tasks from before a date, such as 2026-01-31"
+    )
     backfill.add_argument("--family", default="", help="the task family, instead of the repository's name")
     backfill.set_defaults(command=_backfill)
 
@@ -63,7 +65,7 @@ def _find(options: argparse.Namespace, folders: list[Path]) -> Found:
         try:
             read = read_session(options.agent, file)
         except OSError as error:
-            found.problems.append(f"{file} is not readable: {error.strerror}")
+            found.problems.append(f"{file} cannot be read: {error.strerror}")
             continue
         found.problems += [f"{file}, {problem}" for problem in read.problems]
         found.sessions += 1

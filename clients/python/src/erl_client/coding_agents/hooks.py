@@ -31,17 +31,17 @@ SENDER = "from erl_client.cli import main; main(['hook', 'send'])"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    hook = commands.add_parser("hook", help="what a coding agent runs by itself, set up by `erl install`")
+    hook = commands.add_parser("hook", help="what coding agents run; set up by `erl install`")
     hooks = hook.add_subparsers(required=True, metavar="HOOK")
     for name, does, help_text in (
-        ("recall", _recall, "print the lessons for the prompt in a hook's JSON on the standard input"),
-        ("record", _record, "record the tasks of the session in a hook's JSON on the standard input"),
+        ("recall", _recall, "print the lessons for the prompt in the hook's JSON on standard input"),
+        ("record", _record, "record the tasks of the session in the hook's JSON on standard input"),
     ):
         parser = hooks.add_parser(name, help=help_text)
         parser.add_argument("--agent", default="claude-code", choices=AGENTS, help="the agent that runs the hook")
         parser.add_argument("--family", default="", help="the task family, instead of the repository's name")
         parser.set_defaults(command=_quietly(does))
-    send = hooks.add_parser("send", help="send the runs that wait; `erl hook record` starts it in the background")
+    send = hooks.add_parser("send", help="send waiting runs; `erl hook record` starts this in the background")
     send.set_defaults(command=_quietly(_send))
 
 

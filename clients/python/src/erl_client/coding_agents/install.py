@@ -63,7 +63,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     scope.add_argument("--user", action="store_true", help="for all projects of this user")
     install.add_argument("--family", default="", help="the task family, instead of the repository's name")
-    install.add_argument("--uninstall", action="store_true", help="take back what was added")
+    install.add_argument("--uninstall", action="store_true", help="remove what was added")
     install.add_argument("--yes", action="store_true", help="do not ask")
     install.set_defaults(command=_install)
 
@@ -71,16 +71,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _install(options: argparse.Namespace) -> int:
     folder = None if options.user else (options.project or Path.cwd()).absolute()
     if folder and not folder.is_dir():
-        raise ERLError(f"{folder} is no folder.")
+        raise ERLError(f"{folder} is not a folder.")
     setup = None
     if not options.uninstall:
         setup = Setup(agent=options.agent, program=_program(shared=folder is not None), family=options.family)
     changes = [change for path, edit in _files(options.agent, folder) if (change := _plan(path, edit, setup))]
     if not changes:
-        print(f"Nothing to do: {options.agent} {'has all of it' if setup else 'has nothing of it'}.")
+        print(f"Nothing to do: ERL is {'already' if setup else 'not'} set up for {options.agent}.")
         return 0
     print("\n".join(change.diff() for change in changes))
-    if not options.yes and input("Write this? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not options.yes and input("Write these changes? [y/N] ").strip().lower() not in ("y", "yes"):
         print("Nothing was written.")
         return 1
     write_changes(changes)
@@ -89,11 +89,9 @@ def _install(options: argparse.Namespace) -> int:
     if setup and any(
         _OUR_HOOK.search(_text(path)) for path, _ in _files(options.agent, None if folder else Path.cwd())
     ):
-        print(
-            f"Lessons will come twice here: there are hooks for {'all projects' if folder else 'this project'} as well."
-        )
+        print(f"Lessons will be given twice: there are also hooks for {'all projects' if folder else 'this project'}.")
     if setup and options.agent == "codex":
-        print("Codex runs new hooks once you have trusted them: type /hooks there.")
+        print("Codex runs new hooks only after you trust them: type /hooks in Codex.")
     if setup and not find_destination().api_key:
         print("Run `erl login` next: without a key the hooks do nothing.")
     return 0
@@ -209,7 +207,7 @@ def _edit_mcp(text: str, setup: Setup | None) -> str:
         return _remove_with_empty_parents(text, ("mcpServers", "erl")) if is_ours else text
     if present and not is_ours:
         line = text.count("\n", 0, present.begin) + 1
-        raise BrokenText(f"line {line}: there is an MCP server of another kind with the name erl.")
+        raise BrokenText(f"line {line}: another MCP server already has the name erl.")
     wanted = {**value, "command": setup.program, "args": ["mcp"]}
     if value == wanted:
         return text
@@ -245,7 +243,7 @@ def _edit_codex(text: str, setup: Setup | None) -> str:
     edited = others + gap + block
     if others.strip():
         _check_toml(others, "")
-        _check_toml(edited, "With the entries of ERL the file would be broken: ")
+        _check_toml(edited, "With ERL's entries, the file would be broken: ")
     return edited
 
 
@@ -279,7 +277,7 @@ def _codex_block(setup: Setup) -> str:
 
 def _check_toml(text: str, what: str) -> None:
     if tomllib is None:
-        raise ERLError("Python 3.10 cannot check the settings of Codex. Install erl-client with a newer one for this.")
+        raise ERLError("Python 3.10 cannot check the settings of Codex. Install erl-client with a newer Python.")
     try:
         tomllib.loads(text)
     except ValueError as error:
@@ -293,7 +291,7 @@ def _program(*, shared: bool) -> str:
     running = Path(sys.argv[0]).absolute()
     if running.stem != "erl" or not running.exists():
         if on_path is None:
-            raise ERLError("The command erl is not on the PATH, and agents could not call it.")
+            raise ERLError("The command erl is not on the PATH, so agents could not call it.")
         running = Path(on_path).absolute()
     is_same = on_path is not None and Path(on_path).resolve() == running.resolve()
     return "erl" if shared and is_same else str(running)

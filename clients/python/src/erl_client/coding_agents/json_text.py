@@ -117,7 +117,7 @@ def _read(text: str, start: int) -> Node:
             quoted = _read(text, at)
             name = quoted.value
             if name in node.children:
-                raise _broken(text, at, f"the name {name!r} stands here a second time")
+                raise _broken(text, at, f"the name {name!r} appears twice")
             at = _skip(text, quoted.end)
             if text[at : at + 1] != ":":
                 raise _broken(text, at, "a colon is expected")

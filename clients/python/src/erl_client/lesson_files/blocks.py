@@ -146,30 +146,30 @@ def find_block(content: bytes, family: str) -> Block | None:
         line = content.count(b"\n", 0, mark.start()) + 1
         if mark[1] == b"lessons":
             if begun:
-                raise UnreadableBlock(f"line {line}: Lessons begin here before those above end. {_MEND}")
+                raise UnreadableBlock(f"line {line}: A block of lessons begins here before the one above ends. {_MEND}")
             begun = mark
             continue
         if not begun or mark[0].decode().strip() != END:
-            raise UnreadableBlock(f"line {line}: Lessons end here that do not begin. {_MEND}")
+            raise UnreadableBlock(f"line {line}: A block of lessons ends here that never began. {_MEND}")
         blocks.append(_read_block(content, begun, mark))
         begun = None
     if begun:
         line = content.count(b"\n", 0, begun.start()) + 1
-        raise UnreadableBlock(f"line {line}: Lessons begin here and do not end. {_MEND}")
+        raise UnreadableBlock(f"line {line}: A block of lessons begins here and never ends. {_MEND}")
     mine = [block for block in blocks if block.family == family]
     if len(mine) > 1:
-        raise UnreadableBlock("There are two blocks of this family. Remove one by hand.")
+        raise UnreadableBlock("There are two blocks for this family. Remove one by hand.")
     return mine[0] if mine else None
 
 
-_MEND = "Mend the marked lines by hand, or remove them."
+_MEND = "Fix the marker lines by hand, or remove them."
 
 
 def _read_block(content: bytes, begin: re.Match[bytes], end: re.Match[bytes]) -> Block:
     said = _BEGIN.fullmatch(begin[0].decode().strip())
     if said is None:
         line = content.count(b"\n", 0, begin.start()) + 1
-        raise UnreadableBlock(f"line {line}: The mark is not as it was written. {_MEND}")
+        raise UnreadableBlock(f"line {line}: This marker line was changed. {_MEND}")
     after = content.index(b"\n", begin.end()) + 1
     until = content.find(b"\n", end.end())
     return Block(
@@ -202,7 +202,7 @@ def find_file(to: Path, family: str) -> Path:
         if to.name != "rules":
             raise ERLError(f"{to} is a folder. Name a file, such as {to / 'AGENTS.md'}.")
         return to / f"{_make_name('erl-lessons', family)}.mdc"
-    raise ERLError(f"{to} is no file for lessons. Name AGENTS.md, a SKILL.md, another .md file, or .cursor/rules.")
+    raise ERLError(f"{to} is not a file for lessons. Name AGENTS.md, a SKILL.md, another .md file, or .cursor/rules.")
 
 
 def add_front_matter(content: bytes, file: Path, family: str) -> bytes:

@@ -33,11 +33,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--to", type=Path, metavar="FILE", help="AGENTS.md, SKILL.md, any .md file, or .cursor/rules")
     parser.add_argument(
-        "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="room in the file (default: 1500)"
+        "--budget", type=int, default=BUDGET_TOKENS, metavar="TOKENS", help="most tokens in the file (default: 1500)"
     )
     parser.add_argument("--runs", action="store_true", help="print the runs instead, as `erl import` takes them")
     parser.add_argument("--check", action="store_true", help="only say whether the file has the newest lessons")
-    parser.add_argument("--force", action="store_true", help="write over lessons that were edited by hand")
+    parser.add_argument("--force", action="store_true", help="overwrite lessons that were edited by hand")
     parser.set_defaults(command=_export)
 
 
@@ -77,8 +77,8 @@ def _export_to(erl: ERL, options: argparse.Namespace) -> int:
         raise ERLError(f"{file}, {error}") from None
     if old and old.is_edited and (options.check or not options.force):
         raise ERLError(
-            f"{file}: the lessons between the marked lines were edited by hand. Change lessons in ERL. "
-            f"`{command} --force` writes the approved ones over the edit."
+            f"{file}: the lessons between the marker lines were edited by hand. Change them in ERL instead. "
+            f"`{command} --force` overwrites the edit with the approved lessons."
         )
     new = write_block(
         erl.api.list_all("/heuristics", served="true"), family=options.family, budget_tokens=options.budget
@@ -99,7 +99,7 @@ def _export_to(erl: ERL, options: argparse.Namespace) -> int:
     if new.left_out:
         print(f"No room for {count_of(len(new.left_out))}: {', '.join(new.left_out)}")
     if new.escaped:
-        print(f"Marks of comments or fences in {count_of(len(new.escaped))} were escaped: {', '.join(new.escaped)}")
+        print(f"Comment or fence markers in {count_of(len(new.escaped))} were escaped: {', '.join(new.escaped)}")
     if missing := find_missing_members(whole, file):
         print(f"The front matter of {file} lacks {' and '.join(missing)}, which a skill must have. Add it by hand.")
     return 0

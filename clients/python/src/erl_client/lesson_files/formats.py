@@ -111,7 +111,7 @@ def _read_playbook(text: str) -> LessonFile:
         elif heading := HEADING.match(line):
             section = _tidy(heading[2])
         elif line.strip():
-            file.problems.append(f"line {number}: This is no bullet of a playbook.")
+            file.problems.append(f"line {number}: This is not a playbook bullet.")
     return file
 
 
@@ -123,4 +123,4 @@ def _tidy(section: str) -> str:
 
 def _say_counts(helpful: Any, harmful: Any) -> str:
     known = isinstance(helpful, int) and isinstance(harmful, int)
-    return f"The playbook counts it as helpful {helpful} and harmful {harmful} times." if known else ""
+    return f"The playbook's counts: helpful {helpful}, harmful {harmful}." if known else ""

@@ -43,7 +43,7 @@ class Page:
             elif line.lstrip().startswith("<!--"):
                 self._skip_comment()
             elif line.lstrip().startswith("|"):
-                self._file.problems.append(f"line {self._at + 1}: A table is not read. Write it as a list.")
+                self._file.problems.append(f"line {self._at + 1}: Tables are not read. Write it as a list.")
                 self._skip_while(lambda each: each.lstrip().startswith("|"))
             elif not line.strip() or re.fullmatch(r"\s*([-*_]\s*){3,}", line):
                 self._at += 1
@@ -123,9 +123,9 @@ class Page:
             self._at += 1
         text = "\n".join(line.rstrip() for line in taken).strip()
         if is_code:
-            self._file.problems.append(f"line {start + 1}: The block of code does not end.")
+            self._file.problems.append(f"line {start + 1}: The code block does not end.")
         elif _FENCE.match(text):
-            self._file.problems.append(f"line {start + 1}: Code without a word about it is no lesson.")
+            self._file.problems.append(f"line {start + 1}: Code without an explanation is not a lesson.")
         elif item is None and text.endswith(":"):
             self._lead = text.rstrip(":")
         else:
