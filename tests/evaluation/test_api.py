@@ -133,7 +133,6 @@ def test_evaluation_by_the_operator_is_visible(api: APIClient) -> None:
     assert api.get(URL).json()["finished"]["id"] == str(run.pk)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_evaluation_that_the_operator_ran_for_another_project_is_hidden(api: APIClient, project: Project) -> None:
     other = make_project()
 
@@ -159,6 +158,7 @@ def test_agent_of_the_operator_is_neither_started_nor_shown(api: APIClient, stat
     assert "/gone" not in answer.content.decode()
 
 
+@pytest.mark.django_db(transaction=True)
 def test_same_key_starts_one_evaluation() -> None:
     kill_workers()
     api = make_client(make_api_key().token)
