@@ -21,6 +21,7 @@ from memory.management.options import write_file
 
 COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
 BELOW_LIMIT = 2  # exit code: the run worked, but a figure is too low
+BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}"  # the description has the times
 
 
 class Command(BaseCommand):
@@ -192,7 +193,9 @@ class _Bar:
             self._close()
             self._what = what
             since = _show_time(time.monotonic() - self._started)
-            self._bar = tqdm(total=total, desc=f"{since}{self._of}, {what}", leave=False, file=sys.stderr)
+            self._bar = tqdm(
+                total=total, desc=f"{since}{self._of}, {what}", leave=False, file=sys.stderr, bar_format=BAR_FORMAT
+            )
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
 
