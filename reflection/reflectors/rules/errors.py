@@ -41,10 +41,11 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         r"|(?:do not|don't|did not|didn't) (?:understand|recogni[sz]e)|is not a (?:valid )?(?:tool|command|function)",
         ErrorKind.MISSING: r"missing|\brequired\b|must (?:provide|specify|include|supply|be provided)"
         r"|(?:not|none) (?:was |were )?(?:provided|given|specified)",
-        ErrorKind.NOT_FOUND: r"not found|no such|not exist|n't exist|unknown|(?:could not|cannot|can't|unable to) find"
+        ErrorKind.NOT_FOUND: r"not found|no such|no one (?:has|with|by)|nobody|not exist|n't exist|unknown"
+        r"|(?:could not|cannot|can't|unable to) find"
         r"|no \w+ (?:found|with|named|matching)|invalid \w*id\b|not (?:a )?known|can't see",
-        ErrorKind.FORM: r"format|must be|should be|expected|invalid|\btype\b|pars(?:e|ing)|pattern|not a valid|syntax"
-        r"|indentation|malformed",
+        ErrorKind.FORM: r"format|readable|\bwrong\b|must be|should be|expected|invalid|\btype\b|pars(?:e|ing)|pattern"
+        r"|not a valid|syntax|indentation|malformed",
         ErrorKind.PRECONDITION: r"\bfirst\b|\bbefore\b|needs? to be|must be \w+ed\b|not (?:yet |been )?(?:logged|"
         r"authenticated|open|started|connected|selected|read|initiali[sz]ed|running|engaged|locked|set|holding|carrying)"
         r"|n't (?:open|started|connected|selected|read|holding|carrying)|is (?:closed|locked|off)"
@@ -75,6 +76,7 @@ _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
     r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
 )
+_OBJECT = re.compile(r"\b(the|a|an) (?:(?!must|be\b|is\b|are\b|has\b|have\b|needs?\b)[\w'-]+ ){1,4}?first\b")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Exception)")
 
 
@@ -128,6 +130,7 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     shape = _QUOTED.sub("…", shape)
     shape = _VALUE.sub("…", shape)
     shape = _NAME.sub("…", shape)
+    shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
     first, _, rest = shape.partition(". ")
     if rest and says_something(first):

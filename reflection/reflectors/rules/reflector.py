@@ -9,12 +9,16 @@ from reflection.reflectors.rules.detectors import (
     RuleMatch,
     changed_argument,
     changed_command,
+    contrast,
+    cut_off,
     empty_answer,
+    gave_up,
     held_rule,
     incomplete_sweep,
     invented_value,
     missing_identifier,
     missing_prerequisite,
+    omitted_action,
     quoted_rule,
     recorded_notes,
     refused_edit,
@@ -44,6 +48,10 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     unverified_change.find,
     quoted_rule.find,
     invented_value.find,
+    omitted_action.find,
+    contrast.find,
+    cut_off.find,
+    gave_up.find,
     missing_identifier.find,
     incomplete_sweep.find,
     empty_answer.find,
@@ -63,6 +71,7 @@ class RulesReflector:
     name = "rules"
     version = "4"
     reads_near = True
+    reads_family = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
         """Propose at most `max_lessons` observed lessons per run, most certain first, and `max_notes` of its notes."""

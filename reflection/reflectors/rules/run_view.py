@@ -114,6 +114,11 @@ class RunView:
         )
 
     @cached_property
+    def family(self) -> tuple["RunView", ...]:
+        """Other runs of the same family, where the reflector was given any."""
+        return tuple(RunView(other) for other in self.episode.family)
+
+    @cached_property
     def turns(self) -> tuple[Turn, ...]:
         return tuple(
             Turn(step=step, said=_spoken(step.action.arguments), heard=step.observation)

@@ -27,6 +27,11 @@ delete remove cancel pay buy purchase send transfer refund drop approve force ov
 withdraw fund deposit charge order book reserve reset wipe kill ban block publish post submit stop invite
 """
 _HARM = frozenset(_HARM_WORDS.split())
+_IRREVERSIBLE_WORDS = """
+delete remove cancel pay buy purchase transfer refund drop force override disable bypass grant withdraw fund deposit
+charge reset wipe kill ban block order
+"""
+_IRREVERSIBLE = frozenset(_IRREVERSIBLE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
 _PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -70,6 +75,11 @@ def is_edit(name: str) -> bool:
 def is_harmful(name: str) -> bool:
     """Return whether a tool spends, deletes, sends or grants something: a lesson never says to call it."""
     return not _HARM.isdisjoint(words_of(name)) or is_handover(name)
+
+
+def is_irreversible(name: str) -> bool:
+    """Return whether a tool takes money or takes things away, so that nobody should be told to call it."""
+    return not _IRREVERSIBLE.isdisjoint(words_of(name)) or is_handover(name)
 
 
 def _first_verb(name: str) -> str:

@@ -21,6 +21,18 @@ _FORMS = {
 }
 
 
+_SCHEMA_TYPES = {
+    "list": "as a list, even for a single entry",
+    "string": "as a single text",
+    "integer": "as a whole number",
+    "number": "as a number",
+    "boolean": "as true or false",
+    "dictionary": "as an object with named members",
+    "dict": "as an object with named members",
+    "date": "as a date in the form YYYY-MM-DD",
+}
+
+
 def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) -> str:
     """Return how to give a value, such as "as a date in the form YYYY-MM-DD, not as a date with slashes".
 
@@ -41,6 +53,12 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
     return ""
 
 
+def form_of_schema(message: str) -> str:
+    """Return how to give a value that a schema's message asks for, or ""."""
+    found = re.search(r"valid (\w+)", message)
+    return _SCHEMA_TYPES.get(found[1], "") if found else ""
+
+
 def _relation(first: str, second: str) -> str:
     """Describe a new value that consists of the old one and something else."""
     if first == second:
@@ -48,6 +66,8 @@ def _relation(first: str, second: str) -> str:
     if first.lower() == second.lower():
         if second.isupper() or second.islower():
             return "in capital letters" if second.isupper() else "in lower case"
+        if second in (first.capitalize(), first.title()):
+            return "with a capital first letter"
         return "in exactly the letter case in which the tools return it"
     if "".join(first.split()) == "".join(second.split()):
         return "with exactly the same spaces as the text it refers to"

@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind, ToolError
+from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
 from reflection.reflectors.rules.tools import is_talk, words_of
-from reflection.reflectors.rules.value_forms import change_of_form
+from reflection.reflectors.rules.value_forms import change_of_form, form_of_schema
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_FAILURES = 50
@@ -16,6 +16,7 @@ MAX_FREE_TEXT_CHARS = 120
 
 # Errors about the state of things, which no form of an argument explains.
 _OF_STATE = (ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.REFUSED)
+_AS_LIST = "as a list, even for a single entry"
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
 
@@ -25,6 +26,8 @@ def find(run: RunView) -> list[RuleMatch]:
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
         fixed = run.next_success(failed)
+        if fixed is None and (match := _of_schema(run, failed)):
+            matches.append(match)
         if fixed is None or len(run.between(failed, fixed)) > MAX_CALLS_BETWEEN:
             continue
         if match := _explain(run, failed, fixed):
@@ -36,6 +39,11 @@ def _explain(run: RunView, failed: Call, fixed: Call) -> RuleMatch | None:
     assert failed.error is not None  # only failing calls come here
     before, after = failed.leaves, fixed.leaves
     changed = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    if len(changed) == 2 and changed[1] == f"{changed[0]}[]":
+        is_list = changed[1] in after
+        return _of_form(
+            run, failed, fixed, path=changed[0], form=_AS_LIST if is_list else "as a single value, not as a list"
+        )
     named = [path for path in changed if names_parameter(failed.error, path)]
     if not changed or not (len(changed) == 1 or len(named) == 1):
         return None  # several changes, and the error names none: any of them may have helped
@@ -61,6 +69,31 @@ def names_parameter(error: ToolError, path: str) -> bool:
     words = [word for word in words_of(path.removesuffix("[]").rpartition(".")[2]) if word not in _UNSPECIFIC]
     said = f"{error.field} {error.text}".lower()
     return bool(words) and all(re.search(rf"\b{re.escape(word)}", said.replace("_", " ")) for word in words)
+
+
+def _of_schema(run: RunView, failed: Call) -> RuleMatch | None:
+    """Describe what a tool's schema asks for, where the run never gave it."""
+    assert failed.error is not None
+    field = failed.error.field.partition(".")[0]
+    if not field or run.succeeded:
+        return None
+    tool, parameter, said = code(failed.name), code(field), shape_of(failed.error.text)
+    is_missing = said.lower() == "field required"
+    form = form_of_schema(failed.error.text)
+    asked = f"Give {parameter} {form}." if form else f'Give {parameter} as the schema of {tool} asks: "{said}".'
+    return RuleMatch(
+        rule="changed_argument",
+        trigger=f"When about to call {tool}{f' without {parameter}' if is_missing else ''}",
+        guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
+        avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
+        rationale=(
+            f'At step {failed.index} {tool} refused its {parameter}: "{said}". The run did not correct it. {run.ending}'
+        ),
+        polarity="avoid",
+        confidence=0.8,
+        citations=(run.cite(failed.step, failed.error.text),),
+        tools=(failed.name,),
+    )
 
 
 def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleMatch | None:
@@ -110,7 +143,7 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
     if path in FREE_TEXT or (isinstance(old, str) and old.lower() == new.lower()):
         return None
     source = run.latest_source(new, before=fixed.index)
-    known = run.source_of(old, before=failed.index) or (not is_code and run.said_by_anyone(old, before=failed.index))
+    known = run.source_of(old, before=failed.index)
     if source is None or source.name == failed.name or known or is_talk(source.name):
         return None
     if run.said_by_anyone(new, before=failed.index):

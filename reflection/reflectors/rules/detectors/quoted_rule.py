@@ -28,6 +28,7 @@ _TROUBLE = re.compile(
     r"|\bmust be (?:one of|an?\b|in\b|of\b|between|greater|less|at (?:least|most))|\bshould be\b",
     re.IGNORECASE,
 )
+_VERB_FIRST = re.compile(r"\b(?:have|need|must)(?: to)? (\w+)\b.{0,60}\bfirst\b", re.IGNORECASE)
 _STATED = re.compile(r'"(\w+)":\s*"([A-Za-z][\w ]{3,40})"')
 
 
@@ -62,8 +63,8 @@ def _make_match(run: RunView, call: Call) -> RuleMatch:
     trigger, avoid, shown = f"When about to call {tool}", "", None
     tools: tuple[str, ...] = (call.name,)
     if not call.error.has(ErrorKind.REFUSED):
-        first = best_named(call.error.text, [name for name in _other_tools(run, call) if not is_harmful(name)])
-        if speaks_of(call.error.text, first) >= MIN_SHARED_WORDS:
+        first = _named_first(run, call)
+        if first:
             trigger, guideline, avoid = put_first(call, code(first))
             tools = (call.name, first)
         else:
@@ -96,6 +97,17 @@ def _make_match(run: RunView, call: Call) -> RuleMatch:
         ),
         tools=tools,
     )
+
+
+def _named_first(run: RunView, call: Call) -> str:
+    """Return the tool that a condition speaks of: by two words of its name, or as "you have to open … first"."""
+    assert call.error is not None
+    others = [name for name in _other_tools(run, call) if not is_harmful(name)]
+    verb = _VERB_FIRST.search(call.error.text)
+    if verb and verb[1].lower() in others:
+        return verb[1].lower()
+    named = best_named(call.error.text, others)
+    return named if speaks_of(call.error.text, named) >= MIN_SHARED_WORDS else ""
 
 
 def _other_tools(run: RunView, call: Call) -> list[str]:
