@@ -109,7 +109,7 @@ def test_change_that_does_not_explain_the_error_teaches_nothing(steps: tuple[dic
         ("7", 7, "as a number, not as a text"),
         ("#general", "general", 'without "#" in front'),
         ("W123", "#W123", 'with "#" in front'),
-        ("docs/a.txt", "a.txt", "as a bare name, not as a path"),
+        ("docs/a.txt", "a.txt", "as a bare name, without its folder"),
         ("report", "report.txt", "with the file's extension"),
         ("Start", "START", "in capital letters"),
         ("left", "right", ""),

@@ -7,9 +7,10 @@ import pytest
 from memory.intake.files import as_episode, read_entries
 from memory.runs.episode import Episode
 from reflection.reflectors.rules import RulesReflector
-from reflection.reflectors.rules.detectors import changed_command, refused_edit, unverified_change
+from reflection.reflectors.rules.detectors import changed_command, refused_edit, repeated_call, unverified_change
+from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.shell import is_green, is_red, parse_command, read_command
-from tests.reflection.rules_runs import call, say, view
+from tests.reflection.rules_runs import call, make_run, say, view
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -79,10 +80,25 @@ def test_edit_of_a_text_that_was_not_there_is_to_be_copied() -> None:
     assert "copy the text to replace exactly" in finding.guideline
 
 
+def test_edit_refused_unread_and_never_done_names_the_reader_on_offer() -> None:
+    refused = call("write_file", "File has not been read yet. Read it first before writing to it.", path="a.py")
+    run = RunView(make_run(refused, refused, tools=("read_file", "write_file")))
+
+    (finding,) = refused_edit.find(run)
+
+    assert finding.guideline == "Read the file first with `read_file`; then call `write_file`."
+
+
 def test_edit_that_was_refused_and_given_up_teaches_nothing() -> None:
-    refused = {**EDIT, "observation": "", "error": "File has not been read yet. Read it first before writing to it."}
+    refused = {**EDIT, "observation": "", "error": "String to replace not found in file."}
 
     assert refused_edit.find(view(refused, READ)) == []
+
+
+def test_check_run_again_without_a_change_is_told_to_change() -> None:
+    (finding,) = repeated_call.find(view(EDIT, RED, RED, RED))
+
+    assert finding.trigger == "When tests or a build have failed and nothing has been changed since"
 
 
 def test_edit_whose_indentation_was_corrected_is_the_lesson() -> None:

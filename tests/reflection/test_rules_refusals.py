@@ -102,10 +102,26 @@ def test_missing_command_names_what_did_the_same() -> None:
     assert finding.guideline == "Run `python3` instead: `python` does not exist here."
 
 
-@pytest.mark.parametrize("following", ["sudo python3 build.py", "cat build.py", "make all"])
+def test_missing_command_names_what_had_done_the_same_before() -> None:
+    run = view(
+        call("bash", "1 failed", command="python3 -m unittest -q"),
+        call("bash", "bash: line 1: python: command not found\nexit code 127", command="python -m unittest -q"),
+    )
+
+    assert unknown_name.find(run)[0].guideline == "Run `python3` instead: `python` does not exist here."
+    assert RulesReflector().reflect(run.episode).lessons[0].text.tags == ("unknown_name",)
+
+
+def test_missing_command_without_an_equal_names_the_usual_one() -> None:
+    run = view(call("bash", "bash: line 1: rg: command not found\nexit code 127", command="rg 'def row'"))
+
+    assert unknown_name.find(run)[0].guideline == "Run `grep -rn` instead: `rg` does not exist here."
+
+
+@pytest.mark.parametrize("following", ["sudo make_it site.cfg", "cat site.cfg", "make all"])
 def test_missing_command_without_a_safe_equal_teaches_nothing(following: str) -> None:
     run = view(
-        call("Bash", "bash: python: command not found", command="python build.py"),
+        call("Bash", "bash: buildit: command not found", command="buildit site.cfg"),
         call("Bash", "done", command=following),
     )
 

@@ -47,8 +47,8 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         ErrorKind.FORM: r"format|readable|\bwrong\b|must be|should be|expected|invalid|\btype\b|pars(?:e|ing)|pattern"
         r"|not a valid|syntax|indentation|malformed",
         ErrorKind.PRECONDITION: r"\bfirst\b|\bbefore\b|needs? to be|must be \w+ed\b|not (?:yet |been )?(?:logged|"
-        r"authenticated|open|started|connected|selected|read|initiali[sz]ed|running|engaged|locked|set|holding|carrying)"
-        r"|n't (?:open|started|connected|selected|read|holding|carrying)|is (?:closed|locked|off)"
+        r"authenticated|open|started|connected|selected|read|initiali[sz]ed|running|engaged|locked|set|holding|carrying)\b"
+        r"|n't (?:open|started|connected|selected|read|holding|carrying)\b|is (?:closed|locked|off)"
         r"|ha(?:s|ve)(?:n't| not) been|requires?\b|\buntil\b|\bunless\b|have to\b|need to\b",
     }.items()
 }
@@ -65,6 +65,11 @@ _STARTS = re.compile(
 _INSIDE = re.compile(
     r"^.*(?:command not found|no such file or directory|permission denied|^\w+(?:Error|Exception): ).*$",
     re.MULTILINE | re.IGNORECASE,
+)
+_WHOLE = re.compile(
+    r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
+    r"|is not (?:a|an|in|on)\b)[^\n]{0,100}",
+    re.IGNORECASE,
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 _RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
@@ -157,6 +162,8 @@ def _error_in(observation: str, *, only_at_start: bool) -> str:
     if observation.startswith("{"):
         return _error_member(observation)
     if _STARTS.match(observation):
+        return observation
+    if _WHOLE.fullmatch(observation):
         return observation
     if only_at_start:
         return ""

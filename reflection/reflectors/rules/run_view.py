@@ -9,12 +9,13 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
-from reflection.reflectors.rules.errors import ToolError, read_error
+from reflection.reflectors.rules.errors import ErrorKind, ToolError, read_error
 from reflection.reflectors.rules.shell import Command, is_green, is_red, read_command
 from reflection.reflectors.rules.tools import is_edit, is_handover, is_read, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
 
 MAX_QUOTE_CHARS = 220
+_EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
 MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of a file or page
 
 
@@ -56,13 +57,18 @@ class Call:
     @property
     def quotable(self) -> str:
         """A line of the answer that can be quoted, the last of a check and the first of anything else."""
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        lines = [line.strip() for line in self.output.splitlines() if line.strip() and not _EXIT_CODE.match(line)]
         return (lines[-1] if self.is_check else lines[0]) if lines else ""
 
     @property
     def is_check(self) -> bool:
         """Whether the call runs tests or a build."""
         return self.command is not None and (self.command.is_test or self.command.is_build)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the command itself could not be found."""
+        return self.error is not None and self.error.has(ErrorKind.UNKNOWN_NAME)
 
     @property
     def is_red(self) -> bool:

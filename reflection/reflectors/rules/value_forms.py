@@ -80,9 +80,9 @@ def _relation(first: str, second: str) -> str:
             continue
         return words[0 if long.endswith(short) else 1].format(f'"{rest}"')
     if "/" in first and first.rstrip("/").rpartition("/")[2] == second:
-        return "as a bare name, not as a path"
+        return "as a bare name, without its folder"
     if "/" in second and second.rstrip("/").rpartition("/")[2] == first:
-        return "as a path, not as a bare name"
+        return "with its folder, not as a bare name"
     if re.fullmatch(rf"{re.escape(first)}\.\w{{1,5}}", second):
         return "with the file's extension"
     return ""

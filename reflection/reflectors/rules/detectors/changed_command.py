@@ -24,7 +24,7 @@ def find(run: RunView) -> list[RuleMatch]:
     """Look for failing commands and what made the same program work."""
     found: dict[str, RuleMatch] = {}
     for failed in (call for call in run.calls if call.command and (call.is_red or call.error)):
-        if not _ENVIRONMENT.search(failed.output) or failed.label in found:
+        if failed.is_unknown or not _ENVIRONMENT.search(failed.output) or failed.label in found:
             continue
         fixed = next((c for c in run.calls if c.index > failed.index and _is_same_work(failed, c)), None)
         if fixed is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.wording import code
+from reflection.reflectors.rules.wording import code, times
 
 MAX_CALLS_BETWEEN = 10
 
@@ -21,6 +21,7 @@ class _Refusal:
     trigger: str
     guideline: str
     needs_read: bool = False
+    is_order: bool = False  # the message itself says what to do
     needs_space: bool = False
 
 
@@ -30,6 +31,7 @@ _REFUSALS = (
         trigger="When about to call {tool} on a file that has not been read in this session",
         guideline="Read the file first with {reader}; then call {tool}.",
         needs_read=True,
+        is_order=True,
     ),
     _Refusal(
         said=re.compile(r"(?:modified|changed) (?:since|on disk)|has changed since|out of date", re.I),
@@ -77,11 +79,34 @@ def find(run: RunView) -> list[RuleMatch]:
         if refusal is None or refusal.trigger in found:
             continue
         fixed = next((c for c in run.calls if c.index > failed.index and _is_same_edit(failed, c)), None)
+        if fixed is None and refusal.is_order and (match := _never_read(run, failed, refusal)):
+            found[refusal.trigger] = match
         if fixed is None or len(run.between(failed, fixed)) > MAX_CALLS_BETWEEN:
             continue
         if match := _make_match(run, failed, fixed, refusal):
             found[refusal.trigger] = match
     return list(found.values())
+
+
+def _never_read(run: RunView, failed: Call, refusal: _Refusal) -> RuleMatch | None:
+    """Repeat what the message asked for and the run never did."""
+    names = dict.fromkeys((*(call.name for call in run.calls), *run.episode.tools))
+    reader = next((name for name in names if re.search(r"(?:^|_)(?:read|open|view)", name, re.I)), "")
+    if not reader or failed.error is None:
+        return None
+    tool = code(failed.label)
+    tries = sum(call.name == failed.name and bool(call.error) for call in run.calls)
+    return RuleMatch(
+        rule="refused_edit",
+        trigger=refusal.trigger.format(tool=tool),
+        guideline=refusal.guideline.format(tool=tool, reader=code(reader)),
+        avoid=f"Sending the same {tool} again.",
+        rationale=f"{tool} was refused {times(tries)}, first at step {failed.index}, and never worked. {run.ending}",
+        polarity="avoid",
+        confidence=0.8,
+        citations=(run.cite(failed.step, failed.error.text),),
+        tools=(failed.name, reader),
+    )
 
 
 def _is_same_edit(failed: Call, later: Call) -> bool:

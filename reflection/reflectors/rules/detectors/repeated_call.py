@@ -23,7 +23,11 @@ def find(run: RunView) -> list[RuleMatch]:
     for same in groups.values():
         same = _in_vain(run, same)
         call = same[0]
-        if call.is_check or call.is_edit or run.succeeded:
+        if call.is_edit or run.succeeded:
+            continue
+        if call.is_check and not call.is_unknown:
+            if call.is_red and len(same) >= FAILING_REPEATS:
+                matches.append(_unchanged_check(run, call, same))
             continue
         if call.error and len(same) >= FAILING_REPEATS and not call.error.has(ErrorKind.TRANSIENT):
             if says_something(call.error.shape):
@@ -65,6 +69,27 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
         polarity="avoid",
         confidence=0.5,
         citations=tuple(run.cite(each.step, call.error.text) for each in same[:3]),
+    )
+
+
+def _unchanged_check(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
+    tool = code(call.label)
+    return RuleMatch(
+        rule="repeated_call",
+        trigger="When tests or a build have failed and nothing has been changed since",
+        guideline=(
+            "Do not run them again yet. Read the first failure, what was expected and what came instead, change the "
+            "code accordingly, and then run them."
+        ),
+        avoid="Running the same check again without a change.",
+        rationale=(
+            f"{tool} ran {times(len(same))}, from step {same[0].index} to step {same[-1].index}, with the same failure "
+            f"and no edit in between. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.6,
+        citations=tuple(run.cite(each.step, each.quotable) for each in same[:3]),
+        tools=(call.name,),
     )
 
 
