@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import (
-    count_support,
     embed_unless_client,
     lock_proposals_of,
     propose_heuristic,
@@ -22,7 +22,7 @@ from memory.curation.proposals import (
     revise_heuristic,
 )
 from memory.errors import InvalidInput, UnknownRun
-from memory.heuristics.models import Evidence, Heuristic
+from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
 from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.projects.actors import Actor
@@ -78,7 +78,8 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
     else:
         heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=tuple(runs), client=client))
     _keep(heuristic, lesson, kept)
-    _add_runs(heuristic, lesson.evidence, runs)
+    if lesson.evidence:
+        link_evidence(heuristic, [cite(heuristic, runs[id], citation) for id, citation in lesson.evidence])
     embed_unless_client(heuristic, by=by)
     return Brought(heuristic=heuristic, created=known is None)
 
@@ -132,21 +133,3 @@ def _says(steps: Sequence[dict[str, Any]], quote: str) -> bool:
         said += [step.get("thought", ""), action.get("name", ""), arguments, step.get("observation", "")]
         said += [step.get("error", "")]
     return " ".join(quote.split()) in " ".join(" ".join(said).split())
-
-
-def _add_runs(heuristic: Heuristic, evidence: Sequence[tuple[UUID, Citation]], runs: dict[UUID, Trajectory]) -> None:
-    if not evidence:
-        return
-    rows = [
-        Evidence(
-            project_id=heuristic.project_id,
-            heuristic=heuristic,
-            trajectory=runs[id],
-            first_step=citation.first_step,
-            last_step=citation.last_step,
-            quote=redact(citation.quote).value,
-        )
-        for id, citation in evidence
-    ]
-    Evidence.objects.bulk_create(rows, ignore_conflicts=True)
-    count_support(heuristic)

@@ -20,7 +20,8 @@ from memory.curation.decision_steps import (
     set_status,
     withdraw_revision,
 )
-from memory.curation.proposals import count_support, revise_heuristic
+from memory.curation.evidence import count_support, take_back_evidence
+from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_decider, find_owners, release_heuristic
 from memory.errors import (
     AlreadyDecided,
@@ -83,6 +84,7 @@ def approve_heuristic(
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
     _approve_evidence(heuristic, by=by, read_at=read_at)
+    take_back_evidence(heuristic)  # it may have been merged into another before
     failpoint("review.before_commit")
     return heuristic
 
