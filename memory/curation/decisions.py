@@ -219,7 +219,13 @@ class BulkResult:
 
 @transaction.atomic
 def decide_unflagged(
-    heuristic: Heuristic, *, approve: bool, by: Actor, content_sha256: str, **note: Unpack[ReviewNote]
+    heuristic: Heuristic,
+    *,
+    approve: bool,
+    by: Actor,
+    content_sha256: str,
+    read_at: datetime | None = None,
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Approve or reject the wording that was read, as one of many; what the checks flagged is decided on by itself.
 
@@ -231,7 +237,7 @@ def decide_unflagged(
         return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
     heuristic = lock_item(heuristic)  # so that what the checks said is of the wording that is decided on
     _check_unflagged(heuristic, "Decide on it by itself: POST /api/v1/heuristics/{id}/approve.")
-    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
+    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, read_at=read_at, **note)
 
 
 def review_in_bulk(
