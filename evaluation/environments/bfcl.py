@@ -15,8 +15,9 @@ from typing import Any
 
 from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.bfcl_slips import FORMS, TOOLS
+from evaluation.environments.scripted.advice import read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
-from evaluation.environments.scripted.plan import Answer, PlannedCall, as_text
+from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, Work, as_text
 from evaluation.environments.scripted.slips import choose_slips, find_slips
 from evaluation.errors import EvaluationError
 
@@ -33,6 +34,10 @@ class Dialogue:
     config: dict[str, Any]
     requests: tuple[str, ...]
     plan: tuple[PlannedCall, ...]
+
+    @property
+    def work(self) -> Work:
+        return Work(requests=self.requests, plan=self.plan, forms=FORMS, tools=TOOLS)
 
 
 class Apis:
@@ -51,7 +56,7 @@ class Apis:
         """Call a method as the leaderboard does: whatever goes wrong is an answer."""
         try:
             value = self.methods[name](**copy.deepcopy(arguments))
-        except Exception as error:  # noqa: BLE001 - the services raise anything
+        except Exception as error:
             return Answer(text=f"Error during execution: {error}", is_error=True, value=f"Error: {error}")
         rows = value if isinstance(value, list) else [value]
         is_error = any(isinstance(row, dict) and bool(row.get("error")) for row in rows)
@@ -72,15 +77,15 @@ class Bfcl:
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         seed, _, dialogue_id = task.id.partition("-")
-        return work(read_dialogues()[dialogue_id], seed=f"{seed}:{trial}")
+        return work(read_dialogues()[dialogue_id], lessons=lessons, seed=f"{seed}:{trial}")
 
 
-def work(dialogue: Dialogue, *, seed: str) -> TryResult:
+def work(dialogue: Dialogue, *, lessons: str, seed: str) -> TryResult:
     """Let the agent work on a dialogue; the leaderboard's own checker compares states and answers after each turn."""
     checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
     slips = choose_slips(_occasions(dialogue.id), seed=seed.partition(":")[0], task=dialogue.id)
     apis, right = Apis(dialogue), Apis(dialogue)
-    agent = ScriptedAgent(apis, dialogue.plan, slips, dialogue.requests, seed=f"{seed}:{dialogue.id}")
+    agent = ScriptedAgent(apis, dialogue.work, slips, advice=read_advice(lessons), seed=f"{seed}:{dialogue.id}")
     passed = 0
     is_right = True
     for turn in range(len(dialogue.requests)):
@@ -149,9 +154,9 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
 
 
 @cache
-def _occasions(dialogue_id: str) -> list[Any]:
+def _occasions(dialogue_id: str) -> list[Slip]:
     dialogue = read_dialogues()[dialogue_id]
-    return find_slips(lambda: Apis(dialogue), dialogue.plan, dialogue.requests, forms=FORMS, tools=TOOLS)
+    return find_slips(lambda: Apis(dialogue), dialogue.work)
 
 
 @cache
@@ -163,5 +168,5 @@ def _load(name: str) -> Any:
 def _start(name: str, config: dict[str, Any]) -> Any:
     instance = _load(name)()
     if name not in STATELESS:
-        instance._load_scenario(copy.deepcopy(config.get(name, {})), long_context=False)  # noqa: SLF001 - as upstream
+        instance._load_scenario(copy.deepcopy(config.get(name, {})), long_context=False)
     return instance

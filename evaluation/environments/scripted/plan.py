@@ -1,10 +1,12 @@
 """What a scripted agent works with: a plan of right calls, a world that answers calls, and slips in the plan."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+WrongForms = Mapping[tuple[str, str], Callable[[Any], Any]]  # by tool and argument, how the agent would write a value
+WrongTools = Mapping[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]  # by the right tool
 SlipKind = Literal["skipped", "form", "invented", "wrong tool", "forgotten"]
 
 
@@ -15,6 +17,20 @@ class PlannedCall:
     turn: int
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What there is to do: what the user says by turn, the calls that do it, and how an agent may get them wrong.
+
+    `may_skip` names the tools whose calls it may leave out although later ones need them; any, if empty.
+    """
+
+    requests: Sequence[str]
+    plan: Sequence[PlannedCall]
+    forms: WrongForms = field(default_factory=dict)
+    tools: WrongTools = field(default_factory=dict)
+    may_skip: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

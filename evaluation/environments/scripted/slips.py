@@ -6,55 +6,57 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, SlipKind, World, replay
+from evaluation.environments.scripted.plan import (
+    Answer,
+    PlannedCall,
+    Slip,
+    SlipKind,
+    Work,
+    World,
+    WrongForms,
+    WrongTools,
+    replay,
+)
 
 HABIT_SHARE: Mapping[SlipKind, float] = {
     "skipped": 0.75, "form": 0.35, "invented": 0.4, "wrong tool": 0.6, "forgotten": 0.25,
 }  # fmt: skip
 SLIP_SHARE = 0.75  # of the tasks that meet a habit's situation
 SECOND_SHARE = 0.3  # of the tasks with a slip that have another
-WrongForms = Mapping[tuple[str, str], Callable[[Any], Any]]  # by tool and argument, how the agent would write a value
-WrongTools = Mapping[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]  # by the right tool
 
 
-def find_slips(
-    open_world: Callable[[], World],
-    plan: Sequence[PlannedCall],
-    requests: Sequence[str],
-    *,
-    forms: WrongForms,
-    tools: WrongTools,
-) -> list[Slip]:
-    """Return every slip that this plan gives occasion for.
-
-    Args:
-        requests: what the user says, by turn; a value that occurs there is never invented.
-    """
+def find_slips(open_world: Callable[[], World], work: Work) -> list[Slip]:
+    """Return every slip that a task gives occasion for."""
+    plan = work.plan
     answers = [answer for answer in replay(open_world(), plan) if answer is not None]
     return [
-        *_skipped(open_world, plan, answers),
-        *_wrong_forms(plan, forms),
-        *_invented(plan, answers, requests),
-        *_wrong_tools(plan, tools),
+        *_skipped(open_world, plan, answers, work.may_skip),
+        *_wrong_forms(plan, work.forms),
+        *_invented(plan, answers, work.requests),
+        *_wrong_tools(plan, work.tools),
         *_forgotten(plan),
     ]
 
 
-def choose_slips(slips: Sequence[Slip], *, seed: str, task: str) -> list[Slip]:
+def choose_slips(
+    slips: Sequence[Slip], *, seed: str, task: str, habits: Mapping[SlipKind, float] = HABIT_SHARE
+) -> list[Slip]:
     """Return the slips of one agent in one task: those it has a habit of, most of the time; one or two."""
     chosen: list[Slip] = []
     for slip in sorted(slips, key=lambda each: _draw(f"{task}:{each.kind}:{each.habit}:order")):
-        is_habit = _draw(f"{seed}:{slip.kind}:{slip.habit}") < HABIT_SHARE[slip.kind]
+        is_habit = _draw(f"{seed}:{slip.kind}:{slip.habit}") < habits[slip.kind]
         free = not any(slip.positions & other.positions for other in chosen)
         if is_habit and free and _draw(f"{seed}:{task}:{slip.kind}:{slip.habit}") < SLIP_SHARE:
             chosen.append(slip)
     return chosen[: 2 if _draw(f"{seed}:{task}:second") < SECOND_SHARE else 1]
 
 
-def _skipped(open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer]) -> Iterator[Slip]:
+def _skipped(
+    open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer], may_skip: Sequence[str]
+) -> Iterator[Slip]:
     """Leave out a call without which a later call fails."""
     for place, call in enumerate(plan):
-        if answers[place].is_error:
+        if answers[place].is_error or (may_skip and call.name not in may_skip):
             continue
         for later, answer in enumerate(replay(open_world(), plan, without=place)):
             if later > place and answer and answer.is_error and not answers[later].is_error:
