@@ -25,7 +25,7 @@ PROVES = (
 class SlipLoop(ClosedLoop):
     """One unit per seed; a seed decides the habits of the agent and which tasks it learns from."""
 
-    default_arms = ("none", "random:{k}", "hybrid:{k}", "shuffled", "flipped", "poison-unapproved")
+    default_arms = ("none", "hybrid:{k}", "shuffled", "flipped", "poison-unapproved")
     flips_advice = True
 
     def make_reflector(self, options: Options) -> ReflectorFactory | None:
