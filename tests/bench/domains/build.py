@@ -11,39 +11,49 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.bench.domains import bfcl, ruff, rustc
-from tests.bench.domains.pairs import Page, Pairs, cut, order_by_hash
+from tests.bench.domains import bfcl, django_source, fig, libreoffice, ruff, rustc
+from tests.bench.domains.pairs import Page, Pairs, Question, cut, order_by_hash
 
 READERS: dict[str, Callable[[Path], Pairs]] = {
     "code_review": ruff.read_pairs,
+    "code_search": django_source.read_pairs,
+    "command_lines": fig.read_pairs,
     "compiler_errors": rustc.read_pairs,
+    "office_help_german": libreoffice.read_pairs,
     "tool_calls": bfcl.read_pairs,
 }
 MAX_QUESTIONS = 500
 MAX_PAGES = 1000
-MAX_CHARACTERS = 1500  # of a page or a question
-MAX_BYTES = 270_000  # of all pages
+PAGE_CHARACTERS = 600  # about as long as a lesson
+QUESTION_CHARACTERS = 1500
+MAX_BYTES = 260_000  # of all pages
+ANSWER_BYTES = 220_000  # of those that answer a question; the others are there to be confused with them
 
 
 def draw(pairs: Pairs) -> Pairs:
     """Take some questions, the pages that answer them, and other pages while there is room."""
-    questions = sorted(pairs.questions, key=lambda question: order_by_hash(question.key))[:MAX_QUESTIONS]
-    wanted = {key for question in questions for key in question.answers}
-    pages = sorted(pairs.pages, key=lambda page: (page.key not in wanted, order_by_hash(page.key)))
-    taken: list[Page] = []
-    size = 0
-    for page in pages[:MAX_PAGES]:
-        size += len(make_line(page).encode())
-        if size > MAX_BYTES and page.key not in wanted:
+    sizes = {page.key: len(make_line(page).encode()) for page in pairs.pages}
+    questions: list[Question] = []
+    wanted: set[str] = set()
+    for question in sorted(pairs.questions, key=lambda question: order_by_hash(question.key))[:MAX_QUESTIONS]:
+        if sum(sizes[key] for key in wanted.union(question.answers)) > ANSWER_BYTES:
             break
-        taken.append(page)
+        questions.append(question)
+        wanted.update(question.answers)
+    pages: list[Page] = []
+    size = 0
+    for page in sorted(pairs.pages, key=lambda page: (page.key not in wanted, order_by_hash(page.key)))[:MAX_PAGES]:
+        size += sizes[page.key]
+        if size > MAX_BYTES:
+            break
+        pages.append(page)
     return Pairs(
-        pages=sorted(taken, key=lambda page: page.key), questions=sorted(questions, key=lambda question: question.key)
+        pages=sorted(pages, key=lambda page: page.key), questions=sorted(questions, key=lambda question: question.key)
     )
 
 
 def make_line(page: Page) -> str:
-    return to_json({"_id": page.key, "title": page.title, "text": cut(page.text, MAX_CHARACTERS)})
+    return to_json({"_id": page.key, "title": page.title, "text": cut(page.text, PAGE_CHARACTERS)})
 
 
 def to_json(value: dict[str, str]) -> str:
@@ -54,7 +64,7 @@ def write(folder: Path, pairs: Pairs) -> None:
     """Write a set in BEIR layout."""
     folder.mkdir(exist_ok=True)
     questions = [
-        to_json({"_id": question.key, "text": cut(question.text, MAX_CHARACTERS)}) for question in pairs.questions
+        to_json({"_id": question.key, "text": cut(question.text, QUESTION_CHARACTERS)}) for question in pairs.questions
     ]
     relevant = [f"{question.key}\t{answer}\t1" for question in pairs.questions for answer in question.answers]
     write_lines(folder / "corpus.jsonl", map(make_line, pairs.pages))

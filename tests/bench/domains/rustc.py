@@ -42,7 +42,15 @@ def get_prose(explanation: str) -> tuple[str, str]:
 
 def compile_faulty(rustc: Path, program: str, code: str) -> str:
     """Return the compiler's message of this error with its labels, or "" if it reports another one."""
-    command = [rustc, "--edition=2021", "--crate-type=lib", "--emit=metadata", "-o", os.devnull, "--error-format=json"]
+    command = [
+        str(rustc),
+        "--edition=2021",
+        "--crate-type=lib",
+        "--emit=metadata",
+        "-o",
+        os.devnull,
+        "--error-format=json",
+    ]
     result = subprocess.run(
         [*command, "-"],
         input=program,
