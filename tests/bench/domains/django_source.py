@@ -16,22 +16,23 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def read_pairs(package: Path) -> Pairs:
     """The wheel of Django: functions of a readable length; what only repeats the function's name is no question."""
-    pages, questions = [], []
+    pages: dict[str, Page] = {}
+    questions = []
     for path in sorted((package / "django").rglob("*.py")):
         module = ".".join(path.relative_to(package).with_suffix("").parts)
         for name, function in find_functions(ast.parse(path.read_text())):
+            key = f"{module}.{name}"
             docstring = ast.get_docstring(function)
             if docstring:
                 function.body = function.body[1:]
             code = ast.unparse(function) if function.body else ""
-            if code.count("\n") + 1 < MIN_LINES or len(code) > MAX_CHARACTERS:
-                continue
-            key = f"{module}.{name}"
-            pages.append(Page(key=key, title=f"{name} in {module}", text=code))
+            if key in pages or code.count("\n") + 1 < MIN_LINES or len(code) > MAX_CHARACTERS:
+                continue  # a name that occurs twice is a property's setter
+            pages[key] = Page(key=key, title=f"{name} in {module}", text=code)
             sentence = join_lines(re.split(r"(?<=\.)\s|\n\n", docstring or "")[0])
             if len(sentence.split()) >= MIN_WORDS and not repeats_name(sentence, function.name):
                 questions.append(Question(key=f"doc-{key}", text=sentence, answers=[key]))
-    return Pairs(pages=pages, questions=questions)
+    return Pairs(pages=[*pages.values()], questions=questions)
 
 
 def find_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
