@@ -160,8 +160,8 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
     red = next((call.index for call in run.calls if call.is_red), None)
     if red is not None and any(call.is_green and call.index > red for call in run.calls):
         return (
-            "Tests or a build failed and passed after the code was changed. That is a fact of this change, not a lesson "
-            "for other tasks."
+            "Tests or a build failed and passed after the code was changed. That is a fact of this change, not a "
+            "lesson for other tasks."
         )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
     return (
