@@ -14,7 +14,6 @@ from reflection.reflectors.rules.detectors import (
     empty_answer,
     fatal_call,
     gave_up,
-    held_rule,
     incomplete_sweep,
     invented_value,
     missing_identifier,
@@ -24,6 +23,7 @@ from reflection.reflectors.rules.detectors import (
     recorded_notes,
     refused_edit,
     repeated_call,
+    unanswered_question,
     unknown_name,
     unverified_change,
 )
@@ -50,6 +50,7 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     quoted_rule.find,
     invented_value.find,
     omitted_action.find,
+    unanswered_question.find,
     contrast.find,
     cut_off.find,
     fatal_call.find,
@@ -57,7 +58,6 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     missing_identifier.find,
     incomplete_sweep.find,
     empty_answer.find,
-    held_rule.find,
     repeated_call.find,
     recorded_notes.find,
 )
