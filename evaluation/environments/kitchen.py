@@ -60,7 +60,7 @@ class Kitchen(CookingGames):
         cook.play()
         plan = [parse(str(step["action"]["arguments"]["command"])) for step in cook.steps]
         work = Work(requests=(task.text,), plan=plan, forms=FORMS, may_skip=MAY_SKIP)
-        return work, find_slips(lambda: PlayedGame(game), work)
+        return find_slips(lambda: PlayedGame(game), work)
 
 
 class PlayedGame:
