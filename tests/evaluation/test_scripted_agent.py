@@ -124,7 +124,9 @@ def test_offline_rules_lift_the_clerk_and_the_controls_lose_it(tmp_path: Path) -
     report = tmp_path / "report.json"
     arms = ("hybrid:5", "shuffled", "flipped")
 
-    evaluate("--suite", "clerk", "--arms", *arms, "--limit", "16", "--quiet", "--json", str(report))
+    evaluate(
+        "--suite", "clerk", "--arms", *arms, "--limit", "12", "--experience", "24", "--quiet", "--json", str(report)
+    )
 
     (suite,) = json.loads(report.read_text())["suites"]
     success = {row["arm"]: row["success"]["mean"] for row in suite["arms"]}
