@@ -82,7 +82,7 @@ class RiskFilter(QueueFilter):
     parameter_name = "risk"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user).exclude(risk_flags=[])
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user).exclude(risk_flags=[])
         codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
         named = sorted({code for each in codes for code in each})
         return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in named)]
@@ -99,7 +99,7 @@ class FamilyFilter(QueueFilter):
     parameter_name = "family"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user)
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user)
         counted = rows.order_by().values_list("current_revision__task_id").annotate(n=Count("pk")).order_by("-n")
         return [(family or "-", family or "none") for family, _ in counted[:_FAMILIES]]
 
@@ -179,7 +179,7 @@ class Queue:
     def rows(self) -> QuerySet[Heuristic]:
         """Return the proposals that pass the list's filters, in no particular order."""
         given = dict(parse_qsl(self.query))
-        rows = narrow_to_projects(Heuristic.objects.proposed(), self.user).order_by()
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), self.user).order_by()
         rows = rows.exclude(project__archived_at__lte=timezone.now())
         for each in QUEUE_FILTERS:
             if value := given.get(str(each.parameter_name)):

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from memory.curation.proposal_groups import count_support
 from memory.curation.proposals import (
-    count_support,
     embed_unless_client,
     lock_proposals_of,
     propose_heuristic,

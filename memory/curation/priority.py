@@ -106,7 +106,7 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     for row in rows:
         fit = counts.get(row.pk, _Fit())
         codes = sorted(flags.get(row.pk, ()))
-        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)
+        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)  # type: ignore[attr-defined]
         row.review_priority = row.review_basis["priority"]
         row.risk_flags = codes
         row.prioritised_at = now

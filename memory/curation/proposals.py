@@ -1,17 +1,18 @@
 """Bring lessons into the review queue: new ones, new wordings, more evidence."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
+from memory.curation.proposal_groups import choose_leader, count_support, leave_group, lock_groups
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.events import Event, EventKind, announce
@@ -85,7 +86,9 @@ def repropose_heuristic(
     Args:
         waits: as for `revise_heuristic`.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_groups(heuristic)[heuristic.pk]
+    if waits and heuristic.current_revision and not _is_same_advice(heuristic.current_revision.as_text(), text):
+        leave_group(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
     if waits:
@@ -114,7 +117,7 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
 
     The run changes nothing in what agents are given until a reviewer approves the heuristic or confirms the evidence.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_groups(heuristic)[heuristic.pk]
     Evidence.objects.bulk_create(
         [
             Evidence(
@@ -130,7 +133,9 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
         ignore_conflicts=True,
     )
     after_commit(embed_heuristics, [heuristic.pk])  # the run's task is searched too
-    return count_support(heuristic)
+    heuristic = count_support(heuristic)
+    choose_leader(heuristic)
+    return heuristic
 
 
 def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
@@ -141,16 +146,6 @@ def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
     """
     if by.api_key_id is None:
         after_commit(embed_heuristics, [heuristic.pk])
-
-
-def count_support(heuristic: Heuristic) -> Heuristic:
-    """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
-    runs = Count("trajectory", distinct=True)
-    approved = Count("trajectory", distinct=True, filter=Q(approved_at__isnull=False))
-    counted = heuristic.evidence.aggregate(support=runs, approved_support=approved)
-    heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
-    heuristic.save(update_fields=["support", "approved_support"])
-    return heuristic
 
 
 def has_room(project_id: UUID, client: str) -> bool:
@@ -190,6 +185,12 @@ def lock_proposals_of(project_id: UUID, client: str) -> None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
         )
+
+
+def _is_same_advice(one: HeuristicText, other: HeuristicText) -> bool:
+    """Tell whether two texts differ only in what is no advice: a wording with other advice leaves its group."""
+    aside: dict[str, Any] = {"rationale": "", "tags": (), "source_task": ""}
+    return replace(one, **aside) == replace(redact_text(other), **aside)
 
 
 def redact_text(text: HeuristicText) -> HeuristicText:

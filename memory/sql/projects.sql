@@ -193,14 +193,16 @@ SELECT memory_check_references('memory_trajectory', ARRAY[
 ]);
 SELECT memory_check_references('memory_heuristic', ARRAY[
     ['current_revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.id'],
-    ['superseded_by_id', 'memory_heuristic', '']
+    ['superseded_by_id', 'memory_heuristic', ''],
+    ['leader_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_heuristicrevision', ARRAY[
     ['heuristic_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_evidence', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],
-    ['trajectory_id', 'memory_trajectory', '']
+    ['trajectory_id', 'memory_trajectory', ''],
+    ['copied_from_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_heuristicembedding', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],

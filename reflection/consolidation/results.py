@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from memory.after_commit import after_commit
 from memory.curation.decision_steps import lock_item
-from memory.curation.proposals import count_support, propose_heuristic
+from memory.curation.proposal_groups import count_support
+from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.text import Origin
 from memory.index.heuristic_vectors import embed_heuristics

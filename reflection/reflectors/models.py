@@ -38,11 +38,12 @@ class Reflection(Job):
 class ProposalEffect(models.TextChoices):
     NEW = "new"
     SUPPORT = "support"
+    GROUP = "group", "Another wording"
     MERGE = "merge"
 
 
 class Proposal(models.Model):
-    """A result of one reflection: a new heuristic, support for an existing one, or a proposal to merge."""
+    """A result of one reflection: a new heuristic, support for one, another wording of one, or a proposal to merge."""
 
     Effect = ProposalEffect
 
