@@ -19,7 +19,7 @@ from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import find_group_evidence, find_others
 from memory.curation.reviewers import open_heuristic
 from memory.effects.outcomes import count_by_heuristic, describe_effect
-from memory.heuristics.extensions import can_reflect_again
+from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
@@ -141,6 +141,7 @@ def desk_context(
         "runs_not_shown": max(0, heuristic.support - len(runs)),
         "serving": describe_serving(heuristic, revision),
         "fitting": find_fitting_tasks(heuristic),
+        "tally": find_tallies([heuristic.pk]).get(heuristic.pk),
         "wordings": find_wordings(heuristic, revision),
         "similar": find_similar(revision, leader_id=heuristic.leader_id),
         "panels": draw_desk_panels(heuristic),

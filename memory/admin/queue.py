@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
+from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
@@ -234,6 +235,9 @@ def explain_priority(heuristic: Heuristic) -> str:
         else "no recent tasks to compare",
         f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",
     ]
+    if basis.get("tally"):
+        counted = str(Tally(**basis["tally"])).removesuffix(".")
+        parts.append(counted[0].lower() + counted[1:])
     if heuristic.confidence is not None:
         parts.append(f"reflector confidence {heuristic.confidence:.0%}")
     if basis["flags"]:

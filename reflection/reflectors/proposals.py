@@ -104,6 +104,7 @@ def _store_lesson(
         near=match.heuristic if match.effect in (_Effect.MERGE, _Effect.GROUP) else None,
         effect=match.effect,
         similarity=match.similarity,
+        pattern=lesson.pattern,
         findings=list(checked.findings),
     )
 
