@@ -2,7 +2,7 @@
 
     RECORD_EXAMPLES=1 uv run pytest tests/api/test_openapi.py
 
-writes memory/api/examples.json anew; then `manage.py spectacular --file docs/openapi.yaml`.
+writes memory/api/examples.json again; then `manage.py spectacular --file docs/openapi.yaml`.
 """
 
 from dataclasses import dataclass, field
