@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
+from pgvector import HalfVector
 
 from memory.curation.proposal_groups import join_group
 from memory.curation.proposals import add_evidence, has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.index.heuristic_vectors import store_lesson_vector
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -92,6 +94,7 @@ def _store_lesson(
             ),
             runs=[trajectory.pk],
         )
+        _store_vector(heuristic, checked)
         if match.effect == _Effect.GROUP and match.heuristic is not None:
             joined = join_group(heuristic, leader=match.heuristic)
             match = match if joined else replace(match, effect=_Effect.MERGE)
@@ -107,6 +110,16 @@ def _store_lesson(
         pattern=lesson.pattern,
         findings=list(checked.findings),
     )
+
+
+def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
+    """Store the vector with the lesson, for the reflection that waits for the lock; not that of words that changed."""
+    revision, text = heuristic.current_revision, checked.lesson.text
+    if checked.vectors is None or revision is None:
+        return
+    if (revision.trigger, revision.guideline, revision.avoid) == (text.trigger, text.guideline, text.avoid):
+        model_id, vectors = checked.vectors
+        store_lesson_vector(revision, model_id=model_id, vector=HalfVector(vectors[0].tolist()).to_text())
 
 
 def find_match(project: Project, checked: CheckedLesson) -> Match:

@@ -10,6 +10,7 @@ The bounds were chosen by reading pairs: joining two different pieces of advice 
 """
 
 import re
+from collections import Counter
 from difflib import SequenceMatcher
 
 from memory.heuristics.text import HeuristicText
@@ -19,17 +20,19 @@ SAME_MEANING_OF_SAME_GUIDELINE = 0.85
 
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
 _NAME = re.compile(r"\b(?:\w*_\w+|\w*[a-z][A-Z]\w*|\w*\d\w*)\b")
+_NAMED = re.compile(rf"{_QUOTED.pattern}|{_NAME.pattern}")
 _WORD = re.compile(r"[a-z]+(?:'t)?")
 # Two lessons that differ in one of these may say the opposite, or the same of something else.
 _TURNING_WORDS = """
     not never no cannot can't don't doesn't without instead unless except only all any both either neither each every
-    none another other before after first second third last next previous until again once twice more less fewer greater
+    none another other before after first second third last next previous until twice more less fewer greater
     smaller larger higher lower most least maximum minimum highest lowest equal strictly exactly inclusive exclusive
     include including exclude excluding excluded included add remove increase decrease even odd positive negative left
     right true false empty above below start end ascending descending
 """
 _TURNING = frozenset(_TURNING_WORDS.split())
-_MOVED = 0.9  # of two texts of the same words, the share that must stand in the same order
+_NEGATING = frozenset("not never no cannot can't don't doesn't without unless except".split())  # noqa: SIM905
+MOVED_WORDS = 0.15  # of the words two texts share, how many may stand in another order
 
 
 def is_same_advice(one: HeuristicText, other: HeuristicText, *, similarity: float) -> bool:
@@ -37,12 +40,13 @@ def is_same_advice(one: HeuristicText, other: HeuristicText, *, similarity: floa
     if (one.polarity, _place(one)) != (other.polarity, _place(other)):
         return False
     said, other_said = _said(one), _said(other)
-    if _names(said) != _names(other_said) or _turning_words(said) != _turning_words(other_said):
+    if _names(said) != _names(other_said) or _in_order(one.guideline) != _in_order(other.guideline):
         return False
-    if _in_order(one.guideline) != _in_order(other.guideline) or _is_reordered(said, other_said):
-        return False
-    bound = SAME_MEANING_OF_SAME_GUIDELINE if _same_words(one.guideline, other.guideline) else SAME_MEANING
-    return similarity >= bound
+    if _words(one.guideline) == _words(other.guideline):
+        same_sense = _found_in(_when(one), _NEGATING) == _found_in(_when(other), _NEGATING)
+        return same_sense and similarity >= SAME_MEANING_OF_SAME_GUIDELINE
+    same_sense = _found_in(said, _TURNING) == _found_in(other_said, _TURNING) and not _is_reordered(said, other_said)
+    return same_sense and similarity >= SAME_MEANING
 
 
 def _place(text: HeuristicText) -> str | None:
@@ -59,19 +63,25 @@ def _names(said: str) -> frozenset[str]:
 
 
 def _in_order(guideline: str) -> list[str]:
-    """Return the quoted names of a guideline in the order in which it first says them: what comes before what."""
-    return list(dict.fromkeys(part for match in _QUOTED.findall(guideline.lower()) for part in match if part))
+    """Return the names and numbers of a guideline in the order in which it first says them: what comes before what."""
+    return list(dict.fromkeys(match[0].strip('`"') for match in _NAMED.finditer(guideline)))
 
 
 def _is_reordered(said: str, other: str) -> bool:
-    """Tell whether two texts have the same words in another order, such as "a before b" and "b before a"."""
-    one, two = _WORD.findall(said.lower()), _WORD.findall(other.lower())
-    return set(one) == set(two) and SequenceMatcher(None, one, two, autojunk=False).ratio() < _MOVED
+    """Tell whether two texts have many words in common in another order, such as "a, not b" and "b, not a"."""
+    one, two = _words(said), _words(other)
+    shared = 2 * (Counter(one) & Counter(two)).total() / max(1, len(one) + len(two))
+    return shared - SequenceMatcher(None, one, two, autojunk=False).ratio() > MOVED_WORDS
 
 
-def _turning_words(said: str) -> frozenset[str]:
-    return _TURNING & frozenset(_WORD.findall(_QUOTED.sub(" ", said.lower())))
+def _found_in(said: str, words: frozenset[str]) -> list[str]:
+    """Return which of these words a text has, in the order in which it first says them."""
+    return [word for word in dict.fromkeys(_words(_QUOTED.sub(" ", said))) if word in words]
 
 
-def _same_words(one: str, other: str) -> bool:
-    return _WORD.findall(one.lower()) == _WORD.findall(other.lower())
+def _when(text: HeuristicText) -> str:
+    return f"{text.trigger} {text.not_when}"
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

@@ -13,10 +13,16 @@ from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import open_heuristic
 from memory.curation.undo import undo_review
 from memory.heuristics.models import Heuristic, Review
+from memory.index.heuristic_vectors import get_active_model
 from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from memory.trust.erasure import erase_trajectory
+from memory.trust.quarantine import quarantine_source
 from reflection.reflectors.models import Proposal
-from tests.factories import approve_as_read, make_heuristic, make_project
-from tests.reflection.scripted import make_lesson
+from reflection.reflectors.reflections import run_reflection
+from tests.factories import approve_as_read, make_heuristic, make_project, make_reflection, make_trajectory
+from tests.reflection.queueing import in_threads
+from tests.reflection.scripted import ScriptedReflector, make_lesson, propose
 from tests.reflection.test_proposing import reflect
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +32,7 @@ TRIGGER = "A refund for a basic economy reservation is asked for"
 FIRST = make_lesson(TRIGGER, "Read the fare class with `get_reservation` and tell the user that it cannot be refunded.")
 OTHER = make_lesson(
     "A user asks for money back for a basic economy reservation",
-    "With `get_reservation` read the fare class; tell the user that a refund cannot be given.",
+    "Read the fare class with `get_reservation` and say that a refund cannot be given.",
 )
 THIRD = make_lesson(
     TRIGGER, "Read the fare class with `get_reservation` and explain that the money cannot be returned."
@@ -209,3 +215,59 @@ def test_wording_a_person_has_open_keeps_its_place(admin_user: Any) -> None:
 
     member.refresh_from_db()
     assert member.leader_id == leader.pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_that_propose_at_once_make_one_row() -> None:
+    project = make_project()
+    get_active_model()
+    reflections = [make_reflection(trajectory=make_trajectory(project=project)) for _ in range(2)]
+
+    def work(number: int) -> None:
+        lesson = (FIRST, OTHER)[number]
+        run_reflection(
+            reflections[number].pk, owner=str(number), make_reflector=ScriptedReflector(plan=propose(lesson))
+        )
+
+    in_threads(2, work)
+
+    assert Heuristic.objects.proposed().count() == 2
+    assert Heuristic.objects.proposed().leading().get().support == 2
+
+
+def test_reflection_that_is_repeated_adds_no_wording() -> None:
+    project = make_project()
+    make_group(project)
+    trajectory = Heuristic.objects.filter(leader__isnull=False).get().evidence.get().trajectory
+    words = Heuristic.objects.filter(leader__isnull=False).get().current_revision
+    assert words is not None
+    again = OTHER if words.guideline == OTHER.text.guideline else FIRST
+
+    plan = propose(again)
+    run_reflection(make_reflection(trajectory=trajectory).pk, owner="test", make_reflector=ScriptedReflector(plan=plan))
+
+    assert Heuristic.objects.count() == 2
+    assert Heuristic.objects.leading().get().support == 2
+
+
+def test_quarantine_of_a_source_leaves_the_wordings_of_others() -> None:
+    leader, member = make_group()
+    run = leader.evidence.get().trajectory
+    Trajectory.objects.filter(pk=run.pk).update(client="bad")
+
+    quarantine_source(leader.project, client="bad", since=timezone.now() - timedelta(hours=1), by=BY)
+
+    leader.refresh_from_db()
+    member.refresh_from_db()
+    assert (leader.status, member.status, member.leader_id) == ("quarantined", "proposed", None)
+    assert member.support == 1
+
+
+def test_erasing_the_run_of_the_leader_leaves_the_other_wording_in_the_queue() -> None:
+    leader, member = make_group()
+
+    erase_trajectory(leader.evidence.get().trajectory, by=BY)
+
+    member.refresh_from_db()
+    assert not Heuristic.objects.filter(pk=leader.pk).exists()
+    assert (member.status, member.leader_id, member.support) == ("proposed", None, 1)
