@@ -7,7 +7,7 @@ from django.db import transaction
 
 from memory.curation.decision_steps import ReviewNote, get_current_revision
 from memory.curation.decisions import approve_heuristic, close_duplicate
-from memory.curation.proposal_groups import count_support, find_members, lock_groups
+from memory.curation.proposal_groups import find_members, lock_groups
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_claim, check_decider
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
@@ -63,9 +63,10 @@ def merge_heuristics(
     review_id = close_duplicate(heuristic, into=into, by=by, **note)
     for member in members:
         close_duplicate(member, into=into, by=by, decided_with=review_id, reason=note.get("reason", ""))
+    into.refresh_from_db()
     if take_wording:
         into = _take_wording(into, revision, by=by, request_id=note.get("request_id", ""))
-    return count_support(into)
+    return into
 
 
 def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, request_id: str) -> Heuristic:

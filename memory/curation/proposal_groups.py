@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Length
 from django.utils import timezone
@@ -49,6 +50,7 @@ def find_group_evidence(heuristic: Heuristic) -> QuerySet[Evidence]:
     return Evidence.objects.filter(Q(heuristic=leader_id) | Q(heuristic__leader=leader_id))
 
 
+@transaction.atomic
 def join_group(heuristic: Heuristic, *, leader: Heuristic) -> bool:
     """Put a new proposal behind one that says the same; return False where that one no longer waits for itself."""
     leader = lock_groups(leader)[leader.pk]
@@ -114,31 +116,6 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
     heuristic.save(update_fields=["support", "approved_support"])
     return heuristic
-
-
-def copy_evidence(heuristic: Heuristic, into: Heuristic, *, seen: bool = False) -> None:
-    """Give a lesson the evidence of another that was merged into it.
-
-    Args:
-        seen: the reviewer saw it, so that it keeps the time when it was linked; else it came only now.
-    """
-    now = timezone.now()
-    copies = [
-        Evidence(
-            project_id=into.project_id,
-            heuristic=into,
-            trajectory_id=item.trajectory_id,
-            first_step=item.first_step,
-            last_step=item.last_step,
-            quote=item.quote,
-            approved_by=item.approved_by,
-            approved_at=item.approved_at,
-            copied_from=heuristic,
-            created_at=item.created_at if seen else now,
-        )
-        for item in heuristic.evidence.all()
-    ]
-    Evidence.objects.bulk_create(copies, ignore_conflicts=True)
 
 
 def _follow(ids: Iterable[UUID], leader_id: UUID, *, since: datetime | F | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Bring lessons into the review queue: new ones, new wordings, more evidence."""
+"""Bring lessons into the review queue: new ones and new wordings."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -12,18 +12,17 @@ from django.utils import timezone
 
 from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
-from memory.curation.proposal_groups import choose_leader, count_support, leave_group, lock_groups
+from memory.curation.proposal_groups import leave_group, lock_groups
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.events import Event, EventKind, announce
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
-from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
-from memory.runs.models import Trajectory
 
 
 @transaction.atomic
@@ -109,33 +108,6 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
     if heuristic.status in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         return revise_heuristic(heuristic, text=revision.as_text(), by=by)
     return repropose_heuristic(heuristic, text=revision.as_text(), by=by)
-
-
-@transaction.atomic
-def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
-    """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs.
-
-    The run changes nothing in what agents are given until a reviewer approves the heuristic or confirms the evidence.
-    """
-    heuristic = lock_groups(heuristic)[heuristic.pk]
-    Evidence.objects.bulk_create(
-        [
-            Evidence(
-                project_id=heuristic.project_id,
-                heuristic=heuristic,
-                trajectory=trajectory,
-                first_step=citation.first_step,
-                last_step=citation.last_step,
-                quote=redact(citation.quote).value,
-            )
-            for citation in citations
-        ],
-        ignore_conflicts=True,
-    )
-    after_commit(embed_heuristics, [heuristic.pk])  # the run's task is searched too
-    heuristic = count_support(heuristic)
-    choose_leader(heuristic)
-    return heuristic
 
 
 def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.decision_steps import get_current_revision, record_review, serve_again, set_status
+from memory.curation.evidence import take_back_evidence
 from memory.curation.proposal_groups import count_support, join_group, lock_groups
 from memory.curation.proposals import repropose_heuristic
 from memory.curation.reviewers import check_decider
@@ -84,7 +85,7 @@ def _reopen_member(heuristic: Heuristic, closed: Review, *, leader: Heuristic, b
     latest = Review.objects.filter(heuristic=heuristic).first()
     if latest is None or latest.pk != closed.pk:
         return
-    leader.evidence.filter(copied_from=heuristic).delete()
+    take_back_evidence(heuristic)
     heuristic.superseded_by = None
     heuristic.save(update_fields=["superseded_by"])
     _put_back(heuristic, closed.revision)

@@ -7,8 +7,9 @@ from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
 from pgvector import HalfVector
 
+from memory.curation.evidence import add_evidence
 from memory.curation.proposal_groups import join_group
-from memory.curation.proposals import add_evidence, has_room, propose_heuristic
+from memory.curation.proposals import has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.text import Citation, HeuristicText, Origin
