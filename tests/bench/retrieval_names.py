@@ -32,7 +32,7 @@ from tqdm import tqdm
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import answers, candidates, name_match, scoring
-from memory.retrieval.scoring import NAMES
+from memory.retrieval.scoring import NAMES_WEIGHT
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
@@ -167,7 +167,7 @@ def measure(client: Client, ids: dict[str, str], tasks: list[dict[str, str]], mo
 def set_worth(worth: float) -> None:
     """Let names count for so much in scores, or not be looked for at all."""
     answers.finished_answers = answers.FinishedAnswers()
-    scoring.NAMES = worth
+    scoring.NAMES_WEIGHT = worth
     candidates.find_named = name_match.find_named if worth else lambda *asked: {}  # type: ignore[attr-defined]
 
 
@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
-    parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES])
+    parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES_WEIGHT])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []

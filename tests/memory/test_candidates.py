@@ -78,7 +78,7 @@ def test_words_of_the_longest_text_are_found() -> None:
 def test_search_finds_names_by_their_parts() -> None:
     project = make_project()
     serve(project, "HousePurchasingTool is called")
-    assert search(project, "purchasing a house", weight=0)[0].words == pytest.approx(0.71, abs=0.01)
+    assert search(project, "purchasing a house", weight=0)[0].parts.words == pytest.approx(0.71, abs=0.01)
 
 
 def test_search_counts_a_rare_word_more_than_a_common_one() -> None:
@@ -87,7 +87,7 @@ def test_search_counts_a_rare_word_more_than_a_common_one() -> None:
     rare = serve(project, "refund E4711")
     for number in range(20):
         serve(project, f"order parcel{number}")
-    found = {candidate.heuristic_id: candidate.words or 0 for candidate in search(project, "order E4711", limit=50)}
+    found = {one.heuristic_id: one.parts.words or 0 for one in search(project, "order E4711", limit=50)}
     assert found[rare.pk] > found[common.pk] * 2
 
 
@@ -181,8 +181,8 @@ def test_search_with_a_vector_of_another_model_compares_words_only() -> None:
     vector = QueryVector(np.ones(7, np.float32))
     wanted = Search(project_id=project.pk, task="flight", vector=vector, model_id="other", meaning_weight=0.5)
     (found,) = find_candidates(wanted, read_state(project.pk, task="flight"))
-    assert found.meaning is None
-    assert found.words
+    assert found.parts.meaning is None
+    assert found.parts.words
 
 
 def test_search_is_one_statement(django_assert_num_queries: Any) -> None:
