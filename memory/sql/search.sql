@@ -1,14 +1,14 @@
 -- What searches need besides vectors of meaning: texts as vectors of their words; names of tools, files and errors; and
 -- tokens that tell whether what a project serves has changed.
 
--- Vectors follow their revision into and out of service.
+-- Vectors follow their revision into and out of what agents may be given.
 CREATE OR REPLACE FUNCTION memory_revision_serve() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE memory_heuristicembedding SET served = NEW.served WHERE revision_id = NEW.id AND served <> NEW.served;
+    UPDATE memory_heuristicembedding SET served = NEW.live WHERE revision_id = NEW.id AND served <> NEW.live;
     RETURN NULL;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_serve AFTER UPDATE OF served ON memory_heuristicrevision
-    FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served) EXECUTE FUNCTION memory_revision_serve();
+CREATE OR REPLACE TRIGGER memory_revision_serve AFTER UPDATE ON memory_heuristicrevision
+    FOR EACH ROW WHEN (OLD.live IS DISTINCT FROM NEW.live) EXECUTE FUNCTION memory_revision_serve();
 
 -- Whether a reviewer approved this task, known by its hash, with the lesson: it is the task that the wording names, or
 -- that of approved evidence. What a client records later makes a lesson no easier to find until someone has seen it.
@@ -30,7 +30,7 @@ $$;
 CREATE OR REPLACE FUNCTION memory_embedding_serve() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     -- FOR SHARE waits for an approval under way, so that a vector cannot miss it.
-    SELECT served INTO NEW.served FROM memory_heuristicrevision WHERE id = NEW.revision_id FOR SHARE;
+    SELECT live INTO NEW.served FROM memory_heuristicrevision WHERE id = NEW.revision_id FOR SHARE;
     IF NEW.served AND NEW.kind = 'source_task' THEN
         NEW.served := memory_task_is_approved(NEW.revision_id, NEW.trajectory_id, NEW.text_sha256);
     END IF;
@@ -41,17 +41,22 @@ CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT ON memory_heurist
 CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revision_id ON memory_heuristicembedding
     FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
 
--- The tasks of evidence come into service when it is approved, and go when an undo takes that back.
+-- The tasks of evidence come into service when it is approved, or copied by a merge that was, and go when an undo takes
+-- that back or the evidence is gone.
 CREATE OR REPLACE FUNCTION memory_evidence_approved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE memory_heuristicembedding e SET served = r.served
+    UPDATE memory_heuristicembedding e SET served = r.live
     FROM memory_heuristicrevision r
-    WHERE r.id = e.revision_id AND r.served AND e.kind = 'source_task'
-        AND e.heuristic_id IN (SELECT heuristic_id FROM changed);
+    WHERE r.id = e.revision_id AND r.live AND e.kind = 'source_task'
+        AND e.heuristic_id IN (SELECT heuristic_id FROM changed WHERE TG_OP = 'UPDATE' OR approved_at IS NOT NULL);
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER memory_evidence_approved AFTER UPDATE ON memory_evidence
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
+CREATE OR REPLACE TRIGGER memory_evidence_added AFTER INSERT ON memory_evidence
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
+CREATE OR REPLACE TRIGGER memory_evidence_gone AFTER DELETE ON memory_evidence
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
 
 -- The words of a text: a number for each, and how often it occurs. Names such as AbleStyle and create_qr_code are split
 -- into words. The number depends on the project too, so that one index of all projects keeps their words apart. Words
@@ -208,10 +213,10 @@ CREATE OR REPLACE TRIGGER memory_support_changed AFTER UPDATE OF approved_suppor
 CREATE OR REPLACE TRIGGER memory_usefulness_changed AFTER UPDATE OF usefulness ON memory_heuristic
     FOR EACH ROW WHEN (round(OLD.usefulness * 20) IS DISTINCT FROM round(NEW.usefulness * 20))
     EXECUTE FUNCTION memory_row_changed();
-CREATE OR REPLACE TRIGGER memory_service_changed AFTER UPDATE OF served ON memory_heuristicrevision
-    FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served) EXECUTE FUNCTION memory_row_changed();
+CREATE OR REPLACE TRIGGER memory_service_changed AFTER UPDATE ON memory_heuristicrevision
+    FOR EACH ROW WHEN (OLD.live IS DISTINCT FROM NEW.live) EXECUTE FUNCTION memory_row_changed();
 CREATE OR REPLACE TRIGGER memory_names_changed AFTER UPDATE OF names ON memory_heuristicrevision
-    FOR EACH ROW WHEN (NEW.served AND OLD.names IS DISTINCT FROM NEW.names) EXECUTE FUNCTION memory_row_changed();
+    FOR EACH ROW WHEN (NEW.live AND OLD.names IS DISTINCT FROM NEW.names) EXECUTE FUNCTION memory_row_changed();
 
 -- The names in a text, each reduced to its letters and digits: ' cancelorder errconnreset '. The rules and both word
 -- lists are those of memory/retrieval/name_match.py (a test compares them).
