@@ -34,6 +34,7 @@ _PAIRS = (
     ("memory_heuristicrevision", "heuristic_id", "memory_heuristic"),
     ("memory_evidence", "heuristic_id", "memory_heuristic"),
     ("memory_evidence", "trajectory_id", "memory_trajectory"),
+    ("memory_evidence", "merged_from_id", "memory_heuristic"),
     ("memory_heuristicembedding", "revision_id", "memory_heuristicrevision"),
     ("memory_review", "revision_id", "memory_heuristicrevision"),
     ("memory_heuristicfeedback", "heuristic_id", "memory_heuristic"),
