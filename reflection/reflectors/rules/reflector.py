@@ -16,7 +16,6 @@ from reflection.reflectors.rules.detectors import (
     empty_answer,
     fatal_call,
     gave_up,
-    held_rule,
     incomplete_sweep,
     invented_value,
     missing_identifier,
@@ -26,6 +25,7 @@ from reflection.reflectors.rules.detectors import (
     recorded_notes,
     refused_edit,
     repeated_call,
+    unanswered_question,
     unknown_name,
     unverified_change,
 )
@@ -52,6 +52,7 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     quoted_rule.find,
     invented_value.find,
     omitted_action.find,
+    unanswered_question.find,
     contrast.find,
     cut_off.find,
     fatal_call.find,
@@ -59,7 +60,6 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     missing_identifier.find,
     incomplete_sweep.find,
     empty_answer.find,
-    held_rule.find,
     repeated_call.find,
     recorded_notes.find,
 )
