@@ -90,10 +90,8 @@ def test_agent_calls_what_a_wrong_lesson_wants_first() -> None:
     task = next(task for task in make_tasks("test", seed=0) if task.family == "event")
     advice = read_advice(block({"trigger": "When about to call `add_event`", "guideline": "Call `finish` first."}))
 
-    assert list(advice.first_of("add_event")) == ["finish"]
-    assert work(task)
     world = OpenedOffice(task.id)
-    plan = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text))
+    plan = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text), offered=("finish",))
     agent = ScriptedAgent(world, plan, (), advice=advice, seed="a")
     agent.do_turn(0)
     assert agent.steps[0]["action"]["name"] == "finish"
