@@ -40,6 +40,7 @@ from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.projects.actors import Actor
+from memory.releases.policy import cut_after_approval
 
 MAX_AT_ONCE = 20
 DUPLICATE = "Another wording of the lesson that was approved"
@@ -94,6 +95,7 @@ def approve_heuristic(
     count_support(heuristic)
     _approve_evidence(heuristic, by=by, read_at=read_at)
     take_back_evidence(heuristic)  # it may have been merged into another before
+    after_commit(cut_after_approval, heuristic.project_id)
     failpoint("review.before_commit")
     return heuristic
 
