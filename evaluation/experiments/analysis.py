@@ -46,7 +46,7 @@ class State(TextChoices):
 
 class Verdict(TextChoices):
     CONTINUE = "continue", "Goes on"
-    PROMOTE = "promote", "Promotion suggested"
+    BETTER = "better", "The treated arm is better, or not worse where that is the rule"
     NO_BENEFIT = "no_benefit", "No benefit found within the planned number of units"
     WORSE = "worse", "The treated arm is worse"
     ROLL_BACK = "roll_back", "A guardrail fired"
@@ -148,7 +148,7 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, s
             "The treated arm looks better, but the arms differ in missing outcomes, which can feign that. Find out why."
         )
     if is_better and steps_done:
-        return Verdict.PROMOTE, "The decision rule of the plan is met."
+        return Verdict.BETTER, "The decision rule of the plan is met."
     if is_better:
         return Verdict.CONTINUE, "The decision rule is met, but not every step of the canary has enough units yet."
     if known >= plan.max_units:

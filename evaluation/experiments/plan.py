@@ -56,7 +56,7 @@ class Guardrail:
 
     metric: str
     alpha: float = 0.01
-    tau: float = 0.1
+    tau: float = 0.15
     margin: float = 0.0
 
     @classmethod

@@ -52,7 +52,7 @@ def look(units: list[Unit], *, ratios: Any = None, steps_done: bool = True, **pl
 def test_large_benefit_is_suggested_for_promotion() -> None:
     findings = look(make_units(1000, base=0.4, lift=0.2))
 
-    assert findings.verdict == Verdict.PROMOTE
+    assert findings.verdict == Verdict.BETTER
     assert findings.interval is not None
     assert 0 < findings.interval.low < 0.2 < findings.interval.high
 
@@ -94,14 +94,14 @@ def test_small_harm_within_guardrail_margin_is_found_by_verdict() -> None:
 def test_not_worse_needs_only_the_margin() -> None:
     units = make_units(2000, base=0.5, lift=0)
 
-    assert look(units, rule="not_worse", margin=0.2, max_units=3000).verdict == Verdict.PROMOTE
+    assert look(units, rule="not_worse", margin=0.2, max_units=3000).verdict == Verdict.BETTER
     assert look(units, max_units=3000).verdict == Verdict.CONTINUE
 
 
 def test_exact_method_decides_before_a_mean_counts_as_normal() -> None:
     units = make_units(40, base=0.1, lift=0.8)
 
-    assert look(units, method=Method.EXACT).verdict == Verdict.PROMOTE
+    assert look(units, method=Method.EXACT).verdict == Verdict.BETTER
     assert look(units[:40]).interval is None
 
 

@@ -242,7 +242,7 @@ def test_harmful_arm_trips_guardrail_early() -> None:
             p = [(wins[0] + 0.5) / (4 * n + 1), (wins[1] + 0.5) / (n + 1)]
             variance = p[1] * (1 - p[1]) / n + p[0] * (1 - p[0]) / (4 * n)
             harm = Difference(estimate=wins[0] / (4 * n) - wins[1] / n, variance=variance)
-            if n >= FIRST_GUARD and guardrail_e_value(harm, tau=0.1) >= 100:
+            if n >= FIRST_GUARD and guardrail_e_value(harm, tau=0.15) >= 100:
                 needed.append(n)
                 break
 
