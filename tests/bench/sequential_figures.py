@@ -106,7 +106,7 @@ def write_figures(runs: int) -> Iterator[str]:
             f"  base {base} lift {lift}: {units_per_arm(base, lift):,}; {np.median(found):,.0f}; "
             f"{np.percentile(found, 80):,.0f}; power at 1.6 × the planned size {np.mean(found <= limit):.3f}"
         )
-    yield f"Rollback at a canary of one in five: canary units (median; 95th percentile), α = {GUARDRAIL.alpha}, τ = {GUARDRAIL.tau}"
+    yield f"Rollback: units of a 20 % canary (median; 95th percentile), α = {GUARDRAIL.alpha}, τ = {GUARDRAIL.tau}"
     for base in (0.5, 0.7, 0.9):
         false = repeat(runs, partial(simulate_rollback, base=base, harm=0, looks=3000))
         yield f"  base {base}, no harm: {np.isfinite(false).mean():.4f} false rollbacks in 3,000 canary units"
