@@ -218,6 +218,18 @@ class TooManyProposals(MemoryAppError):
     retry_after_seconds = 300.0
 
 
+class NoSuchRelease(MemoryAppError):
+    """A release is named that is not one of the project."""
+
+    code = "not_found"
+
+
+class NotDeployable(MemoryAppError):
+    """The deployment is in no state in which this can be done: there is no candidate, or nothing to go back to."""
+
+    code = "not_deployable"
+
+
 class EmbedderError(MemoryAppError):
     """The embedder returned no vector; retrieval continues with full text."""
 

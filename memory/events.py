@@ -15,6 +15,8 @@ class EventKind(models.TextChoices):
     PROPOSAL_WAITING = "proposal.waiting", "A lesson is waiting for review"
     DECISION_MADE = "decision.made", "A decision on a lesson was made"
     LESSON_HARMFUL = "lesson.harmful", "A lesson may be harmful: runs that follow it fail"
+    RELEASE_CUT = "release.cut", "A release was cut"
+    DEPLOYMENT_CHANGED = "deployment.changed", "What agents are given has changed"
     EVALUATION_FINISHED = "evaluation.finished", "An evaluation ended"
 
 

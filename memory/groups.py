@@ -16,7 +16,10 @@ _VIEWED_BY_ALL = [
         "mistakemerge",
         "mistakesighting",
         "polarityquota",
+        "deployment",
+        "deploymentevent",
         "project",
+        "release",
         "retrieval",
         "review",
         "rulechange",
@@ -26,11 +29,12 @@ _VIEWED_BY_ALL = [
 _VIEWED_BY_CONTROL = ["view_auditentry", "view_erasure", "view_quarantineorder"]
 MEMORY_PERMISSIONS: Mapping[str, Sequence[str]] = {
     "Auditor": [*_VIEWED_BY_ALL, *_VIEWED_BY_CONTROL],
-    "Reviewer": [*_VIEWED_BY_ALL, "review_heuristic", "review_mistakecard"],
+    "Reviewer": [*_VIEWED_BY_ALL, "review_heuristic", "review_mistakecard", "deploy_release"],
     "Operator": [
         *_VIEWED_BY_ALL,
         *_VIEWED_BY_CONTROL,
         "quarantine_source",
+        "deploy_release",
         "view_apikey",
         "change_apikey",
         "add_project",

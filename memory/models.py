@@ -24,6 +24,7 @@ from memory.mistakes.models import (
     MistakeSighting,
 )
 from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember
 from memory.retrieval.models import (
     EmbeddingModel,
     HeuristicEmbedding,

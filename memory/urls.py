@@ -21,6 +21,15 @@ from memory.intake.views import (
     TrajectoryStepsView,
     TrajectoryView,
 )
+from memory.releases.views import (
+    CanaryView,
+    DeploymentView,
+    PromoteView,
+    ReleaseDiffView,
+    ReleaseListView,
+    ReleaseView,
+    RollbackView,
+)
 from memory.retrieval.views import ContextView, RetrievalView, RetrieveView
 
 app_name = "api"
@@ -30,6 +39,13 @@ urlpatterns = [
     path("trajectories/<uuid:id>/outcome", TrajectoryOutcomeView.as_view(), name="trajectory-outcome"),
     path("trajectories/<uuid:id>/steps", TrajectoryStepsView.as_view(), name="trajectory-steps"),
     path("trajectories/<uuid:id>/finish", TrajectoryFinishView.as_view(), name="trajectory-finish"),
+    path("releases", ReleaseListView.as_view(), name="release-list"),
+    path("releases/<str:id>", ReleaseView.as_view(), name="release"),
+    path("releases/<str:id>/diff/<str:other>", ReleaseDiffView.as_view(), name="release-diff"),
+    path("deployment", DeploymentView.as_view(), name="deployment"),
+    path("deployment/canary", CanaryView.as_view(), name="deployment-canary"),
+    path("deployment/promote", PromoteView.as_view(), name="deployment-promote"),
+    path("deployment/rollback", RollbackView.as_view(), name="deployment-rollback"),
     path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
     path("heuristics/batch", HeuristicBatchView.as_view(), name="heuristic-batch"),
     path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),

@@ -45,6 +45,7 @@ class ErrorCode(TextChoices):
     ALREADY_DECIDED = "already_decided", "The decision was already made"
     NOT_SERVABLE = "not_servable", "The heuristic is not served"
     COVERED_BY_ORDER = "covered_by_order", "A quarantine order covers these words"
+    NOT_DEPLOYABLE = "not_deployable", "This cannot be deployed now"
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
     CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
     TOO_LATE_TO_UNDO = "too_late_to_undo", "It is too late to undo this"
@@ -84,6 +85,7 @@ STATUS: dict[str, int] = {
     ErrorCode.ALREADY_DECIDED: 409,
     ErrorCode.NOT_SERVABLE: 409,
     ErrorCode.COVERED_BY_ORDER: 409,
+    ErrorCode.NOT_DEPLOYABLE: 409,
     ErrorCode.NOTHING_CHANGED: 409,
     ErrorCode.CANNOT_MERGE: 409,
     ErrorCode.TOO_LATE_TO_UNDO: 409,

@@ -179,7 +179,9 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
     """
     heuristic = lock_item(heuristic)
     check_decider(heuristic, by=by, withdraws=True)
-    if heuristic.status == _Status.PROPOSED and not heuristic.revisions.filter(served=True).exists():
+    if not heuristic.revisions.filter(served=True).exists() and (
+        heuristic.status == _Status.PROPOSED or heuristic.revisions.filter(live=True).exists()  # in a release
+    ):
         revision = get_current_revision(heuristic, content_sha256=None)
         set_status(heuristic, _Status.QUARANTINED)
     else:

@@ -49,7 +49,8 @@ class Heuristic(Reviewed):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
 
     `status` speaks of the newest revision. A heuristic with an approved revision that is being edited is `proposed`
-    and still serves the approved one: what is served is `HeuristicRevision.served`, nothing else.
+    and still serves the approved one. `HeuristicRevision.served` is the wording that is approved now, and `live` what
+    agents are given: the same, unless the project serves releases.
     """
 
     Status = HeuristicStatus
@@ -144,7 +145,12 @@ class HeuristicRevisionScope(models.TextChoices):
 
 
 class HeuristicRevision(AbstractRevision):
-    """One wording of a heuristic. Immutable: the database refuses changes."""
+    """One wording of a heuristic. Immutable: the database refuses changes.
+
+    A trigger keeps `live`: agents may be given this wording. Where every approval is live at once it equals `served`;
+    where a project serves releases, several wordings of one heuristic may be live, each in other releases. A quarantine
+    sets `withdrawn_at`, which ends it in every release (memory/sql/releases.sql).
+    """
 
     Polarity = HeuristicRevisionPolarity
     Scope = HeuristicRevisionScope
@@ -162,6 +168,8 @@ class HeuristicRevision(AbstractRevision):
     source_task = models.TextField(blank=True, default="", help_text="The task it was learnt from.")
     search = SearchVectorField(null=True, editable=False)
     names = models.TextField(null=True, editable=False)  # made by a trigger, see memory/retrieval/name_match.py
+    live = models.BooleanField(default=False, db_default=False, editable=False)
+    withdrawn_at = models.DateTimeField(null=True, editable=False)
 
     objects = RevisionQuerySet["HeuristicRevision"].as_manager()
 
@@ -173,15 +181,16 @@ class HeuristicRevision(AbstractRevision):
             models.UniqueConstraint(fields=["heuristic", "number"], name="memory_revision_number_unique"),
             models.UniqueConstraint(fields=["heuristic"], condition=Q(served=True), name="memory_revision_one_served"),
             served_is_approved("memory_revision_served_is_approved"),
+            served_is_approved("memory_revision_live_is_approved", flag="live"),
         ]
         indexes = [
-            models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(served=True)),
+            models.Index(fields=["project", "task_id"], name="memory_revision_servable", condition=Q(live=True)),
             models.Index(
                 fields=["project", "task_id"],
                 name="memory_revision_rules",
-                condition=Q(served=True, tags__contains=[RULE_TAG]),
+                condition=Q(live=True, tags__contains=[RULE_TAG]),
             ),
-            GinIndex(fields=["search"], name="memory_revision_search", condition=Q(served=True)),
+            GinIndex(fields=["search"], name="memory_revision_search", condition=Q(live=True)),
             models.Index(F("project"), hash_said(), name="memory_revision_words"),
             models.Index(fields=["project", "words_sha256", "created_at", "id"], name="memory_revision_same_words"),
             GinIndex(fields=["lineage"], name="memory_revision_lineage"),
@@ -189,13 +198,13 @@ class HeuristicRevision(AbstractRevision):
                 fields=["project", "names"],
                 opclasses=["uuid_ops", "gin_trgm_ops"],
                 name="memory_revision_names",
-                condition=Q(served=True, names__gt=""),
+                condition=Q(live=True, names__gt=""),
             ),
             GinIndex(
                 F("project"),
                 Func(F("names"), Value(" "), function="string_to_array", output_field=ArrayField(models.TextField())),
                 name="memory_revision_named",
-                condition=Q(served=True, names__gt=""),
+                condition=Q(live=True, names__gt=""),
             ),
             models.Index(fields=["id"], name="memory_revision_nameless", condition=Q(names__isnull=True)),
         ]

@@ -100,10 +100,10 @@ class AbstractRevision(models.Model):
         abstract = True
 
 
-def served_is_approved(name: str) -> models.CheckConstraint:
+def served_is_approved(name: str, *, flag: str = "served") -> models.CheckConstraint:
     """Let a wording be served only with an approval of its own hash, in the database."""
     return models.CheckConstraint(
-        condition=Q(served=False)
+        condition=Q(**{flag: False})
         | (
             Q(approved_sha256=F("content_sha256"), approved_at__isnull=False)
             & Q(approved_sha256__regex=r"^[0-9a-f]{64}$")

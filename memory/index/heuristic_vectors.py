@@ -144,12 +144,12 @@ def _as_row(text: _Text, model: EmbeddingModel, vector: str | None) -> dict[str,
 
 
 def find_relevant_revisions(heuristic_ids: Iterable[UUID]) -> QuerySet[HeuristicRevision]:
-    """Return the wordings of these heuristics that may be searched: the newest, and the one that is served."""
+    """Return the wordings of these heuristics that may be searched: the newest, and those that agents may be given."""
     return _relevant_revisions().filter(heuristic__in=list(heuristic_ids))
 
 
 def _relevant_revisions() -> QuerySet[HeuristicRevision]:
-    return HeuristicRevision.objects.filter(Q(served=True) | Q(pk=F("heuristic__current_revision")))
+    return HeuristicRevision.objects.filter(Q(served=True) | Q(live=True) | Q(pk=F("heuristic__current_revision")))
 
 
 def _revisions_lacking(model: EmbeddingModel) -> QuerySet[HeuristicRevision]:

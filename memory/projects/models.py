@@ -120,6 +120,7 @@ class ApiKeyScope(models.TextChoices):
     RETRIEVE = "retrieve"
     REFLECT = "reflect"
     REVIEW = "review"
+    RELEASE = "release"
     EVALUATE = "evaluate"
 
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from memory.ids import uuid7
 from memory.redaction import redact
+from memory.retrieval.assignment import NOT_EXPOSED, Arm, Exposure, ReleaseSettings, expose, read_release_settings
 from memory.retrieval.context import Context, add_boundary, build_context
 from memory.retrieval.database import execute_prepared, read_prepared
 from memory.retrieval.models import Retrieval
@@ -44,11 +45,13 @@ MOST_KEPT_CHARACTERS = 100_000  # of one of them
 _LOG = """
 INSERT INTO memory_retrieval (id, project_id, task, task_id, agent, mode, requested_mode, top_k, budget_tokens,
     options, candidate_count, heuristic_ids, injected_ids, items, considered_ids, considered_scores, subtasks,
-    record_text, context_sha256, tokens, degraded, duration_ms, client, api_key_id, request_id, created_at)
+    record_text, context_sha256, tokens, degraded, duration_ms, client, api_key_id, request_id, arm, release_id, unit,
+    bucket, deployment_version, created_at)
 VALUES (%(id)s, %(project)s, %(task)s, %(task_id)s, %(agent)s, %(mode)s, %(requested_mode)s, %(top_k)s,
     %(budget_tokens)s, %(options)s, %(candidate_count)s, %(heuristic_ids)s, %(injected_ids)s, %(items)s,
     %(considered_ids)s, %(considered_scores)s, %(subtasks)s, %(record_text)s, %(context_sha256)s, %(tokens)s,
-    %(degraded)s, %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(created_at)s)
+    %(degraded)s, %(duration_ms)s, %(client)s, %(api_key)s, %(request_id)s, %(arm)s, %(release)s, %(unit)s, %(bucket)s,
+    %(deployment_version)s, %(created_at)s)
 """
 
 
@@ -60,6 +63,7 @@ class RetrievalAnswer:
     polarity, task_id, tags, support, scores (by component), reason (one sentence), subtask (the part of the task it
     serves), matched_task, injected (whether it is in the context: it fits the task and the budget); `items_json` is
     the same as text. `degraded` says what was not available and is empty when all was. `tokens` counts the context.
+    `release` is the number of the release it is from, `arm` the arm of the deployment.
     """
 
     retrieval_id: UUID
@@ -74,6 +78,8 @@ class RetrievalAnswer:
     subtasks: list[str] = field(default_factory=list)
     duration_ms: float = 0.0
     recorded: bool = True
+    release: int | None = None
+    arm: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +101,8 @@ class _Written:
     context: Context
     budget_tokens: int
     columns: dict[str, str]
+    mode: str
+    top_k: int
 
 
 def retrieve(question: Question) -> RetrievalAnswer:
@@ -133,12 +141,11 @@ def prepare_answer(question: Question) -> Prepared:
     started = time.perf_counter()
     # Redacted as stored texts are, so that a secret in a task meets the same placeholder in a lesson.
     question = replace(question, task=redact(question.task).value)
-    mode = question.mode or get_default_mode()
-    top_k = settings.ERL_RETRIEVE_TOP_K if question.top_k is None else question.top_k
-    if mode == _Mode.NONE or top_k == 0:
-        written = _write(question, NO_SELECTION, NO_RECORD)
+    choice = _Choice.of(question)
+    if choice.is_nothing:
+        written, exposure = _write(question, NO_SELECTION, NO_RECORD, choice), NOT_EXPOSED
     else:
-        written = _find_or_write(question, mode=mode, top_k=top_k)
+        written, exposure = _find_or_write(question, choice)
     selection, context, retrieval_id = written.selection, written.context, uuid7()
     if question.random_boundary:
         context = add_boundary(context, retrieval_id=retrieval_id)
@@ -154,6 +161,8 @@ def prepare_answer(question: Question) -> Prepared:
         candidate_count=selection.candidate_count,
         subtasks=[clean_lines(part) for part in selection.subtasks],
         duration_ms=(time.perf_counter() - started) * 1000,
+        release=read_release_settings(exposure.release_id).number if exposure.release_id is not None else None,
+        arm=exposure.arm,
     )
     row = {
         "id": answer.retrieval_id,
@@ -162,8 +171,8 @@ def prepare_answer(question: Question) -> Prepared:
         "task_id": question.task_id,
         "agent": question.agent,
         "mode": answer.mode,
-        "requested_mode": mode,
-        "top_k": top_k,
+        "requested_mode": written.mode,
+        "top_k": written.top_k,
         "budget_tokens": written.budget_tokens,
         "options": _write_options(question),
         "candidate_count": answer.candidate_count,
@@ -177,6 +186,11 @@ def prepare_answer(question: Question) -> Prepared:
         "client": question.client or question.by.label,
         "api_key": question.by.api_key_id,
         "request_id": question.request_id,
+        "arm": exposure.arm,
+        "release": exposure.release_id,
+        "unit": exposure.unit,
+        "bucket": exposure.bucket,
+        "deployment_version": exposure.version,
         "created_at": timezone.now(),
     }
     return Prepared(answer=answer, row=row)
@@ -211,31 +225,75 @@ class FinishedAnswers:
 finished_answers = FinishedAnswers()
 
 
-def _find_or_write(question: Question, *, mode: str, top_k: int) -> _Written:
-    """Choose lessons and write what the answer says, unless that is known for the present state of the project."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Choice:
+    """How lessons are chosen where the request does not say: as the settings have it, or the release."""
+
+    mode: str
+    top_k: int
+    lesson_tokens: int
+
+    @classmethod
+    def of(cls, question: Question, release: ReleaseSettings | None = None) -> "_Choice":
+        usual_top_k = settings.ERL_RETRIEVE_TOP_K if release is None else release.top_k
+        return cls(
+            mode=question.mode or (get_default_mode() if release is None else release.mode),
+            top_k=usual_top_k if question.top_k is None else question.top_k,
+            lesson_tokens=settings.ERL_CONTEXT_BUDGET_TOKENS if release is None else release.context_budget_tokens,
+        )
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.mode == _Mode.NONE or self.top_k == 0
+
+
+def _find_or_write(question: Question, choice: _Choice) -> tuple[_Written, Exposure]:
+    """Choose lessons and write what the answer says, unless that is known for the present state of the project.
+
+    What is deployed is read once, with the state: one release answers, however it changes meanwhile.
+    """
     project_id, sizes, budget = question.project.pk, question.project.record_sizes, get_record_budget(question)
     columns, parameters = ask_record(question) if budget else ("", {})
     asked = (question.task, question.task_id, question.filters, question.seed, question.budget_tokens)
-    key = (project_id, *asked, mode, top_k, budget, *sorted(sizes.items()))
+    key = (project_id, *asked, choice, budget, *sorted(sizes.items()))
     known = finished_answers.find(key)
-    if known is not None and known[0] == read_state(project_id, columns=columns, parameters=parameters):
-        return known[1]
+    if known is not None:
+        state = read_state(project_id, columns=columns, parameters=parameters)
+        exposure = expose(state.deployed, question)
+        if exposure.arm != Arm.HOLDOUT and known[0] == _limit(state, exposure):
+            return known[1], exposure
     state = read_state(project_id, task=question.task, columns=columns, parameters=parameters)
-    record = build_record(read_material(state.record), budget_tokens=budget, sizes=sizes)
-    selection = select_heuristics(question, state, mode=mode, top_k=top_k)
+    exposure = expose(state.deployed, question)
+    if exposure.arm == Arm.HOLDOUT:
+        return _write(question, NO_SELECTION, NO_RECORD, choice), exposure
+    state, release_id = _limit(state, exposure), exposure.release_id
+    if release_id is not None:
+        choice = _Choice.of(question, read_release_settings(release_id))
+    if choice.is_nothing:
+        return _write(question, NO_SELECTION, NO_RECORD, choice), exposure
+    material = read_material(state.record, release_id=release_id)
+    record = build_record(material, budget_tokens=budget, sizes=sizes)
+    selection = select_heuristics(question, state, mode=choice.mode, top_k=choice.top_k)
     if selection.asked_service and budget:  # what was read before may be withdrawn by now
         (row,) = read_prepared(f"SELECT {columns}", parameters)
-        record = build_record(read_material(row), budget_tokens=budget, sizes=sizes)
-    written = _write(question, selection, record)
+        record = build_record(read_material(row, release_id=release_id), budget_tokens=budget, sizes=sizes)
+    written = _write(question, selection, record, choice)
     # Runs are recorded without any change of state, and with them the lessons that are drawn from an agent's runs.
     if not (selection.asked_service or selection.missing or question.filters.agents):
         finished_answers.keep(key, state, written)
-    return written
+    return written, exposure
 
 
-def _write(question: Question, selection: Selection, record: Context) -> _Written:
+def _limit(state: ProjectState, exposure: Exposure) -> ProjectState:
+    """Return the state with what the release that answers says in place of what the project says now."""
+    if exposure.release_id is None:
+        return state
+    return replace(state, release_id=exposure.release_id, quotas=read_release_settings(exposure.release_id).quotas)
+
+
+def _write(question: Question, selection: Selection, record: Context, choice: _Choice) -> _Written:
     """Write the lessons chosen, as items and as a block behind the record of earlier runs."""
-    lesson_tokens = settings.ERL_CONTEXT_BUDGET_TOKENS
+    lesson_tokens = choice.lesson_tokens
     if question.budget_tokens is not None:
         lesson_tokens = question.budget_tokens - get_cost(record)
     items = [_describe(place) for place in selection.ranked]
@@ -254,6 +312,8 @@ def _write(question: Question, selection: Selection, record: Context) -> _Writte
         items_json=orjson.dumps(items).decode(),
         context=context,
         budget_tokens=lesson_tokens + get_cost(record),
+        mode=choice.mode,
+        top_k=choice.top_k,
         columns={
             "heuristic_ids": _as_array(item["id"] for item in items),
             "injected_ids": _as_array([*sorted(context.ids.difference(injected)), *injected]),  # rules first
@@ -305,7 +365,7 @@ def _write_options(question: Question) -> str:
     By the names of the API, but for `polarities`: a command may name several.
     """
     filters, record, boundary = question.filters, question.record, question.random_boundary
-    if filters == NO_FILTERS and question.seed is None and record and not boundary:
+    if filters == NO_FILTERS and question.seed is None and record and not boundary and not question.session:
         return "{}"
     asked = {
         "tags": filters.tags,
@@ -315,6 +375,7 @@ def _write_options(question: Question) -> str:
         "seed": question.seed,
         "record": None if record else False,
         "boundary": "random" if boundary else None,
+        "session": question.session or None,
     }
     unusual = {name: value for name, value in asked.items() if value not in ((), None)}
     return orjson.dumps(redact(unusual).value).decode()

@@ -79,9 +79,11 @@ def find_in_database(
     return _score(rows, search.meaning_weight, named)
 
 
-def draw_candidates(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[Candidate]:
+def draw_candidates(
+    project_id: UUID, *, seed: str, filters: Filters, limit: int, release_id: UUID | None = None
+) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
-    rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit)
+    rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit, release_id=release_id)
     return [Candidate(*(*row, None, None, None, None, 0.0, 0.0, None)) for row in rows]
 
 

@@ -38,6 +38,7 @@ class Search:
     Args:
         vector: of the task, by the model `model_id`; None compares words only.
         meaning_weight: what meaning counts, 0 to 1; words count for the rest.
+        release_id: to search in; None searches all that is live.
     """
 
     project_id: UUID
@@ -47,6 +48,7 @@ class Search:
     meaning_weight: float = 0.0
     filters: Filters = NO_FILTERS
     limit: int = USUAL_LIMIT
+    release_id: UUID | None = None
 
 
 class UsableIndex(NamedTuple):
@@ -56,6 +58,10 @@ class UsableIndex(NamedTuple):
     dimensions: int
     breadth: int
 
+
+# Only what is in one release; without it, all that is live.
+_OF_RELEASE = """
+    JOIN servable_member k ON k.revision_id = v.revision_id AND k.release_id = %(release)s"""
 
 _FILTERED = """
     JOIN servable_heuristic f ON f.id = v.revision_id
@@ -174,7 +180,8 @@ SELECT {_COLUMNS}, r.source_task, NULL::uuid
 FROM servable_heuristic r
 WHERE r.id IN (
     SELECT v.revision_id
-    FROM (SELECT id AS revision_id, heuristic_id FROM servable_heuristic WHERE project_id = %(project)s) v {_FILTERED}
+    FROM (SELECT id AS revision_id, heuristic_id FROM servable_heuristic WHERE project_id = %(project)s) v
+    {{of_release}}{_FILTERED}
     ORDER BY md5(%(seed)s || v.heuristic_id::text) LIMIT %(limit)s)
 ORDER BY md5(%(seed)s || r.heuristic_id::text)
 """  # noqa: S608
@@ -209,18 +216,24 @@ def search_database(
         "task_weight": task_weight,
         "limit": search.limit,
         "named": named,
+        "release": search.release_id,
     }
-    filtered = search.filters != NO_FILTERS
-    if filtered:
+    filtered = _OF_RELEASE if search.release_id is not None else ""
+    if search.filters != NO_FILTERS:
+        filtered += _FILTERED
         parameters |= _filter_parameters(search.filters)
     width = -(-search.limit // USUAL_LIMIT)
     pool = (search.project_id, index, width) if index is not None and search.vector is not None else None
     return read_prepared(_write_search(pool, filtered=filtered, named=bool(named)), parameters)
 
 
-def draw_rows(project_id: UUID, *, seed: str, filters: Filters, limit: int) -> list[tuple[Any, ...]]:
+def draw_rows(
+    project_id: UUID, *, seed: str, filters: Filters, limit: int, release_id: UUID | None = None
+) -> list[tuple[Any, ...]]:
     """Return the columns and the matched task of lessons drawn at random, and no run: the same for the same state."""
-    return read_prepared(_DRAW, _filter_parameters(filters) | {"project": project_id, "seed": seed, "limit": limit})
+    statement = _DRAW.format(of_release=_OF_RELEASE if release_id is not None else "")
+    asked = {"project": project_id, "seed": seed, "limit": limit, "release": release_id}
+    return read_prepared(statement, _filter_parameters(filters) | asked)
 
 
 def read_rows(found: list[tuple[UUID, UUID | None]]) -> dict[tuple[UUID, UUID | None], tuple[Any, ...]]:
@@ -243,10 +256,9 @@ def _filter_parameters(filters: Filters) -> dict[str, Any]:
     }
 
 
-def _write_search(pool: tuple[UUID, UsableIndex, int] | None, *, filtered: bool, named: bool) -> str:
+def _write_search(pool: tuple[UUID, UsableIndex, int] | None, *, filtered: str, named: bool) -> str:
     """Write the search of a project: by its index or of everything, with filters and named lessons or without."""
-    filters = _FILTERED if filtered else ""
-    among = f"servable_text v {filters}"
+    among = f"servable_text v {filtered}"
     written = ""
     if pool is not None:
         project_id, index, width = pool
@@ -254,7 +266,7 @@ def _write_search(pool: tuple[UUID, UsableIndex, int] | None, *, filtered: bool,
         matches, pair_matches = (round(most * breadth / FIRST_BREADTH) for most in (MATCHES, PAIR_MATCHES))
         among = "pool JOIN servable_text v USING (revision_id)"
         written = _POOL.format(
-            filtered=filters,
+            filtered=filtered,
             project=project_id,
             model=index.model_id,
             dimensions=index.dimensions,
@@ -272,7 +284,7 @@ def _write_search(pool: tuple[UUID, UsableIndex, int] | None, *, filtered: bool,
         pool=written,
         distance=_DISTANCE,
         among=among,
-        named=_OR_NAMED.format(filtered=filters) if named else "",
+        named=_OR_NAMED.format(filtered=filtered) if named else "",
         columns=_COLUMNS,
         counted=COUNTED_TASKS,
     )

@@ -16,6 +16,7 @@ from memory.constraints import one_of
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
+from memory.retrieval.assignment import Arm
 from memory.runs.models import Trajectory
 
 
@@ -84,6 +85,23 @@ class Retrieval(models.Model):
     client = models.TextField(blank=True, default="")
     api_key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     request_id = models.TextField(blank=True, default="")
+    arm = models.TextField(
+        choices=Arm.choices,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The arm of the deployment; empty if nothing was assigned.",
+    )
+    release = models.ForeignKey(
+        "memory.Release", null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    unit = models.TextField(blank=True, default="", db_default="", help_text="What keeps its arm, such as a session.")
+    bucket = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="The place of the unit in the draw that decided, from 0 to 999."
+    )
+    deployment_version = models.PositiveIntegerField(
+        null=True, blank=True, help_text="The state of the deployment, which the events of that version describe."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = RetrievalQuerySet.as_manager()
@@ -92,6 +110,7 @@ class Retrieval(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             one_of("mode", RetrievalMode, "memory_retrieval_mode_known"),
+            models.CheckConstraint(condition=Q(arm__in=["", *Arm.values]), name="memory_retrieval_arm_known"),
             # A replay reads them; JSON's null is not the database's.
             models.CheckConstraint(condition=Q(items__contains=[]), name="memory_retrieval_items_are_a_list"),
         ]

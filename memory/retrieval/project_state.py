@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from memory.retrieval.assignment import DEPLOYED_COLUMNS, Deployed
 from memory.retrieval.database import read_prepared
 from memory.retrieval.database_search import UsableIndex, is_indexable
 
 _STATE = """
 SELECT changed.whole, changed.texts, coalesce(m.id, ''), m.dimensions,
     (SELECT jsonb_object_agg(task_id, jsonb_build_array(max_works_share, max_avoid_share))
-     FROM memory_polarityquota WHERE project_id = %(project)s){more}
+     FROM memory_polarityquota WHERE project_id = %(project)s), {deployed}{more}
 FROM (SELECT bit_xor(token) AS whole, bit_xor(token) FILTER (WHERE of_texts) AS texts
       FROM memory_servedchange WHERE project_id = %(project)s) AS changed
 LEFT JOIN memory_embeddingmodel m ON m.active
+LEFT JOIN memory_deployment d ON d.project_id = %(project)s
 """
 _FOR_SEARCH = """, memory_query_vector(%(project)s, %(text)s),
     (SELECT max(breadth) FROM memory_searchindex WHERE project_id = %(project)s AND embedding_model_id = m.id)"""
@@ -28,8 +30,9 @@ _FOR_SEARCH = """, memory_query_vector(%(project)s, %(text)s),
 class ProjectState:
     """The state of a project: tokens of all that an answer says and of the texts that are searched, and the model.
 
-    `quotas` are shares of works and avoid by task family, `record` the columns that were asked for besides. `words`,
-    those of the task with their weights, and `index` are for a search and are no part of the state.
+    `quotas` are shares of works and avoid by task family, `record` the columns that were asked for besides, `deployed`
+    what is deployed, and `release_id` the release that a search is limited to. `words`, those of the task with their
+    weights, and `index` are for a search and are no part of the state.
     """
 
     whole: int | None
@@ -39,11 +42,13 @@ class ProjectState:
     words: bytes | None = field(default=None, compare=False)
     index: UsableIndex | None = field(default=None, compare=False)
     record: Sequence[Any] = ()
+    deployed: Deployed | None = None
+    release_id: UUID | None = None
 
     @property
-    def searched(self) -> tuple[int | None, str]:
+    def searched(self) -> tuple[int | None, str, UUID | None]:
         """The name of what is searched alone."""
-        return self.texts, self.model_id
+        return self.texts, self.model_id, self.release_id
 
 
 def read_state(
@@ -57,7 +62,9 @@ def read_state(
     """
     more = (_FOR_SEARCH if task is not None else "") + (f", {columns}" if columns else "")
     asked = {"project": project_id, "text": task, **(parameters or {})}
-    ((whole, texts, model_id, dimensions, quotas, *rest),) = read_prepared(_STATE.format(more=more), asked)
+    statement = _STATE.format(deployed=DEPLOYED_COLUMNS, more=more)
+    ((whole, texts, model_id, dimensions, quotas, *rest),) = read_prepared(statement, asked)
+    deployed, rest = rest[: len(Deployed._fields)], rest[len(Deployed._fields) :]
     words, breadth = (rest.pop(0), rest.pop(0)) if task is not None else (None, None)
     return ProjectState(
         whole=whole,
@@ -67,4 +74,5 @@ def read_state(
         words=words,
         index=UsableIndex(model_id, dimensions, breadth) if breadth is not None and is_indexable(model_id) else None,
         record=rest,
+        deployed=Deployed(*deployed) if deployed[0] is not None else None,
     )

@@ -1,6 +1,7 @@
 """A question to retrieval: a task and its options."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -40,6 +41,8 @@ class Question:
         seed: for mode "random"; None takes the task itself, so that a task always draws the same lessons.
         record: begin the block with what is known of earlier runs: rules, mistakes, scores.
         random_boundary: delimit the block by words that cannot be guessed; its bytes then differ every time.
+        session: a conversation, a user, an episode: what stays in one arm of a deployment.
+        release_id: answer from this release, in no arm; it has to be kept ready.
         by: the client that asks, with its key; kept with the answer.
     """
 
@@ -55,5 +58,7 @@ class Question:
     seed: str | None = None
     record: bool = True
     random_boundary: bool = False
+    session: str = ""
+    release_id: UUID | None = None
     client: str = ""
     request_id: str = ""

@@ -7,6 +7,7 @@ only. What agents report changes counts and scores, but never the order of appro
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
@@ -38,11 +39,16 @@ _COLUMNS = """
 coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', r.heuristic_id, 'trigger', r.trigger, 'guideline', r.guideline,
         'avoid', r.avoid, 'not_when', r.not_when, 'polarity', r.polarity, 'task_id', r.task_id,
-        'of_project', r.scope = 'project') ORDER BY r.id DESC)
-    FROM (SELECT * FROM servable_heuristic
-          WHERE project_id = %(project)s AND tags @> '{{rule}}'
-            AND (scope = 'project' OR task_id = %(task_id)s AND %(task_id)s <> '')
-          ORDER BY id DESC LIMIT {limit}) r
+        'of_project', r.scope = 'project', 'releases', r.releases) ORDER BY r.id DESC)
+    FROM (SELECT h.*, given.releases FROM servable_heuristic h
+          LEFT JOIN memory_deployment w ON w.project_id = h.project_id AND w.mode = 'releases'
+          LEFT JOIN LATERAL (
+              SELECT jsonb_agg(k.release_id) AS releases FROM servable_member k
+              WHERE k.revision_id = h.id AND k.release_id IN (w.stable_id, w.candidate_id, %(release)s)
+          ) given ON w.id IS NOT NULL
+          WHERE h.project_id = %(project)s AND h.tags @> '{{rule}}' AND (w.id IS NULL OR given.releases IS NOT NULL)
+            AND (h.scope = 'project' OR h.task_id = %(task_id)s AND %(task_id)s <> '')
+          ORDER BY h.id DESC LIMIT {limit}) r
 ), '[]'), coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', c.card_id, 'mistake_type', c.mistake_type,
         'bad_decision', c.bad_decision, 'correct_decision', c.correct_decision, 'lesson', c.lesson,
@@ -158,15 +164,23 @@ def get_record_budget(question: Question) -> int:
 def ask_record(question: Question) -> tuple[str, dict[str, Any]]:
     """Return the columns, and their parameters, that `read_material` reads: of the agent's own runs if it is named."""
     family = redact(question.task_id).value if question.task_id else ""  # as it was stored
-    parameters = {"project": question.project.pk, "task_id": family}
+    parameters = {"project": question.project.pk, "task_id": family, "release": question.release_id}
     return (_OF_AGENT, parameters | {"agent": question.agent}) if question.agent else (_OF_ALL, parameters)
 
 
-def read_material(columns: Sequence[Any]) -> Material:
-    """Read the columns that the database answered; none make an empty material."""
+def read_material(columns: Sequence[Any], *, release_id: UUID | None = None) -> Material:
+    """Read the columns that the database answered; none make an empty material.
+
+    Args:
+        release_id: take the rules of this release alone.
+    """
     rules, mistakes, outcomes = columns or ((), (), ())
     return Material(
-        rules=tuple(Rule(**{**rule, "id": str(rule["id"])}) for rule in rules),
+        rules=tuple(
+            Rule(**{name: value for name, value in rule.items() if name != "releases"} | {"id": str(rule["id"])})
+            for rule in rules
+            if release_id is None or str(release_id) in (rule["releases"] or ())
+        ),
         mistakes=tuple(Mistake(**card) for card in mistakes),
         outcomes=tuple((outcome, score) for outcome, score in outcomes),
     )

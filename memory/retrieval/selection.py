@@ -56,7 +56,10 @@ def select_heuristics(question: Question, state: ProjectState, *, mode: str, top
     """Choose lessons, best first. May ask services over the network, so call it with no transaction open."""
     if mode == _Mode.RANDOM:
         seed = question.seed or question.task
-        drawn = draw_candidates(question.project.pk, seed=seed, filters=question.filters, limit=top_k)
+        release_id = state.release_id
+        drawn = draw_candidates(
+            question.project.pk, seed=seed, filters=question.filters, limit=top_k, release_id=release_id
+        )
         return Selection(ranked=rank_as_drawn(drawn), candidate_count=len(drawn), mode=mode)
     vector = AskedOnce(question.task, state.model_id)
     if mode != _Mode.ERL:
@@ -116,7 +119,13 @@ def _search(
 ) -> tuple[list[Candidate], str, tuple[str, ...]]:
     """Return the candidates, the mode they were found in and what was missing: without vectors, words alone decide."""
     task = question.task
-    by_words = Search(project_id=question.project.pk, task=task, filters=question.filters, limit=limit)
+    by_words = Search(
+        project_id=question.project.pk,
+        task=task,
+        filters=question.filters,
+        limit=limit,
+        release_id=state.release_id,
+    )
     missing: tuple[str, ...] = ()
     if mode != _Mode.LEXICAL:
         try:

@@ -65,6 +65,19 @@ class RetrieveQuery(Input):
         bool, Field(description="Whether `context` begins with the record of earlier runs: rules, mistakes, scores.")
     ] = True
 
+    session: Annotated[
+        Name,
+        Field(description="A conversation, a user, an episode: what stays in one arm while a release is on trial."),
+    ] = ""
+
+    release: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="Answer from this release, by number or hash, and count in no arm; empty for what is deployed.",
+        ),
+    ] = ""
+
     boundary: Annotated[
         Literal["fixed", "random"],
         Field(description="`random` puts unpredictable delimiters around `context`; its bytes then never repeat."),
@@ -129,6 +142,16 @@ class RetrieveAnswer(BaseModel):
     context: Annotated[str, Field(description="The text to inject once, at the top of the prompt; may be empty.")]
     context_sha256: str
     tokens: Annotated[int, Field(description="Approximate number of tokens in `context`.")]
+    release: Annotated[
+        int | None, Field(description="The number of the release it is from; null if every approval is live at once.")
+    ]
+    arm: Annotated[
+        str,
+        Field(
+            description="`stable`, `candidate`, `holdout` (no lessons, as a control group) or `pinned`; empty if "
+            "nothing is assigned."
+        ),
+    ]
     covered_by: Annotated[
         UUID | None,
         Field(
@@ -157,6 +180,8 @@ class LessonsForTask(BaseModel):
     context: str
     context_sha256: str
     tokens: int
+    release: int | None
+    arm: str
 
 
 class ConsideredLesson(BaseModel):
@@ -190,7 +215,7 @@ class RetrievalRecord(BaseModel):
         dict[str, Any],
         Field(
             description="Other options of the request, if not the defaults: tags, families, source_agents, polarities, "
-            "seed, record, boundary."
+            "seed, record, boundary, session."
         ),
     ]
     candidate_count: int
@@ -214,5 +239,9 @@ class RetrievalRecord(BaseModel):
     duration_ms: float
     client: str
     request_id: str
+    release: Annotated[int | None, Field(description="The number of the release it is from.")]
+    arm: Annotated[str, Field(description="The arm it was given in; empty if nothing was assigned.")]
+    unit: Annotated[str, Field(description="What keeps its arm, such as a session.")]
+    bucket: Annotated[int | None, Field(description="The unit's place in the draw that decided, from 0 to 999.")]
     created_at: datetime
     runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]

@@ -10,9 +10,9 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -34,10 +34,14 @@ MAX_ROWS_KEPT = 5000  # of lessons, for the next task
 REST_SHARE = 10  # a project that changes all the time is read for a tenth of the time at most
 TOO_LARGE_SECONDS = 60.0
 
-_COUNT = "SELECT count(*) FROM servable_text WHERE project_id = %(project)s AND embedding_model_id = %(model)s"
+_OF_RELEASE = "AND revision_id IN (SELECT revision_id FROM servable_member WHERE release_id = %(release)s)"
+_COUNT = """
+SELECT count(*) FROM servable_text
+WHERE project_id = %(project)s AND embedding_model_id = %(model)s {of_release}
+"""
 _TEXTS = """
 SELECT revision_id, kind = 'lesson', trajectory_id, vector, terms FROM servable_text
-WHERE project_id = %(project)s AND embedding_model_id = %(model)s ORDER BY revision_id, trajectory_id
+WHERE project_id = %(project)s AND embedding_model_id = %(model)s {of_release} ORDER BY revision_id, trajectory_id
 """
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -60,7 +64,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Every served text of a project in one state, ordered by revision and run.
+    """Every served text of a project, or of one release of it, in one state, ordered by revision and run.
 
     `starts` are the first text of each revision and, at the end, the number of texts. `terms` are the different words,
     `offsets` where the texts of each begin in `postings`, and `weights` what the word weighs there. `vectors` are at
@@ -68,7 +72,7 @@ class Snapshot:
     revision and run, as they were asked for.
     """
 
-    state: tuple[int | None, str]
+    state: tuple[int | None, str, UUID | None]
     revisions: tuple[UUID, ...]
     starts: tuple[int, ...]
     is_lesson: tuple[bool, ...]
@@ -82,7 +86,7 @@ class Snapshot:
     rows: dict[tuple[int | None, UUID, UUID | None], tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, state: tuple[int | None, str], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
+    def build(cls, state: tuple[int | None, str, UUID | None], texts: Sequence[tuple[Any, ...]]) -> "Snapshot":
         """Make one of rows (revision, is it the lesson's own text, run, vector, words), ordered by revision and run."""
         revisions = [row[0] for row in texts]
         starts = [place for place in range(len(texts)) if not place or revisions[place] != revisions[place - 1]]
@@ -194,48 +198,53 @@ class Snapshot:
         return [(*row, one.revision_id, one.meaning, one.words, one.tasks, one.vector) for row, one in rows if row]
 
 
+_Key: TypeAlias = tuple[UUID, UUID | None]  # a project, and a release of it where it serves releases
+
+
 class Snapshots:
-    """The snapshots of the projects asked for last, within ERL_RETRIEVE_MEMORY_MB; threads may share it."""
+    """Snapshots of the projects and releases asked for last, within ERL_RETRIEVE_MEMORY_MB; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: OrderedDict[UUID, Snapshot] = OrderedDict()
-        self._not_before: dict[UUID, float] = {}
+        self._held: OrderedDict[_Key, Snapshot] = OrderedDict()
+        self._not_before: dict[_Key, float] = {}
         self._loading = False
         self._thread: threading.Thread | None = None
 
     def find(self, project_id: UUID, state: ProjectState) -> Snapshot | None:
         """Return the snapshot of this state; where there is none, start a thread that makes one."""
+        key = project_id, state.release_id
         with self._lock:
-            held = self._held.get(project_id)
+            held = self._held.get(key)
             if held is not None and held.state == state.searched:
-                self._held.move_to_end(project_id)
+                self._held.move_to_end(key)
                 return held
             if (
                 self._loading
                 or not settings.ERL_RETRIEVE_MEMORY_MB
                 or connection.in_atomic_block  # of what is not committed a thread would see nothing
-                or time.monotonic() < self._not_before.get(project_id, 0.0)
+                or time.monotonic() < self._not_before.get(key, 0.0)
             ):
                 return None
             self._loading = True
-        self._thread = threading.Thread(target=self._load_in_thread, args=(project_id,), name="snapshot", daemon=True)
+        self._thread = threading.Thread(target=self._load_in_thread, args=key, name="snapshot", daemon=True)
         self._thread.start()
         return None
 
-    def load(self, project_id: UUID) -> Snapshot | None:
-        """Read what a project serves now and keep it, unless it is too large."""
+    def load(self, project_id: UUID, release_id: UUID | None = None) -> Snapshot | None:
+        """Read what a project serves now, or what is live of a release, and keep it, unless it is too large."""
+        key = project_id, release_id
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
-        snapshot = _read(project_id, limit)
+        snapshot = _read(project_id, release_id, limit)
         now = time.monotonic()
         with self._lock:
-            self._held.pop(project_id, None)
+            self._held.pop(key, None)
             if snapshot is None:
-                self._not_before[project_id] = now + TOO_LARGE_SECONDS
+                self._not_before[key] = now + TOO_LARGE_SECONDS
                 return None
-            self._not_before[project_id] = now + REST_SHARE * (now - started)
-            self._held[project_id] = snapshot
+            self._not_before[key] = now + REST_SHARE * (now - started)
+            self._held[key] = snapshot
             while sum(held.size for held in self._held.values()) > limit:
                 self._held.popitem(last=False)
         return snapshot
@@ -251,13 +260,13 @@ class Snapshots:
             self._held.clear()
             self._not_before.clear()
 
-    def _load_in_thread(self, project_id: UUID) -> None:
+    def _load_in_thread(self, project_id: UUID, release_id: UUID | None) -> None:
         try:
-            self.load(project_id)
+            self.load(project_id, release_id)
         except Error as error:
             log.warning("snapshot_not_read", reason=type(error).__name__)
             with self._lock:
-                self._not_before[project_id] = time.monotonic() + REST_SHARE
+                self._not_before[project_id, release_id] = time.monotonic() + REST_SHARE
         finally:
             connection.close()  # this thread's own
             self._loading = False
@@ -266,15 +275,16 @@ class Snapshots:
 snapshots = Snapshots()
 
 
-def _read(project_id: UUID, limit: int) -> Snapshot | None:
+def _read(project_id: UUID, release_id: UUID | None, limit: int) -> Snapshot | None:
     with transaction.atomic():
         execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
-        state = read_state(project_id)
-        parameters = {"project": project_id, "model": state.model_id}
-        ((count,),) = read_prepared(_COUNT, parameters)
+        state = replace(read_state(project_id), release_id=release_id)
+        parameters = {"project": project_id, "model": state.model_id, "release": release_id}
+        of_release = _OF_RELEASE if release_id is not None else ""
+        ((count,),) = read_prepared(_COUNT.format(of_release=of_release), parameters)
         if count * BYTES_EACH_TEXT > limit:
             return None
-        return Snapshot.build(state.searched, read_prepared(_TEXTS, parameters))
+        return Snapshot.build(state.searched, read_prepared(_TEXTS.format(of_release=of_release), parameters))
 
 
 def _read_words(sent: bytes | None) -> tuple[Integers, Vectors]:

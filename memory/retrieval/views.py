@@ -29,6 +29,7 @@ from memory.retrieval.answers import (
     prepare_empty_answer,
     record_answer,
 )
+from memory.retrieval.assignment import find_pinned
 from memory.retrieval.given_words import find_order_over
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import PATIENCE_SECONDS, Filters, Question
@@ -113,7 +114,7 @@ class RetrievalView(ApiView):
         responses=RetrievalRecord,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        row = get_object_or_404(Retrieval.objects.filter(project=self.project), pk=id)
+        row = get_object_or_404(Retrieval.objects.filter(project=self.project).select_related("release"), pk=id)
         wordings = find_wordings(row)
         order_id = find_order_over(row)
         block = replay_block(row, wordings) if order_id is None else Replayed(text="", exact=False)
@@ -122,6 +123,7 @@ class RetrievalView(ApiView):
             {
                 "retrieval_id": row.pk,
                 **{name: getattr(row, name) for name in _RECORDED},
+                "release": row.release.number if row.release else None,
                 "items": describe_items(row, wordings),
                 "considered": [
                     {"heuristic": heuristic, "score": score}
@@ -202,6 +204,9 @@ _RECORDED = (
     "duration_ms",
     "client",
     "request_id",
+    "arm",
+    "unit",
+    "bucket",
     "created_at",
 )
 
@@ -240,6 +245,8 @@ def prepare(view: ApiView, query: RetrieveQuery) -> Prepared:
         seed=query.seed,
         record=query.record,
         random_boundary=query.boundary == "random",
+        session=query.session,
+        release_id=find_pinned(view.project.pk, query.release) if query.release else None,
         by=view.actor,
         client=view.api_key.client,
         request_id=view.request_id,
@@ -272,4 +279,6 @@ def answer_body(answer: RetrievalAnswer) -> dict[str, Any]:
         "context_sha256": answer.context_sha256,
         "tokens": answer.tokens,
         "items": answer.items,
+        "release": answer.release,
+        "arm": answer.arm,
     }

@@ -130,13 +130,14 @@ BEGIN
     RAISE EXCEPTION '% does not move from % to %', TG_TABLE_NAME, OLD.status, NEW.status
         USING ERRCODE = 'restrict_violation';
 END $$;
--- From retired or quarantined to approved: the withdrawal was undone.
+-- From retired or quarantined to approved: the withdrawal was undone. From retired or superseded to quarantined: a release
+-- still gave it.
 CREATE OR REPLACE TRIGGER memory_heuristic_move BEFORE UPDATE OF status ON memory_heuristic
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION memory_move_guard('{
         proposed approved, proposed rejected, proposed retired, proposed quarantined, proposed superseded,
         approved proposed, approved retired, approved quarantined, approved superseded,
-        rejected proposed, retired proposed, retired approved, quarantined proposed, quarantined approved,
-        superseded proposed}');
+        rejected proposed, retired proposed, retired approved, retired quarantined, quarantined proposed,
+        quarantined approved, superseded proposed, superseded quarantined}');
 
 -- At commit an approved heuristic serves a revision, and a rejected, retired, quarantined or superseded one serves none
 -- (reliability C11). A revision is served only with an approval of exactly its hash, so a heuristic cannot become
@@ -146,14 +147,20 @@ DECLARE
     of_heuristic uuid;
     current_status text;
     serves boolean;
+    lives boolean;
 BEGIN
     IF TG_TABLE_NAME = 'memory_heuristic' THEN
         of_heuristic := NEW.id;
     ELSE
         of_heuristic := NEW.heuristic_id;
     END IF;
-    SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served)
-    INTO current_status, serves FROM memory_heuristic h WHERE h.id = of_heuristic;
+    SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served),
+        EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.live)
+    INTO current_status, serves, lives FROM memory_heuristic h WHERE h.id = of_heuristic;
+    IF current_status = 'quarantined' AND lives THEN
+        RAISE EXCEPTION 'the heuristic % is quarantined but a release gives it', of_heuristic
+            USING ERRCODE = 'restrict_violation';
+    END IF;
     IF (current_status = 'approved' AND NOT serves) OR (current_status NOT IN ('approved', 'proposed') AND serves) THEN
         RAISE EXCEPTION 'the heuristic % is % but % a revision', of_heuristic, current_status,
             CASE WHEN serves THEN 'serves' ELSE 'does not serve' END USING ERRCODE = 'restrict_violation';

@@ -61,6 +61,8 @@ END $body$;
 
 SELECT memory_belongs_to_project('memory_apikey');
 SELECT memory_belongs_to_project('memory_auditentry');
+SELECT memory_belongs_to_project('memory_deployment');
+SELECT memory_belongs_to_project('memory_deploymentevent');
 SELECT memory_belongs_to_project('memory_erasure');
 SELECT memory_belongs_to_project('memory_evidence');
 SELECT memory_belongs_to_project('memory_heuristic');
@@ -78,6 +80,8 @@ SELECT memory_belongs_to_project('memory_mistakesighting');
 SELECT memory_belongs_to_project('memory_polarityquota');
 SELECT memory_belongs_to_project('memory_quarantinelift');
 SELECT memory_belongs_to_project('memory_quarantineorder');
+SELECT memory_belongs_to_project('memory_release');
+SELECT memory_belongs_to_project('memory_releasemember');
 SELECT memory_belongs_to_project('memory_retrieval');
 SELECT memory_belongs_to_project('memory_review');
 SELECT memory_belongs_to_project('memory_searchindex');
@@ -216,6 +220,21 @@ SELECT memory_check_references('memory_review', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],
     ['revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.heuristic_id'],
     ['reviewer_key_id', 'memory_apikey', '']
+]);
+SELECT memory_check_references('memory_release', ARRAY[
+    ['parent_id', 'memory_release', '']
+]);
+SELECT memory_check_references('memory_releasemember', ARRAY[
+    ['release_id', 'memory_release', ''],
+    ['revision_id', 'memory_heuristicrevision', '']
+]);
+SELECT memory_check_references('memory_deployment', ARRAY[
+    ['stable_id', 'memory_release', ''],
+    ['candidate_id', 'memory_release', ''],
+    ['previous_id', 'memory_release', '']
+]);
+SELECT memory_check_references('memory_deploymentevent', ARRAY[
+    ['deployment_id', 'memory_deployment', '']
 ]);
 SELECT memory_check_references('memory_taskvector', ARRAY[
     ['trajectory_id', 'memory_trajectory', '']

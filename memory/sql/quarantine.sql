@@ -143,9 +143,9 @@ BEGIN
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER memory_revision_refuse_covered BEFORE INSERT ON memory_heuristicrevision
-    FOR EACH ROW WHEN (NEW.served OR NEW.approved_sha256 <> '') EXECUTE FUNCTION memory_refuse_covered();
+    FOR EACH ROW WHEN (NEW.served OR NEW.live OR NEW.approved_sha256 <> '') EXECUTE FUNCTION memory_refuse_covered();
 CREATE OR REPLACE TRIGGER memory_revision_refuse_covered_later BEFORE UPDATE ON memory_heuristicrevision
-    FOR EACH ROW WHEN (NEW.served AND NOT OLD.served OR NEW.approved_sha256 <> '' AND OLD.approved_sha256 = '')
+    FOR EACH ROW WHEN (NEW.served AND NOT OLD.served OR NEW.live AND NOT OLD.live OR NEW.approved_sha256 <> '' AND OLD.approved_sha256 = '')
     EXECUTE FUNCTION memory_refuse_covered();
 CREATE OR REPLACE TRIGGER memory_cardrevision_refuse_covered BEFORE INSERT ON memory_mistakecardrevision
     FOR EACH ROW WHEN (NEW.served OR NEW.approved_sha256 <> '') EXECUTE FUNCTION memory_refuse_covered();

@@ -1,14 +1,14 @@
 -- What searches need besides vectors of meaning: texts as vectors of their words; names of tools, files and errors; and
 -- tokens that tell whether what a project serves has changed.
 
--- Vectors follow their revision into and out of service.
+-- Vectors follow their revision into and out of what agents may be given.
 CREATE OR REPLACE FUNCTION memory_revision_serve() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE memory_heuristicembedding SET served = NEW.served WHERE revision_id = NEW.id AND served <> NEW.served;
+    UPDATE memory_heuristicembedding SET served = NEW.live WHERE revision_id = NEW.id AND served <> NEW.live;
     RETURN NULL;
 END $$;
-CREATE OR REPLACE TRIGGER memory_revision_serve AFTER UPDATE OF served ON memory_heuristicrevision
-    FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served) EXECUTE FUNCTION memory_revision_serve();
+CREATE OR REPLACE TRIGGER memory_revision_serve AFTER UPDATE ON memory_heuristicrevision
+    FOR EACH ROW WHEN (OLD.live IS DISTINCT FROM NEW.live) EXECUTE FUNCTION memory_revision_serve();
 
 -- Whether a reviewer approved this task, known by its hash, with the lesson: it is the task that the wording names, or
 -- that of approved evidence. What a client records later makes a lesson no easier to find until someone has seen it.
@@ -30,7 +30,7 @@ $$;
 CREATE OR REPLACE FUNCTION memory_embedding_serve() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     -- FOR SHARE waits for an approval under way, so that a vector cannot miss it.
-    SELECT served INTO NEW.served FROM memory_heuristicrevision WHERE id = NEW.revision_id FOR SHARE;
+    SELECT live INTO NEW.served FROM memory_heuristicrevision WHERE id = NEW.revision_id FOR SHARE;
     IF NEW.served AND NEW.kind = 'source_task' THEN
         NEW.served := memory_task_is_approved(NEW.revision_id, NEW.trajectory_id, NEW.text_sha256);
     END IF;
@@ -44,9 +44,9 @@ CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revis
 -- The tasks of evidence come into service when it is approved, and go when an undo takes that back.
 CREATE OR REPLACE FUNCTION memory_evidence_approved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE memory_heuristicembedding e SET served = r.served
+    UPDATE memory_heuristicembedding e SET served = r.live
     FROM memory_heuristicrevision r
-    WHERE r.id = e.revision_id AND r.served AND e.kind = 'source_task'
+    WHERE r.id = e.revision_id AND r.live AND e.kind = 'source_task'
         AND e.heuristic_id IN (SELECT heuristic_id FROM changed);
     RETURN NULL;
 END $$;
@@ -207,10 +207,10 @@ CREATE OR REPLACE TRIGGER memory_support_changed AFTER UPDATE OF approved_suppor
 CREATE OR REPLACE TRIGGER memory_usefulness_changed AFTER UPDATE OF usefulness ON memory_heuristic
     FOR EACH ROW WHEN (round(OLD.usefulness * 20) IS DISTINCT FROM round(NEW.usefulness * 20))
     EXECUTE FUNCTION memory_row_changed();
-CREATE OR REPLACE TRIGGER memory_service_changed AFTER UPDATE OF served ON memory_heuristicrevision
-    FOR EACH ROW WHEN (OLD.served IS DISTINCT FROM NEW.served) EXECUTE FUNCTION memory_row_changed();
+CREATE OR REPLACE TRIGGER memory_service_changed AFTER UPDATE ON memory_heuristicrevision
+    FOR EACH ROW WHEN (OLD.live IS DISTINCT FROM NEW.live) EXECUTE FUNCTION memory_row_changed();
 CREATE OR REPLACE TRIGGER memory_names_changed AFTER UPDATE OF names ON memory_heuristicrevision
-    FOR EACH ROW WHEN (NEW.served AND OLD.names IS DISTINCT FROM NEW.names) EXECUTE FUNCTION memory_row_changed();
+    FOR EACH ROW WHEN (NEW.live AND OLD.names IS DISTINCT FROM NEW.names) EXECUTE FUNCTION memory_row_changed();
 
 -- The names in a text, each reduced to its letters and digits: ' cancelorder errconnreset '. The rules and both word
 -- lists are those of memory/retrieval/name_match.py (a test compares them).

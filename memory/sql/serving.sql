@@ -7,18 +7,24 @@ CREATE OR REPLACE VIEW servable_heuristic AS
            r.rationale, r.polarity, r.scope, r.task_id, r.tags, r.source_task, h.approved_support AS support, h.usefulness,
            h.client
     FROM memory_heuristicrevision r JOIN memory_heuristic h ON h.id = r.heuristic_id
-    WHERE r.served AND r.approved_sha256 = r.content_sha256;
+    WHERE r.live AND r.approved_sha256 = r.content_sha256;
 CREATE OR REPLACE VIEW servable_text AS
     SELECT project_id, heuristic_id, revision_id, trajectory_id, embedding_model_id, kind, vector, terms, term_ids
     FROM memory_heuristicembedding WHERE served;
 CREATE OR REPLACE VIEW servable_name AS
     SELECT id AS revision_id, project_id, names FROM memory_heuristicrevision
-    WHERE served AND approved_sha256 = content_sha256 AND names > '';
+    WHERE live AND approved_sha256 = content_sha256 AND names > '';
 CREATE OR REPLACE VIEW servable_mistake_card AS
     SELECT r.id AS revision_id, r.project_id, r.card_id, r.mistake_type, r.task_id, r.worker_id, r.bad_decision,
            r.correct_decision, r.lesson, c.seen_count, c.ranked_count
     FROM memory_mistakecardrevision r JOIN memory_mistakecard c ON c.id = r.card_id
     WHERE r.served AND r.approved_sha256 = r.content_sha256 AND c.merged_into_id IS NULL;
+-- Of releases: which wordings are in those kept ready, and how each chooses among them.
+CREATE OR REPLACE VIEW servable_member AS SELECT project_id, release_id, revision_id FROM memory_releasemember;
+CREATE OR REPLACE VIEW servable_release AS
+    SELECT id, project_id, number, sha256, manifest - 'lessons' AS settings,
+           jsonb_array_length(manifest -> 'lessons') AS lessons
+    FROM memory_release;
 
 -- Of the runs that lessons come from: the agent and how the task begins, but no steps.
 CREATE OR REPLACE VIEW servable_source AS
@@ -40,6 +46,10 @@ CREATE OR REPLACE VIEW erl_tenant.servable_name AS
     SELECT * FROM servable_name WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_mistake_card AS
     SELECT * FROM servable_mistake_card WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_member AS
+    SELECT * FROM servable_member WHERE project_id = (SELECT memory_current_project());
+CREATE OR REPLACE VIEW erl_tenant.servable_release AS
+    SELECT * FROM servable_release WHERE project_id = (SELECT memory_current_project());
 CREATE OR REPLACE VIEW erl_tenant.servable_source AS
     SELECT id AS trajectory_id, agent, left(task, 300) AS task FROM memory_trajectory
     WHERE project_id = (SELECT memory_current_project());
@@ -54,7 +64,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'erl_serving') THEN
         GRANT SELECT ON servable_heuristic, servable_text, servable_name, servable_mistake_card, servable_source,
-            servable_evidence, servable_outcome, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
+            servable_evidence, servable_outcome, servable_member, servable_release, memory_deployment, memory_embeddingmodel, memory_searchstatistics, memory_termcount,
             memory_servedchange, memory_searchindex, memory_polarityquota TO erl_serving;
     END IF;
 END $$;

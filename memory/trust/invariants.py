@@ -78,9 +78,9 @@ _INVARIANTS: list[Invariant] = [
     Invariant(
         name="nothing_covered_is_served",
         says="Nothing that a quarantine order covers is served until the order is lifted.",
-        broken_by="SELECT v.id FROM (SELECT id, project_id, lineage FROM memory_heuristicrevision WHERE served UNION "
-        "ALL SELECT id, project_id, lineage FROM memory_mistakecardrevision WHERE served) v WHERE EXISTS (SELECT FROM "
-        "memory_quarantineorder o WHERE o.project_id = v.project_id) "
+        broken_by="SELECT v.id FROM (SELECT id, project_id, lineage FROM memory_heuristicrevision WHERE served OR live "
+        "UNION ALL SELECT id, project_id, lineage FROM memory_mistakecardrevision WHERE served) v WHERE EXISTS "
+        "(SELECT FROM memory_quarantineorder o WHERE o.project_id = v.project_id) "
         "AND memory_covering_order(v.project_id, v.lineage) IS NOT NULL",
     ),
     Invariant(
@@ -94,7 +94,7 @@ _INVARIANTS: list[Invariant] = [
         name="vectors_follow_service",
         says="A vector is searchable exactly while its wording is served; that of a task, if it was approved too.",
         broken_by="SELECT e.id FROM memory_heuristicembedding e JOIN memory_heuristicrevision v ON v.id = "
-        "e.revision_id WHERE e.served <> (v.served AND (e.kind <> 'source_task' OR "
+        "e.revision_id WHERE e.served <> (v.live AND (e.kind <> 'source_task' OR "
         "memory_task_is_approved(e.revision_id, e.trajectory_id, e.text_sha256)))",
     ),
     Invariant(

@@ -201,7 +201,7 @@ def _find_descendants(project: Project, wording_ids: set[UUID] | frozenset[UUID]
 
 def _find_live(reach: Reach) -> set[UUID]:
     """Return the lessons to quarantine: those served in the words, and those of the source that wait for a review."""
-    served = HeuristicRevision.objects.filter(served=True)
+    served = HeuristicRevision.objects.filter(Q(served=True) | Q(live=True))
     suspects = Heuristic.objects.filter(pk__in=reach.heuristic_ids)
     waiting = Heuristic.objects.proposed().filter(current_revision__in=reach.covered).exclude(revisions__served=True)
     return {

@@ -114,7 +114,19 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
             "questions with the run's task, reasons that name it, and blocks with words that are deleted",
         ),
         Columns("agent client", Fate.NO_TEXT, _NAMES),
-        Columns("mode requested_mode context_sha256 degraded request_id", Fate.NO_TEXT, _MACHINE),
+        Columns("mode requested_mode context_sha256 degraded request_id arm", Fate.NO_TEXT, _MACHINE),
+        Columns("unit", Fate.NO_TEXT, "what a client names: a session, a task family, an agent; of a task its hash"),
+    ),
+    "memory_release": (
+        Columns("sha256 manifest how", Fate.NO_TEXT, _MACHINE),
+        Columns("note", Fate.KEPT, _PEOPLE),
+        Columns("created_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_deployment": (Columns("mode unit canary_salt holdout_salt cut_policy", Fate.NO_TEXT, _MACHINE),),
+    "memory_deploymentevent": (
+        Columns("kind state", Fate.NO_TEXT, _MACHINE),
+        Columns("reason", Fate.KEPT, _PEOPLE),
+        Columns("made_by", Fate.NO_TEXT, _SIGNED),
     ),
     "memory_idempotencyrecord": (
         Columns("request body headers", Fate.CLEARED, "requests that made the run, and answers that carried its words"),

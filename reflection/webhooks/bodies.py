@@ -4,7 +4,7 @@ Text is read when the message is sent and is not kept with it, so an erasure has
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import Any
 
@@ -70,10 +70,26 @@ def _say(delivery: WebhookDelivery) -> str:
         case EventKind.LESSON_HARMFUL:
             failed, followed = details.get("failed"), details.get("followed")
             return f"{lessons} may be harmful: {failed} of the {followed} runs that followed it failed."
+        case EventKind.RELEASE_CUT:
+            return f"Release {details.get('release')} was cut: {details.get('lessons')} lessons."
+        case EventKind.DEPLOYMENT_CHANGED:
+            return _say_deployed(details)
         case EventKind.EVALUATION_FINISHED:
             return f"An evaluation ended: {details.get('status')}."
         case _:
             return "This is a test message."
+
+
+def _say_deployed(details: Mapping[str, Any]) -> str:
+    said = {
+        "settings": "Its settings were changed.",
+        "canary": f"Release {details.get('candidate')} is on trial.",
+        "promoted": "It was promoted.",
+        "rolled_back": "The last deployment was rolled back.",
+    }
+    stable = details.get("stable")
+    given = f"release {stable}" if stable else "every approval at once"
+    return f"Agents are given {given}. {said.get(str(details.get('change')), '')}".rstrip()
 
 
 def find_link(delivery: WebhookDelivery) -> str:

@@ -9,7 +9,9 @@ from uuid import UUID
 import yaml
 from rest_framework.test import APIClient
 
+from memory.projects.actors import Actor
 from memory.projects.models import Project
+from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
@@ -44,6 +46,7 @@ class Operation:
     def send(self, client: APIClient, project: Project, **options: Any) -> Any:
         """Send a valid request about a row of `project`."""
         url = self.path.replace("{id}", str(make_target(self, project))) if self.has_id else self.path
+        url = url.replace("{other}", "1")
         return self.send_to(client, url, fill_body(self, project), **options)
 
     def send_to(self, client: APIClient, url: str, body: Any, **options: Any) -> Any:
@@ -52,8 +55,10 @@ class Operation:
         return getattr(client, self.method)(url, body, **options)
 
 
-def make_target(operation: Operation, project: Project) -> UUID:
+def make_target(operation: Operation, project: Project) -> UUID | str:
     """Make the row whose id the path names, in a state the operation applies to."""
+    if operation.path.split("/")[3] == "releases":
+        return cut_release(project, by=Actor.policy("test")).sha256
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
@@ -82,6 +87,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
     body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
     if operation.needs_hash:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
+    if operation.path.split("/")[3] == "deployment" and operation.method == "post":
+        deploy(operation, project)
     if "decisions" in body:
         heuristic = make_heuristic(project=project)
         body["decisions"] = [
@@ -94,6 +101,16 @@ def fill_body(operation: Operation, project: Project) -> Any:
     if "retrieval_id" in body:
         body["retrieval_id"] = str(make_retrieval(project=project).pk)
     return body
+
+
+def deploy(operation: Operation, project: Project) -> None:
+    """Let a project serve its first release, and have a second one: the candidate, or stable where it is taken back."""
+    by = Actor.policy("test")
+    change_deployment(project, by=by, change=DeploymentChange(mode="releases"))
+    make_heuristic(project=project, status="approved")
+    release = cut_release(project, by=by)
+    if operation.id != "startCanary":
+        start_canary(project, release=release, share=100, by=by)
 
 
 def _load() -> list[Operation]:

@@ -125,6 +125,19 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
+    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_share": 0.05})
+    third = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Sort the results by price."}).json()
+    read = {"content_sha256": third["content_sha256"]}
+    client.post(f"{ROOT}/heuristics/{third['id']}/approve", read)
+    call("cutRelease", "post", "/releases", {"note": "Sorting by price."})
+    call("listReleases", "get", "/releases?limit=1")
+    call("getRelease", "get", "/releases/2")
+    call("diffReleases", "get", "/releases/1/diff/2")
+    call("startCanary", "post", "/deployment/canary", {"release": "2", "share": 0.1})
+    call("promoteRelease", "post", "/deployment/promote", {"reason": "+6 points in 1,204 runs."})
+    call("rollBack", "post", "/deployment/rollback", {"reason": "Carts are abandoned more often."})
+    call("getDeployment", "get", "/deployment")
+
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
     _finish_an_evaluation()
     call("getEvaluations", "get", "/evaluate")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_committed_document_is_the_generated_one():
 
 
 def test_document_has_every_route_of_the_api():
-    routes = {route.replace("<uuid:", "{").replace(">", "}") for route in _routes(get_resolver().url_patterns)}
+    routes = {re.sub(r"<\w+:(\w+)>", r"{\1}", route) for route in _routes(get_resolver().url_patterns)}
 
     assert {f"/{route}" for route in routes} == {path for path in build_document()["paths"] if "/v1/" in path}
 
