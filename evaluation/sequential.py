@@ -2,7 +2,7 @@
 
 An e-value has a mean of at most 1 without an effect; one of 1/α or more at any time has probability α at most (Ville
 1939). The functions name their sources: Johari, Koomen, Pekelis, Walsh (KDD 2017); Howard, Ramdas, McAuliffe, Sekhon
-(2021); Turner, Ly, Grünwald (2024); Grünwald, Henzi, Lardy (2023); Lindon, Malek (2022); Deng, Xu, Kohavi, Walker
+(2021); Turner, Ly, Grünwald (2024); Lindon, Malek (2022); Deng, Xu, Kohavi, Walker
 (2013); Fleiss (1981); Connor (1987); Rubin (1981).
 """
 
@@ -117,20 +117,31 @@ def guardrail_e_value(difference: Difference, *, tau: float, margin: float = 0.0
 def exact_e_value(observations: Iterable[tuple[bool, bool, float]]) -> float:
     """Return an e-value against "success does not depend on the arm" that needs no approximation.
 
-    The e-variable of Turner, Ly and Grünwald (2024) with their Beta(0.18, 0.18) estimates from past data. They draw
-    blocks; here a coin of known bias assigns each unit, which takes the block's place (Grünwald, Henzi, Lardy 2023):
-    each unit multiplies by p_arm(y) / (π·p₁(y) + (1 − π)·p₀(y)), whose mean over arm and outcome is 1.
+    Turner, Ly and Grünwald (2024), with their Beta(0.18, 0.18) estimates from past blocks. A block holds units of both
+    arms in the ratio of their shares; it multiplies by the product of p_arm(y) / p̄(y), whose mean is at most 1 without
+    an effect. Units wait until their block is full, so it does not matter in which order the arms report.
 
     Args:
-        observations: (treated, success, share π of the treated arm), in the order in which the outcomes came.
+        observations: (treated, success, share of the treated arm), in the order in which the outcomes came.
     """
     wins, totals, total = [0, 0], [0, 0], 0.0
+    waiting: tuple[list[bool], list[bool]] = ([], [])
     for treated, success, share in observations:
+        waiting[treated].append(success)
+        if not 0 < share < 1:
+            continue
+        sizes = max(round((1 - share) / share), 1), max(round(share / (1 - share)), 1)
+        if any(len(units) < size for units, size in zip(waiting, sizes, strict=True)):
+            continue
         rates = [(wins[arm] + EXACT_PRIOR) / (totals[arm] + 2 * EXACT_PRIOR) for arm in (0, 1)]
-        chances = rates if success else [1 - rate for rate in rates]
-        total += log(chances[treated]) - log(share * chances[1] + (1 - share) * chances[0])
-        wins[treated] += success
-        totals[treated] += 1
+        middle = (sizes[0] * rates[0] + sizes[1] * rates[1]) / sum(sizes)
+        for arm, size in enumerate(sizes):
+            block = waiting[arm][:size]
+            del waiting[arm][:size]
+            wins[arm] += sum(block)
+            totals[arm] += size
+            total += sum(block) * log(rates[arm] / middle)
+            total += (size - sum(block)) * log((1 - rates[arm]) / (1 - middle))
     return _exp(total)
 
 

@@ -131,11 +131,16 @@ def analyse(
     return replace(findings, verdict=verdict, reason=reason)
 
 
+def show_e_value(value: float) -> str:
+    """Return an e-value as people read it."""
+    return "over a million" if value > 1e6 else f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+
+
 def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, str]:
     if findings.ratio_e_value >= RATIO_ALARM:
         return Verdict.INVALID, (
-            f"The arms do not have the planned shares (e = {findings.ratio_e_value:,.0f}). Find out why units are lost "
-            "or assigned otherwise, then start a new experiment."
+            f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
+            "are lost or assigned otherwise, then start a new experiment."
         )
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
         return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."

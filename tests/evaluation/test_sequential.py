@@ -79,16 +79,33 @@ def test_confidence_sequence_equals_formula_in_blocks() -> None:
     assert (interval.low, interval.high) == pytest.approx((mean - reach, mean + reach))
 
 
-def test_exact_e_value_has_mean_of_one_without_effect() -> None:
-    """All 4,096 courses of six units with a share of 30 % and a success rate of 60 %, each with its probability."""
-    share, rate = 0.3, 0.6
+@pytest.mark.parametrize("arms", [(0, 1, 0, 1, 0, 1, 0, 1), (0, 0, 0, 0, 1, 1, 1, 1), (1, 0, 0, 1, 1, 1, 0, 0)])
+def test_exact_e_value_has_mean_of_at_most_one_in_any_order(arms: tuple[int, ...]) -> None:
+    """All 256 courses of eight units with a success rate of 60 %, each with its probability."""
+    rate = 0.6
     mean = sum(
-        np.prod([(share if arm else 1 - share) * (rate if success else 1 - rate) for arm, success in course])
-        * exact_e_value((arm, success, share) for arm, success in course)
-        for course in product(product((True, False), repeat=2), repeat=6)
+        np.prod([rate if success else 1 - rate for success in course])
+        * exact_e_value((bool(arm), success, 0.5) for arm, success in zip(arms, course, strict=True))
+        for course in product((True, False), repeat=8)
     )
 
-    assert mean == pytest.approx(1)
+    assert 0.9 < mean <= 1
+
+
+def test_exact_e_value_of_unequal_shares_has_mean_of_at_most_one() -> None:
+    course_of_arms = (0, 0, 1, 0, 0, 0, 0, 1)  # blocks of one treated and three control units
+    mean = sum(
+        np.prod([0.3 if success else 0.7 for success in course])
+        * exact_e_value((bool(arm), success, 0.25) for arm, success in zip(course_of_arms, course, strict=True))
+        for course in product((True, False), repeat=8)
+    )
+
+    assert 0.9 < mean <= 1
+
+
+def test_exact_e_value_is_not_moved_by_an_arm_that_reports_first() -> None:
+    """Without any difference, however long one arm waits for the other."""
+    assert exact_e_value([(False, True, 0.8)] * 120 + [(True, True, 0.8)] * 480) == pytest.approx(1, abs=0.1)
 
 
 def test_exact_e_value_sees_large_effect_in_few_units() -> None:
