@@ -1,4 +1,4 @@
-"""What happens to lessons that others may want to be told of: announced in its transaction, to whoever listens.
+"""What happens to lessons that others may want to be told of: announced to its listeners, in its transaction.
 
 Other apps know memory, memory does not know them.
 """

@@ -11,7 +11,7 @@ from memory.curation.review_views import (
     RetireView,
     ReviewListView,
 )
-from memory.curation.views import HeuristicBatchView, HeuristicListView, HeuristicView
+from memory.curation.views import EvidenceView, HeuristicBatchView, HeuristicListView, HeuristicView
 from memory.effects.views import FeedbackView, RetrievalOutcomesView
 from memory.episodes.views import MemorySummaryView
 from memory.intake.views import (
@@ -49,6 +49,7 @@ urlpatterns = [
     path("heuristics", HeuristicListView.as_view(), name="heuristic-list"),
     path("heuristics/batch", HeuristicBatchView.as_view(), name="heuristic-batch"),
     path("heuristics/<uuid:id>", HeuristicView.as_view(), name="heuristic"),
+    path("heuristics/<uuid:id>/evidence", EvidenceView.as_view(), name="heuristic-evidence"),
     path("heuristics/<uuid:id>/approve", ApproveView.as_view(), name="heuristic-approve"),
     path("heuristics/<uuid:id>/reject", RejectView.as_view(), name="heuristic-reject"),
     path("heuristics/<uuid:id>/retire", RetireView.as_view(), name="heuristic-retire"),

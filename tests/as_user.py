@@ -7,7 +7,7 @@ import struct
 import traceback
 from collections.abc import Callable
 
-# Who an ordinary user is: nobody where the tests run as root, else whoever runs them.
+# Who an ordinary user is: the account `nobody` where the tests run as root, else the account that runs them.
 ORDINARY_UID = 65534 if os.geteuid() == 0 else os.geteuid()
 
 _UNSHARE = {"x86_64": 272, "aarch64": 97, "arm64": 97}

@@ -25,7 +25,7 @@ settings.ERL_DATABASE_OWNER = {}
 
 
 @receiver(setting_changed)
-def _read_embedder_anew(*, setting: str, **change: Any) -> None:
+def _read_embedder_again(*, setting: str, **change: Any) -> None:
     """Let no test keep the embedder that the settings of another asked for."""
     if setting.startswith("ERL_EMBEDDER"):
         from memory.embeddings.registry import get_embedder  # once the apps are there
@@ -36,7 +36,7 @@ def _read_embedder_anew(*, setting: str, **change: Any) -> None:
 def _empty_tables(test: TransactionTestCase) -> None:
     """Take back what a test committed, as Django's `flush` would, without making empty files of all tables and indexes.
 
-    Content types and permissions, which `flush` makes anew, stay. What others are about to commit is waited for.
+    Content types and permissions, which `flush` makes again, stay. What others are about to commit is waited for.
     """
     kept = {"django_content_type", "auth_permission"}
     tables = sorted({*connection.introspection.django_table_names(only_existing=True, include_views=False)} - kept)

@@ -21,7 +21,13 @@ FORBIDDEN = {
     "who or what wrote it": "|".join(["Co-Authored-" + "By", "Generated wi" + "th", "TO" + "DO:"]),
 }
 # Data that others wrote, and lists of addresses to refuse
-EXEMPT = ("tests/data/", "memory/sample_data/", "memory/embeddings/data/", "tests/reflection/data/")
+EXEMPT = (
+    "tests/data/",
+    "tests/bench/domains/tool_calls/",
+    "memory/sample_data/",
+    "memory/embeddings/data/",
+    "tests/reflection/data/",
+)
 
 
 def tracked_files() -> list[str]:

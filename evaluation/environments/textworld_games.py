@@ -23,7 +23,7 @@ OBJECTIVE = (
     "You are hungry! Let's cook a delicious meal. Check the cookbook in the kitchen for the recipe. Once done, enjoy "
     "your meal!"
 )
-_LOCK = Lock()  # the game interpreter is not thread-safe
+INTERPRETER = Lock()  # the game interpreter is not thread-safe
 
 
 def require_textworld() -> None:
@@ -50,7 +50,7 @@ class CookingGames:
     name = "textworld-cook"
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._played: dict[tuple[str, int, tuple[tuple[str, str], ...]], TryResult] = {}
 
     def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
@@ -60,13 +60,13 @@ class CookingGames:
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         known = read_lessons(lessons)
         key = task.id, trial, tuple(sorted(known.items()))
-        with _LOCK:
+        with INTERPRETER:
             if key not in self._played:
                 self._played[key] = self._play(task, known, trial)
             return self._played[key]
 
     def _play(self, task: Task, known: dict[str, str], trial: int) -> TryResult:
-        game = _StartedGame(make_game(self._folder, task.id))
+        game = StartedGame(make_game(self.folder, task.id))
         try:
             cook = Cook(game, known, seed=f"{task.id}:{trial}")
             end = cook.play()
@@ -94,7 +94,7 @@ def make_game(folder: Path, name: str) -> Path:
     return path
 
 
-class _StartedGame:
+class StartedGame:
     """A game running in TextWorld's interpreter."""
 
     def __init__(self, path: Path) -> None:

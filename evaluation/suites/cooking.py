@@ -83,6 +83,7 @@ class CookingReflector:
     name = "cooking"
     version = "1"
     reads_near = False
+    reads_family = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         facts = find_facts(

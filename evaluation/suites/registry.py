@@ -6,11 +6,23 @@ from evaluation.suites.cooking import Cooking
 from evaluation.suites.live import Live
 from evaluation.suites.replay import Replay
 from evaluation.suites.retrieval import RetrievalSuite
+from evaluation.suites.slips import CookingSlips, FunctionCalls, Office
 from evaluation.suites.toolchoice.suite import ToolChoice
 from evaluation.suites.yours.suite import Yours
 
 SUITES: dict[str, Suite] = {
-    suite.about.name: suite for suite in (ToolChoice(), Replay(), RetrievalSuite(), Cooking(), Yours(), Live())
+    suite.about.name: suite
+    for suite in (
+        ToolChoice(),
+        Replay(),
+        RetrievalSuite(),
+        Cooking(),
+        FunctionCalls(),
+        CookingSlips(),
+        Office(),
+        Yours(),
+        Live(),
+    )
 }
 DEFAULT = ("toolchoice", "replay")
 

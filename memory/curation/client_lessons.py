@@ -6,23 +6,25 @@ not proposed away again.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from memory.curation.decision_steps import lock_item
+from memory.curation.evidence import cite, link_evidence
 from memory.curation.proposals import (
-    count_support,
     embed_unless_client,
     lock_proposals_of,
     propose_heuristic,
     redact_text,
     revise_heuristic,
 )
-from memory.errors import InvalidInput, UnknownRun
-from memory.heuristics.models import Evidence, Heuristic
+from memory.errors import InvalidInput, NotServable, UnknownRun
+from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
 from memory.heuristics.text import Citation, HeuristicText, Origin
 from memory.projects.actors import Actor
@@ -32,14 +34,22 @@ from memory.runs.models import Trajectory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CitedRun:
+    """A run that a client cites, named by its id or its external id, and where in it."""
+
+    named: str
+    citation: Citation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLesson:
-    """A lesson as a client sends it. `evidence` names runs by their ids; None means that a member was not sent."""
+    """A lesson as a client sends it; None means that a member was not sent."""
 
     text: HeuristicText
     confidence: float | None = None
     external_id: str = ""
     metadata: dict[str, Any] | None = None
-    evidence: tuple[tuple[UUID, Citation], ...] = ()
+    evidence: tuple[CitedRun, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +73,7 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
         TooManyProposals: there is something to review, and as many lessons of this client wait as may.
     """
     runs = _find_runs(project, lesson.evidence)
+    origins = tuple(run.pk for run in runs)
     kept = redact({"external_id": lesson.external_id, "metadata": lesson.metadata}).value
     if kept["external_id"] != lesson.external_id:  # two such ids may be stored as the same text
         fault = "Leave secrets and personal data, such as an e-mail address, out of the id."
@@ -74,11 +85,12 @@ def bring_lesson(project: Project, lesson: ClientLesson, *, by: Actor, client: s
         known = same.select_for_update().first()
     if known is None:
         origin = Origin(confidence=lesson.confidence, client=client)
-        heuristic = propose_heuristic(project, text=lesson.text, by=by, origin=origin, runs=tuple(runs))
+        heuristic = propose_heuristic(project, text=lesson.text, by=by, origin=origin, runs=origins)
     else:
-        heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=tuple(runs), client=client))
+        heuristic = _bring_words(known, lesson.text, by=by, sources=Sources(runs=origins, client=client))
     _keep(heuristic, lesson, kept)
-    _add_runs(heuristic, lesson.evidence, runs)
+    if lesson.evidence:
+        _link_runs(heuristic, lesson.evidence, runs)
     embed_unless_client(heuristic, by=by)
     return Brought(heuristic=heuristic, created=known is None)
 
@@ -105,14 +117,45 @@ def _keep(heuristic: Heuristic, lesson: ClientLesson, kept: dict[str, Any]) -> N
         Heuristic.objects.filter(pk=heuristic.pk).update(**changes)
 
 
-def _find_runs(project: Project, evidence: Sequence[tuple[UUID, Citation]]) -> dict[UUID, Trajectory]:
-    """Return the runs that evidence names, by id, after a check that each has the steps and the words."""
-    runs = Trajectory.objects.for_project(project).in_bulk({id for id, _ in evidence}) if evidence else {}
-    for number, (id, citation) in enumerate(evidence):
-        place = f"/evidence/{number}"
-        if id not in runs:
-            raise UnknownRun(f"No run {id} exists in this project. Record it first.", pointer=f"{place}/trajectory_id")
-        steps = runs[id].steps
+@transaction.atomic
+def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Project) -> Heuristic:
+    """Cite more runs as evidence of a lesson. They count once a reviewer approves it or confirms the evidence.
+
+    Raises:
+        NotServable: it is neither proposed nor approved.
+        UnknownRun, InvalidInput: as for `bring_lesson`; nothing is cited then.
+    """
+    runs = _find_runs(project, evidence)
+    heuristic = lock_item(heuristic)
+    if heuristic.status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
+        raise NotServable(
+            f"This heuristic is {heuristic.status}. Cite runs for one that is proposed or approved; superseded_by_id "
+            "names the one that this was merged into."
+        )
+    return _link_runs(heuristic, evidence, runs)
+
+
+def _link_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], runs: Sequence[Trajectory]) -> Heuristic:
+    pieces = [cite(heuristic, run, each.citation) for run, each in zip(runs, evidence, strict=True)]
+    there = heuristic.evidence.filter(trajectory__in={run.pk for run in runs})
+    quotes = {(one.trajectory_id, one.first_step, one.last_step): one.quote for one in there}
+    for number, piece in enumerate(pieces):
+        place = (piece.trajectory_id, piece.first_step, piece.last_step)
+        if piece.quote not in ("", quotes.setdefault(place, piece.quote)):
+            fault = "These steps of the run are cited already, without this quote. Name other steps or leave it out."
+            raise InvalidInput({f"/evidence/{number}/quote": [fault]})
+    return link_evidence(heuristic, pieces)
+
+
+def _find_runs(project: Project, evidence: Sequence[CitedRun]) -> list[Trajectory]:
+    """Return the run of each piece of evidence, after a check that it has the steps and the words."""
+    known = _find_named(project, {each.named for each in evidence}) if evidence else {}
+    for number, each in enumerate(evidence):
+        place, citation = f"/evidence/{number}", each.citation
+        if each.named not in known:
+            fault = f"No run {each.named!r} exists in this project. Record it first."
+            raise UnknownRun(fault, pointer=f"{place}/trajectory_id")
+        steps = known[each.named].steps
         if citation.last_step is not None and citation.last_step > len(steps):
             raise InvalidInput({f"{place}/last_step": [f"The run has {len(steps)} steps."]})
         first, last = citation.first_step or 1, citation.last_step or len(steps)
@@ -120,7 +163,18 @@ def _find_runs(project: Project, evidence: Sequence[tuple[UUID, Citation]]) -> d
             raise InvalidInput(
                 {f"{place}/quote": ["The steps you name do not have these words. Quote the run itself."]}
             )
-    return runs
+    return [known[each.named] for each in evidence]
+
+
+def _find_named(project: Project, names: Set[str]) -> dict[str, Trajectory]:
+    """Return runs by the name they were called by: an id or, where there is no such run, an external id."""
+    ids = {}
+    for name in names:
+        with suppress(ValueError):
+            ids[UUID(name)] = name
+    runs = Trajectory.objects.for_project(project)
+    by_external_id = {run.external_id: run for run in runs.filter(external_id__in=names - {""})}
+    return by_external_id | {ids[id]: run for id, run in runs.in_bulk(ids).items()}
 
 
 def _says(steps: Sequence[dict[str, Any]], quote: str) -> bool:
@@ -132,21 +186,3 @@ def _says(steps: Sequence[dict[str, Any]], quote: str) -> bool:
         said += [step.get("thought", ""), action.get("name", ""), arguments, step.get("observation", "")]
         said += [step.get("error", "")]
     return " ".join(quote.split()) in " ".join(" ".join(said).split())
-
-
-def _add_runs(heuristic: Heuristic, evidence: Sequence[tuple[UUID, Citation]], runs: dict[UUID, Trajectory]) -> None:
-    if not evidence:
-        return
-    rows = [
-        Evidence(
-            project_id=heuristic.project_id,
-            heuristic=heuristic,
-            trajectory=runs[id],
-            first_step=citation.first_step,
-            last_step=citation.last_step,
-            quote=redact(citation.quote).value,
-        )
-        for id, citation in evidence
-    ]
-    Evidence.objects.bulk_create(rows, ignore_conflicts=True)
-    count_support(heuristic)

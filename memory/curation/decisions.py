@@ -20,7 +20,8 @@ from memory.curation.decision_steps import (
     set_status,
     withdraw_revision,
 )
-from memory.curation.proposals import count_support, revise_heuristic
+from memory.curation.evidence import count_support, take_back_evidence
+from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_decider, find_owners, release_heuristic
 from memory.errors import (
     AlreadyDecided,
@@ -38,6 +39,7 @@ from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.projects.actors import Actor
+from memory.releases.policy import cut_after_approval
 
 MAX_AT_ONCE = 20
 
@@ -83,6 +85,8 @@ def approve_heuristic(
     set_status(heuristic, _Status.APPROVED)
     record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
     _approve_evidence(heuristic, by=by, read_at=read_at)
+    take_back_evidence(heuristic)  # it may have been merged into another before
+    after_commit(cut_after_approval, heuristic.project_id)
     failpoint("review.before_commit")
     return heuristic
 
@@ -219,7 +223,13 @@ class BulkResult:
 
 @transaction.atomic
 def decide_unflagged(
-    heuristic: Heuristic, *, approve: bool, by: Actor, content_sha256: str, **note: Unpack[ReviewNote]
+    heuristic: Heuristic,
+    *,
+    approve: bool,
+    by: Actor,
+    content_sha256: str,
+    read_at: datetime | None = None,
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Approve or reject the wording that was read, as one of many; what the checks flagged is decided on by itself.
 
@@ -231,7 +241,7 @@ def decide_unflagged(
         return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
     heuristic = lock_item(heuristic)  # so that what the checks said is of the wording that is decided on
     _check_unflagged(heuristic, "Decide on it by itself: POST /api/v1/heuristics/{id}/approve.")
-    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
+    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, read_at=read_at, **note)
 
 
 def review_in_bulk(

@@ -3,14 +3,14 @@
 from typing import Unpack
 
 from django.db import transaction
-from django.utils import timezone
 
 from memory.curation.decision_steps import ReviewNote, get_current_revision, record_review, set_status
 from memory.curation.decisions import approve_heuristic
-from memory.curation.proposals import count_support, revise_heuristic
+from memory.curation.evidence import copy_evidence
+from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_claim, check_decider
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import Sources
 from memory.projects.actors import Actor
 
@@ -63,28 +63,10 @@ def merge_heuristics(
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
     set_status(heuristic, _Status.SUPERSEDED)
     record_review(revision, Review.Decision.MERGE, item=heuristic, by=by, **note)
-    _copy_evidence(heuristic, into)
+    into = copy_evidence(heuristic, into=into)
     if take_wording:
         into = _take_wording(into, revision, by=by, request_id=note.get("request_id", ""))
-    return count_support(into)
-
-
-def _copy_evidence(heuristic: Heuristic, into: Heuristic) -> None:
-    copies = [
-        Evidence(
-            project_id=into.project_id,
-            heuristic=into,
-            trajectory_id=item.trajectory_id,
-            first_step=item.first_step,
-            last_step=item.last_step,
-            quote=item.quote,
-            approved_by=item.approved_by,
-            approved_at=item.approved_at,
-            created_at=timezone.now(),
-        )
-        for item in heuristic.evidence.all()
-    ]
-    Evidence.objects.bulk_create(copies, ignore_conflicts=True)
+    return into
 
 
 def _take_wording(into: Heuristic, revision: HeuristicRevision, *, by: Actor, request_id: str) -> Heuristic:

@@ -1,4 +1,4 @@
-"""Bring lessons into the review queue: new ones, new wordings, more evidence."""
+"""Bring lessons into the review queue: new ones and new wordings."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from memory.after_commit import after_commit
@@ -15,14 +15,13 @@ from memory.curation.decision_steps import get_current_revision, lock_item
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.events import Event, EventKind, announce
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import OWN_WORDS, Sources, record_origins
-from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.heuristics.text import HeuristicText, Origin
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
-from memory.runs.models import Trajectory
 
 
 @transaction.atomic
@@ -108,31 +107,6 @@ def restore_revision(heuristic: Heuristic, *, revision: HeuristicRevision, by: A
     return repropose_heuristic(heuristic, text=revision.as_text(), by=by)
 
 
-@transaction.atomic
-def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Iterable[Citation]) -> Heuristic:
-    """Link a heuristic to the run it is seen in. Support becomes the number of distinct runs.
-
-    The run changes nothing in what agents are given until a reviewer approves the heuristic or confirms the evidence.
-    """
-    heuristic = lock_item(heuristic)
-    Evidence.objects.bulk_create(
-        [
-            Evidence(
-                project_id=heuristic.project_id,
-                heuristic=heuristic,
-                trajectory=trajectory,
-                first_step=citation.first_step,
-                last_step=citation.last_step,
-                quote=redact(citation.quote).value,
-            )
-            for citation in citations
-        ],
-        ignore_conflicts=True,
-    )
-    after_commit(embed_heuristics, [heuristic.pk])  # the run's task is searched too
-    return count_support(heuristic)
-
-
 def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
     """Make the vectors of a lesson after the commit. An API client does not wait for them.
 
@@ -141,16 +115,6 @@ def embed_unless_client(heuristic: Heuristic, *, by: Actor) -> None:
     """
     if by.api_key_id is None:
         after_commit(embed_heuristics, [heuristic.pk])
-
-
-def count_support(heuristic: Heuristic) -> Heuristic:
-    """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
-    runs = Count("trajectory", distinct=True)
-    approved = Count("trajectory", distinct=True, filter=Q(approved_at__isnull=False))
-    counted = heuristic.evidence.aggregate(support=runs, approved_support=approved)
-    heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
-    heuristic.save(update_fields=["support", "approved_support"])
-    return heuristic
 
 
 def has_room(project_id: UUID, client: str) -> bool:

@@ -188,6 +188,7 @@ class ReviewListView(ApiView):
             approve=sent.decision == "approve",
             by=self.actor,
             content_sha256=sent.content_sha256,
+            read_at=sent.read_at,
             reason=sent.reason,
             request_id=self.request_id,
         )

@@ -3,15 +3,27 @@
 import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
-from uuid import UUID
 
 from drf_spectacular.utils import extend_schema_field
 from pydantic import Field, SkipValidation, model_validator
 from rest_framework import serializers
 
 from memory.api.base import represent
-from memory.api.input import WHOLE, ContentHash, Id, Input, LongText, Name, OneOf, Share, Tags, Text, wrong_member
-from memory.curation.client_lessons import ClientLesson
+from memory.api.input import (
+    WHOLE,
+    ContentHash,
+    Id,
+    Input,
+    LongText,
+    Moment,
+    Name,
+    OneOf,
+    Share,
+    Tags,
+    Text,
+    wrong_member,
+)
+from memory.curation.client_lessons import CitedRun, ClientLesson
 from memory.curation.decisions import MAX_AT_ONCE
 from memory.errors import InvalidInput
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
@@ -49,6 +61,10 @@ Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kep
 HashRead = Annotated[
     ContentHash | None,
     Field(description="The hash of the wording you read; if it changed since, the request is refused."),
+]
+ReadAt = Annotated[
+    Moment | None,
+    Field(description="When you read it: evidence that was linked later does not count yet. Now if left out."),
 ]
 _SEND_HASH = (
     "Send the hash of the wording you read: read the heuristic (GET /api/v1/heuristics/{id}), decide on that text, and "
@@ -99,7 +115,7 @@ class HeuristicWording(Input):
 class EvidenceInput(Input):
     """A recorded run that a lesson is drawn from, and where in it."""
 
-    trajectory_id: Annotated[Id, Field(description="A run of this project.")]
+    trajectory_id: Annotated[Name, Field(description="A run of this project, by its id or its `external_id`.")]
     first_step: Annotated[int | None, Field(ge=1, description="The first step that shows it, from 1."), WHOLE] = None
     last_step: Annotated[int | None, Field(ge=1, description="The last; the first if left out."), WHOLE] = None
     quote: Annotated[LongText, Field(description="Words of these steps, as the run has them.")] = ""
@@ -110,9 +126,10 @@ class EvidenceInput(Input):
             raise wrong_member("last_step", "Send the first step too, and a last step that is not before it.")
         return self
 
-    def citation(self) -> tuple[UUID, Citation]:
+    def cited_run(self) -> CitedRun:
         last = self.first_step if self.last_step is None else self.last_step
-        return self.trajectory_id, Citation(first_step=self.first_step, last_step=last, quote=self.quote)
+        citation = Citation(first_step=self.first_step, last_step=last, quote=self.quote)
+        return CitedRun(named=self.trajectory_id, citation=citation)
 
 
 class HeuristicInput(HeuristicWording):
@@ -150,8 +167,17 @@ class HeuristicInput(HeuristicWording):
             confidence=self.confidence,
             external_id=self.external_id,
             metadata=self.metadata if "metadata" in self.model_fields_set else None,
-            evidence=tuple(each.citation() for each in self.evidence),
+            evidence=tuple(each.cited_run() for each in self.evidence),
         )
+
+
+class MoreEvidence(Input):
+    """Runs that show a lesson, too."""
+
+    evidence: Annotated[
+        list[EvidenceInput],
+        Field(min_length=1, max_length=MAX_EVIDENCE, description="The runs; they count once a reviewer has seen them."),
+    ]
 
 
 class HeuristicsInput(Input):
@@ -171,6 +197,7 @@ class DecisionItem(Input):
     content_sha256: Annotated[
         ContentHash, Field(description="The hash of the wording you read; if it changed since, this one is refused.")
     ]
+    read_at: ReadAt = None
     reason: Reason = ""
 
 
@@ -209,6 +236,7 @@ class Approval(Decision):
     content_sha256: Annotated[
         ContentHash, Field(description="The hash of the wording you read; if it changed since, the request is refused.")
     ]
+    read_at: ReadAt = None
 
     @model_validator(mode="before")
     @classmethod

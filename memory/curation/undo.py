@@ -7,7 +7,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from memory.curation.decision_steps import get_current_revision, lock_item, record_review, serve_again, set_status
-from memory.curation.proposals import count_support, repropose_heuristic
+from memory.curation.evidence import count_support
+from memory.curation.proposals import repropose_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review

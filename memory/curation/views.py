@@ -16,7 +16,7 @@ from memory.api.bulk import answer_each
 from memory.api.errors import ErrorCode, Refusal
 from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
-from memory.curation.client_lessons import bring_lesson
+from memory.curation.client_lessons import bring_lesson, cite_runs
 from memory.curation.filters import HeuristicFilter
 from memory.curation.proposals import revise_heuristic
 from memory.curation.serializers import (
@@ -27,6 +27,7 @@ from memory.curation.serializers import (
     HeuristicPatch,
     HeuristicSerializer,
     HeuristicsInput,
+    MoreEvidence,
 )
 from memory.errors import ChangedMeanwhile
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -170,6 +171,28 @@ class HeuristicView(ApiView):
             by=self.actor,
             content_sha256=current.content_sha256,  # what the new words were laid over
         )
+        return answer_heuristic(self, id)
+
+
+class EvidenceView(ApiView):
+    required_scopes = {"POST": Scope.HEURISTICS_WRITE}
+
+    @describe(
+        "addEvidence",
+        tag="heuristics",
+        summary="Cite runs as evidence of a lesson",
+        description="For a lesson that is proposed or approved: up to 50 recorded runs, each by its id or its "
+        "`external_id`. They count as support, and tasks like theirs find the lesson, once a reviewer approves it or "
+        "confirms the evidence. What is cited already changes nothing. If one is refused, none is cited, and the error "
+        "names it.",
+        request=MoreEvidence,
+        responses=HeuristicDetailSerializer,
+        parameters=[ETAG],
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = MoreEvidence.from_body(self.body)
+        runs = [each.cited_run() for each in sent.evidence]
+        cite_runs(get_heuristic(self, id), runs, project=self.project)
         return answer_heuristic(self, id)
 
 

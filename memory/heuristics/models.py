@@ -243,6 +243,14 @@ class Evidence(models.Model):
     quote = models.TextField(blank=True, default="")
     approved_by = models.TextField(editable=False, default="")
     approved_at = models.DateTimeField(null=True, editable=False)
+    merged_from = models.ForeignKey(
+        Heuristic,
+        null=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The lesson it came from in a merge.",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

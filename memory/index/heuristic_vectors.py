@@ -1,6 +1,7 @@
 """The vectors and words by which heuristics are found: of what each says, and of the tasks it was learnt from."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 _Kind = HeuristicEmbedding.Kind
 NO_MODEL = "none"  # of texts that are found by their words alone
-MAX_SOURCE_TASKS = 20  # a lesson seen more often is found by the newest
+MAX_SOURCE_TASKS = 20  # a lesson seen more often is found by the newest, as is each lesson merged into it
 
 _INSERT = """
 INSERT INTO memory_heuristicembedding
@@ -178,7 +179,7 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
         of_heuristic = own | tasks.get(revision.heuristic_id, {})
         texts += [
             _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.SOURCE_TASK, sections=(task,))
-            for task, trajectory_id in list(of_heuristic.items())[:MAX_SOURCE_TASKS]
+            for task, trajectory_id in of_heuristic.items()
         ]
         texts += [
             _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.HELPED_TASK, sections=(task,))
@@ -189,16 +190,23 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
 
 
 def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:
-    """Return the different tasks of each heuristic's evidence, each with a trajectory it comes from.
+    """Return the newest different tasks of each heuristic's evidence, each with a trajectory it comes from.
 
-    Those of approved evidence come first: what no reviewer has seen displaces none of them.
+    Those of approved evidence come first: what no reviewer has seen displaces none of them. So many of each lesson that
+    was merged into it: a merge makes none harder to find.
     """
     found: dict[UUID, dict[str, UUID | None]] = {}
+    taken: Counter[tuple[UUID, UUID | None]] = Counter()
     rows = Evidence.objects.filter(heuristic__in=heuristic_ids).order_by(
         F("approved_at").desc(nulls_last=True), "-created_at"
     )
-    for heuristic_id, trajectory_id, task in rows.values_list("heuristic_id", "trajectory_id", "trajectory__task"):
-        found.setdefault(heuristic_id, {}).setdefault(task, trajectory_id)
+    for heuristic_id, merged_from, trajectory_id, task in rows.values_list(
+        "heuristic_id", "merged_from_id", "trajectory_id", "trajectory__task"
+    ):
+        tasks = found.setdefault(heuristic_id, {})
+        if task not in tasks and taken[heuristic_id, merged_from] < MAX_SOURCE_TASKS:
+            tasks[task] = trajectory_id
+            taken[heuristic_id, merged_from] += 1
     return found
 
 

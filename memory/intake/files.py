@@ -13,6 +13,7 @@ from memory.errors import MemoryAppError, UnreadableFile
 from memory.intake.serializers import TrajectoryInput
 from memory.limits import FILE_JSON
 from memory.runs.episode import Action, Episode, Step
+from memory.runs.limits_reached import limit_reached
 from memory.runs.step_formats import read_steps
 from memory.runs.tools import tool_names
 from memory.strict_json import InvalidJson, parse_json
@@ -166,6 +167,7 @@ def as_episode(data: Mapping[str, Any]) -> Episode:
         successes=tuple(data.get("successes", ())),
         mistake_cards=tuple(data.get("mistake_cards", ())),
         tools=tuple(tool_names(data.get("tools", ()))),
+        cut_off=limit_reached(data.get("metadata", {})),
     )
 
 

@@ -191,13 +191,6 @@ def get_release(project: Project, name: str) -> Release:
     return found[0]
 
 
-def cut_by_policy(project: Project, *, policy: str) -> Release | None:
-    """Cut a release if the project's policy is the one named."""
-    if not Deployment.objects.filter(project=project, cut_policy=policy).exists():
-        return None
-    return cut_release(project, by=Actor.policy("releases"), how=Release.How.POLICY)
-
-
 def _lock(project: Project, *, serves_releases: bool = False) -> Deployment:
     """Return the row of a project, which is made if it is missing, and hold it until the transaction ends."""
     Deployment.objects.get_or_create(project=project, defaults={"holdout_salt": _new_salt()})

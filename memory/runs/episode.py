@@ -31,7 +31,8 @@ class Episode:
     """A finished run, free of the database: what a reflector may read.
 
     `score` is 0–1 or None when not known. `injected` holds the texts of lessons this run was given, which may not
-    come back as lessons of its own. `tools` names those the run could have called, where it said so.
+    come back as lessons of its own. `tools` names those the run could have called, where it said so. `cut_off` is the
+    limit that ended the run, "" if none did. `family` holds other runs of the family for reflectors that read them.
     """
 
     task: str
@@ -48,3 +49,5 @@ class Episode:
     mistake_cards: tuple[dict[str, Any], ...] = ()
     injected: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    cut_off: str = ""
+    family: tuple["Episode", ...] = ()

@@ -13,6 +13,7 @@ from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import ApiKey, Project
 from memory.runs.episode import Action, Episode, Step
+from memory.runs.limits_reached import limit_reached
 from memory.runs.tools import tool_names
 
 # When the last words of a run came: one that is recorded in parts may begin long before they do.
@@ -150,6 +151,7 @@ class Trajectory(models.Model):
             mistake_cards=tuple(self.mistake_cards),
             injected=injected,
             tools=tuple(tool_names(self.tools)),
+            cut_off=limit_reached(self.metadata),
         )
 
 

@@ -157,13 +157,13 @@ BEGIN
     SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served),
         EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.live)
     INTO current_status, serves, lives FROM memory_heuristic h WHERE h.id = of_heuristic;
-    IF current_status = 'quarantined' AND lives THEN
-        RAISE EXCEPTION 'the heuristic % is quarantined but a release gives it', of_heuristic
-            USING ERRCODE = 'restrict_violation';
-    END IF;
     IF (current_status = 'approved' AND NOT serves) OR (current_status NOT IN ('approved', 'proposed') AND serves) THEN
         RAISE EXCEPTION 'the heuristic % is % but % a revision', of_heuristic, current_status,
             CASE WHEN serves THEN 'serves' ELSE 'does not serve' END USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF current_status = 'quarantined' AND lives THEN
+        RAISE EXCEPTION 'the heuristic % is quarantined but a release gives a revision of it', of_heuristic
+            USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NULL;
 END $$;

@@ -204,7 +204,8 @@ SELECT memory_check_references('memory_heuristicrevision', ARRAY[
 ]);
 SELECT memory_check_references('memory_evidence', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],
-    ['trajectory_id', 'memory_trajectory', '']
+    ['trajectory_id', 'memory_trajectory', ''],
+    ['merged_from_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_heuristicembedding', ARRAY[
     ['heuristic_id', 'memory_heuristic', ''],

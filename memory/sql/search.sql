@@ -41,17 +41,22 @@ CREATE OR REPLACE TRIGGER memory_embedding_serve BEFORE INSERT ON memory_heurist
 CREATE OR REPLACE TRIGGER memory_embedding_follow BEFORE UPDATE OF served, revision_id ON memory_heuristicembedding
     FOR EACH ROW EXECUTE FUNCTION memory_embedding_serve();
 
--- The tasks of evidence come into service when it is approved, and go when an undo takes that back.
+-- The tasks of evidence come into service when it is approved, or copied by a merge that was, and go when an undo takes
+-- that back or the evidence is gone.
 CREATE OR REPLACE FUNCTION memory_evidence_approved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE memory_heuristicembedding e SET served = r.live
     FROM memory_heuristicrevision r
     WHERE r.id = e.revision_id AND r.live AND e.kind = 'source_task'
-        AND e.heuristic_id IN (SELECT heuristic_id FROM changed);
+        AND e.heuristic_id IN (SELECT heuristic_id FROM changed WHERE TG_OP = 'UPDATE' OR approved_at IS NOT NULL);
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER memory_evidence_approved AFTER UPDATE ON memory_evidence
     REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
+CREATE OR REPLACE TRIGGER memory_evidence_added AFTER INSERT ON memory_evidence
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
+CREATE OR REPLACE TRIGGER memory_evidence_gone AFTER DELETE ON memory_evidence
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION memory_evidence_approved();
 
 -- The words of a text: a number for each, and how often it occurs. Names such as AbleStyle and create_qr_code are split
 -- into words. The number depends on the project too, so that one index of all projects keeps their words apart. Words

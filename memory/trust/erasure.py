@@ -11,7 +11,8 @@ from django.db.models.functions import Left, Length
 from psycopg.errors import DeadlockDetected
 
 from memory.curation.decision_steps import set_status
-from memory.curation.proposals import count_support, repropose_heuristic
+from memory.curation.evidence import count_support
+from memory.curation.proposals import repropose_heuristic
 from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere

@@ -34,6 +34,7 @@ _PAIRS = (
     ("memory_heuristicrevision", "heuristic_id", "memory_heuristic"),
     ("memory_evidence", "heuristic_id", "memory_heuristic"),
     ("memory_evidence", "trajectory_id", "memory_trajectory"),
+    ("memory_evidence", "merged_from_id", "memory_heuristic"),
     ("memory_heuristicembedding", "revision_id", "memory_heuristicrevision"),
     ("memory_review", "revision_id", "memory_heuristicrevision"),
     ("memory_heuristicfeedback", "heuristic_id", "memory_heuristic"),
@@ -58,7 +59,7 @@ _INVARIANTS: list[Invariant] = [
     Invariant(
         name="served_is_approved",
         says="A served wording has the hash that was approved.",
-        broken_by="SELECT id FROM memory_heuristicrevision WHERE served AND "
+        broken_by="SELECT id FROM memory_heuristicrevision WHERE (served OR live) AND "
         "(approved_sha256 <> content_sha256 OR approved_by = '' OR approved_at IS NULL)",
     ),
     Invariant(

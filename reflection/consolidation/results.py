@@ -4,17 +4,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from django.db.models import F, Q
 from django.utils import timezone
 
-from memory.after_commit import after_commit
 from memory.curation.decision_steps import lock_item
-from memory.curation.proposals import count_support, propose_heuristic
-from memory.heuristics.models import Evidence, Heuristic
+from memory.curation.evidence import cite, link_evidence
+from memory.curation.proposals import propose_heuristic
+from memory.heuristics.models import Heuristic
 from memory.heuristics.text import Origin
-from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.redaction import redact
 from memory.runs.models import Trajectory
@@ -127,25 +126,10 @@ def _add_runs(heuristic: Heuristic, support: Iterable[Support]) -> bool:
     heuristic = lock_item(heuristic)
     known = set(heuristic.evidence.values_list("trajectory_id", flat=True))
     new = {each.trajectory_id: each.citation for each in support if each.trajectory_id not in known}
-    there = set(Trajectory.objects.filter(project=heuristic.project_id, pk__in=new).values_list("pk", flat=True))
-    Evidence.objects.bulk_create(
-        [
-            Evidence(
-                project_id=heuristic.project_id,
-                heuristic=heuristic,
-                trajectory_id=trajectory_id,
-                first_step=citation.first_step,
-                last_step=citation.last_step,
-                quote=redact(citation.quote[:MAX_QUOTE_CHARACTERS]).value,
-            )
-            for trajectory_id, citation in new.items()
-            if trajectory_id in there
-        ],
-        ignore_conflicts=True,
-    )
+    there = Trajectory.objects.filter(project=heuristic.project_id).in_bulk(new)
     if there:
-        count_support(heuristic)
-        after_commit(embed_heuristics, [heuristic.pk])
+        runs = [(id, replace(citation, quote=citation.quote[:MAX_QUOTE_CHARACTERS])) for id, citation in new.items()]
+        link_evidence(heuristic, [cite(heuristic, there[id], citation) for id, citation in runs if id in there])
     return bool(there)
 
 

@@ -164,7 +164,7 @@ def _give_back(job: Job, error: Exception) -> str:
                 retry_after_seconds=getattr(error, "retry_after_seconds", None),
             )
         case OperationalError(__cause__=LockNotAvailable() | DeadlockDetected()):
-            # Whoever holds the row may hang; PostgreSQL ends its transaction in time, and the job is not to blame.
+            # The process that holds the row may hang. PostgreSQL ends its transaction in time; the job is not to blame.
             message = f"Another transaction held a row that the {job.kind} needs. It goes on in a few seconds."
             postpone(job, wait_seconds=random.uniform(1, SPREAD_SECONDS), code="locked", message=message)  # noqa: S311
         case SoftTimeLimitExceeded():

@@ -40,11 +40,13 @@ class ReflectionResult:
 class Reflector(Protocol):
     """Reads one run. `name` and `version` go onto every heuristic it proposes.
 
-    Where `reads_near` is False, near heuristics are not searched for and `near` is empty.
+    Where `reads_near` is False, near heuristics are not searched for and `near` is empty. Where `reads_family` is
+    False, the episode comes without other runs of its family.
     """
 
     name: str
     version: str
     reads_near: bool
+    reads_family: bool
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...]) -> ReflectionResult: ...

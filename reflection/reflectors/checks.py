@@ -14,6 +14,7 @@ from memory.redaction import redact
 from memory.redaction.visible_text import is_hidden
 from memory.runs.episode import Episode
 from reflection.reflectors.base import ProposedLesson
+from reflection.reflectors.rules.wording import PROGRAMS_WITH_DIGITS
 
 MAX_TRIGGER_CHARACTERS = 300
 MAX_GUIDELINE_CHARACTERS = 600
@@ -98,7 +99,7 @@ class _Run:
 
     def __init__(self, episode: Episode) -> None:
         self.knows_tools = bool(episode.tools)
-        self.names: set[str] = {name.lower() for name in episode.tools}
+        self.names: set[str] = {*PROGRAMS_WITH_DIGITS, *(name.lower() for name in episode.tools)}
         self.people: set[str] = set()
         parts = [episode.task, episode.summary, *episode.mistakes, *episode.successes]
         parts += [json.dumps(card, ensure_ascii=False) for card in episode.mistake_cards]

@@ -32,6 +32,7 @@ class LlmReflector:
 
     name = "llm"
     reads_near = True
+    reads_family = False
 
     def __init__(self, *, ask: Ask) -> None:
         self.version = version_of_all()

@@ -1,4 +1,4 @@
-"""Find the lessons nearest to a run or to a new lesson: by meaning, or by words where there is no embedder."""
+"""Find the lessons nearest to a run or to a new lesson, by meaning or by words, and the other runs of its family."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import structlog
 from django.contrib.postgres.search import SearchQuery, SearchRank
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, F, Func, IntegerField, Max, Q, QuerySet
 from pgvector import HalfVector
 from pgvector.django import MaxInnerProduct
 
@@ -18,6 +18,7 @@ from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from memory.retrieval.models import HeuristicEmbedding
 from memory.runs.episode import Episode
+from memory.runs.models import Trajectory, TrajectoryOutcome
 from reflection.reflectors.base import NearHeuristic
 
 log = structlog.get_logger(__name__)
@@ -26,7 +27,10 @@ MAX_NEAR = 10
 MIN_SIMILARITY = 0.3
 MAX_ERRORS = 3
 MAX_QUERY_WORDS = 40
+MAX_FAMILY_RUNS = 10
+MAX_FAMILY_STEPS = 200
 
+_DECIDED = (TrajectoryOutcome.SUCCESS, TrajectoryOutcome.FAILURE)
 _LIVE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 
 
@@ -50,6 +54,27 @@ def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuris
     if vectors is None:
         return _find_by_words(project, episode.task)
     return _shown(find_neighbours(project, vectors, at_least=MIN_SIMILARITY))
+
+
+def find_family_runs(trajectory: Trajectory) -> tuple[Episode, ...]:
+    """Return other runs of the same family that are known to have succeeded or failed, at most 10 of each.
+
+    Runs that were given no lessons come first, then the newest: what they show is not an effect of lessons.
+    """
+    if not trajectory.task_id:
+        return ()
+    others = (
+        Trajectory.objects.filter(project_id=trajectory.project_id, task_id=trajectory.task_id, is_open=False)
+        .exclude(pk=trajectory.pk)
+        .alias(
+            step_count=Func("steps", function="jsonb_array_length", output_field=IntegerField()),
+            is_guided=ExpressionWrapper(Q(retrieval__isnull=False), output_field=BooleanField()),
+        )
+        .filter(step_count__range=(1, MAX_FAMILY_STEPS))
+        .order_by("is_guided", "-created_at", "pk")
+    )
+    runs = [run for outcome in _DECIDED for run in others.filter(outcome=outcome)[:MAX_FAMILY_RUNS]]
+    return tuple(run.as_episode() for run in runs)
 
 
 def embed_lesson(text: HeuristicText) -> tuple[str, Vectors] | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
 
-from memory.curation.proposals import add_evidence, has_room, propose_heuristic
+from memory.curation.evidence import add_evidence
+from memory.curation.proposals import has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.text import Citation, HeuristicText, Origin

@@ -1,7 +1,7 @@
 """Run a reflection: claim it, read the run, ask for lessons, check them, and write the result in one transaction."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -23,7 +23,7 @@ from reflection.reflectors.base import ReflectionResult, Reflector
 from reflection.reflectors.checks import Finding, is_rejected, verify
 from reflection.reflectors.llm import LlmReflector
 from reflection.reflectors.models import KIND, Proposal, Reflection
-from reflection.reflectors.nearest import embed_lesson, find_near_heuristics
+from reflection.reflectors.nearest import embed_lesson, find_family_runs, find_near_heuristics
 from reflection.reflectors.proposals import CheckedLesson, store_lessons
 from reflection.reflectors.rules import RulesReflector
 
@@ -93,6 +93,8 @@ def _reflect(
         return _store(reflection, trajectory, lessons=[], skip_reason=NO_ROOM)  # before anything is asked or spent
     episode = trajectory.as_episode(injected=_find_injected_texts(trajectory))
     reflector = make_reflector(ask=RememberedAsk(reflection, heartbeat, ask_model=ask_model))
+    if reflector.reads_family:
+        episode = replace(episode, family=find_family_runs(trajectory))
     _name_author(reflection, reflector, episode)
     near = find_near_heuristics(reflection.project, episode) if reflector.reads_near else ()
     result = reflector.reflect(episode, near=near)

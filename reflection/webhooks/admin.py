@@ -91,7 +91,7 @@ class WebhookEndpointAdmin(MemberRows[WebhookEndpoint]):
         return super().has_delete_permission(request, obj) and _is_operator(request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Name the webhook alone: its secrets and messages go with it, whoever may delete those by themselves."""
+        """Name the webhook alone: its secrets and messages go with it, and need no permission of their own."""
         return [str(each) for each in objs], {}, set(), []
 
     # ── Adding and changing ───────────────────────────────────────────────────────────────────────────────────────

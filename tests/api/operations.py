@@ -104,6 +104,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
         ]
     if "trajectory_id" in body:
         body["trajectory_id"] = str(make_trajectory(project=project).pk)
+    if "evidence" in body:
+        body["evidence"] = [{"trajectory_id": str(make_trajectory(project=project).pk)}]
     if "into_id" in body:
         body["into_id"] = str(make_heuristic(project=project).pk)
     if "retrieval_id" in body:

@@ -2,7 +2,7 @@
 
     RECORD_EXAMPLES=1 uv run pytest tests/api/test_openapi.py
 
-writes memory/api/examples.json anew; then `manage.py spectacular --file docs/openapi.yaml`.
+writes memory/api/examples.json again; then `manage.py spectacular --file docs/openapi.yaml`.
 """
 
 from dataclasses import dataclass, field
@@ -118,8 +118,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     ready = {"heuristic_id": taken["heuristic_id"], "decision": "approve", "content_sha256": taken["content_sha256"]}
     call("decideHeuristics", "post", "/reviews", {"decisions": [ready]})
     later = {"trajectory_id": trajectory["id"], "first_step": 1, "last_step": 2}
-    client.post(f"{ROOT}/heuristics", own | {"evidence": [later]})
     path_of_own = f"/heuristics/{taken['heuristic_id']}"
+    call("addEvidence", "post", f"{path_of_own}/evidence", {"evidence": [later]})
     confirmed = {"content_sha256": taken["content_sha256"], "reason": "The run shows it."}
     call("confirmEvidence", "post", f"{path_of_own}/confirm-evidence", confirmed)
 

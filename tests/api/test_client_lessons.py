@@ -207,6 +207,27 @@ def test_evidence_has_to_be_in_the_run(
     assert not Heuristic.objects.exists()
 
 
+def test_run_is_cited_by_its_own_id_of_the_client(api_client: APIClient, project: Project) -> None:
+    run = make_trajectory(project=project, external_id="order-17")
+    make_trajectory(external_id="order-17")
+
+    body = api_client.post(URL, OWN | {"evidence": [{"trajectory_id": "order-17"}]}).json()
+
+    assert [piece["trajectory_id"] for piece in body["evidence"]] == [str(run.pk)]
+
+
+def test_quote_that_would_not_be_stored_is_refused(api_client: APIClient, project: Project) -> None:
+    piece = {"trajectory_id": str(make_trajectory(project=project).pk), "first_step": 2}
+    api_client.post(URL, OWN | {"evidence": [piece | {"quote": "policy refuses"}]})
+
+    same = api_client.post(URL, OWN | {"evidence": [piece | {"quote": "policy refuses"}, piece]})
+    other = api_client.post(URL, OWN | {"evidence": [piece, piece | {"quote": "cancel basic economy"}]})
+
+    assert same.status_code == 200
+    assert error_of(other) == (400, "invalid_request")
+    assert "/evidence/1/quote" in other.json()["error"]["fields"]
+
+
 def test_erasing_the_run_erases_the_lesson_with_its_metadata(api_client: APIClient, project: Project) -> None:
     run, headers = make_trajectory(project=project), {"Idempotency-Key": "once"}
     sent = OWN | {"evidence": [{"trajectory_id": str(run.pk)}]}

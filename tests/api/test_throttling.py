@@ -23,7 +23,7 @@ _RATE = re.compile(r'"(?P<scope>[a-z:]+)";r=(?P<left>\d+);t=(?P<seconds>\d+)')
 
 
 @pytest.fixture(autouse=True)
-def _count_anew(broker: str) -> Iterator[None]:
+def _count_from_zero(broker: str) -> Iterator[None]:
     counters.forget()
     yield
     counters.forget()

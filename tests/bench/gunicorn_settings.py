@@ -3,7 +3,7 @@
     uv run python -m tests.bench.gunicorn_settings --home FOLDER [--heuristics 1000] [--seconds 6] [--rounds 2]
         [--only "2 x 4" …]
 
-Uses the database that `serving_cost --home FOLDER --fill` has filled. Each round starts gunicorn anew with each of the
+Uses the database that `serving_cost --home FOLDER --fill` has filled. Each round starts gunicorn again with each of the
 settings, in turns, and lets 8 clients ask POST /retrieve as fast as they get answers: tasks it knows and new ones. CPU
 is that of the web processes and PostgreSQL for each request, memory that of all web processes together, shared pages
 counted once.

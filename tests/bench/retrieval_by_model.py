@@ -20,7 +20,6 @@ from typing import Any
 
 from tests.bench.retrieval_quality import (  # sets Django up
     LoadedFolder,
-    ask,
     get_interval,
     get_ndcg,
     read_lines,
@@ -67,7 +66,7 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
     values, seconds, chosen, said = [], [], [], Counter[str]()
     for query in tqdm(loaded.queries, desc=mode, leave=False):
         begun = time.perf_counter()
-        answer = ask(loaded.client, query["text"], mode=mode, top_k=TOP_K)
+        answer = loaded.memory.ask(query["text"], mode=mode, top_k=TOP_K)
         seconds.append(time.perf_counter() - begun)
         said[answer["degraded_reason"] or "-"] += 1
         chosen.append(len(answer["items"]) if answer["mode"] == mode else np.nan)

@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from tests.bench.retrieval_quality import POLICY, scratch_database  # sets Django up
+from tests.bench.retrieval_quality import scratch_database  # sets Django up
 
 from django.conf import settings  # isort: skip
 from django.core.management import call_command
@@ -34,6 +34,7 @@ from django.test.utils import override_settings
 from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
 from memory.heuristics.text import HeuristicText
+from memory.projects.actors import Actor
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import Project
 from memory.retrieval import llm_ranking
@@ -43,6 +44,7 @@ from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
 
+POLICY = Actor(label="policy:benchmark")
 THREADS = 8
 SUBJECTS = ["flight", "hotel", "train", "invoice", "refund", "exchange", "delivery", "password", "address", "contract"]
 VERBS = ["cancel", "change", "book", "confirm", "check", "repeat", "explain", "escalate", "search", "compare"]

@@ -26,13 +26,11 @@ from tests.bench import retrieval_quality as quality  # makes a throw-away serve
 
 import numpy as np  # isort: skip
 from django.db import connection
-from django.test import Client
 from tqdm import tqdm
 
-from memory.projects.api_keys import create_api_key
-from memory.projects.models import Project
 from memory.retrieval import answers, candidates, name_match, scoring
 from memory.retrieval.scoring import NAMES
+from tests.bench.api_memory import ApiMemory
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
@@ -138,11 +136,11 @@ def make_tasks(lessons: list[dict[str, str]], data: Path) -> Iterator[dict[str, 
             }
 
 
-def measure(client: Client, ids: dict[str, str], tasks: list[dict[str, str]], mode: str) -> Iterator[dict[str, Any]]:
+def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]], mode: str) -> Iterator[dict[str, Any]]:
     """Ask every task and yield nDCG@10 by kind, by spelling and in all."""
     values = []
     for task in tqdm(tasks, desc=mode, leave=False):
-        answer = quality.ask(client, task["text"], mode=mode, top_k=quality.CUTOFF)
+        answer = memory.ask(task["text"], mode=mode, top_k=quality.CUTOFF)
         values.append(quality.get_ndcg([ids[item["id"]] for item in answer["items"]], {task["answer"]}))
     scores = np.array(values)
     groups: dict[str, list[int]] = {}
@@ -180,19 +178,16 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with quality.scratch_database():
-        project = Project.objects.create(slug="names", name="Names")
-        client = Client(
-            headers={"Authorization": f"Bearer {create_api_key(project, client='bench', scopes=['retrieve']).token}"}
-        )
+        memory = ApiMemory("Names")
         lessons = make_lessons(options.data)
-        ids = quality.load_lessons(project, lessons)
+        ids = memory.load(quality.make_lesson(document) for document in lessons)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
         tasks = list(make_tasks(lessons, options.data))
         print(f"{len(lessons)} lessons, {len(tasks)} tasks")
         for mode, worth in product(options.modes, options.worth):
             set_worth(worth)
-            for row in measure(client, ids, tasks, mode):
+            for row in measure(memory, ids, tasks, mode):
                 rows.append(row | {"worth": worth})
                 print(
                     f"{mode:8} {worth:4} {row['tasks']:32} n={row['n']:<5} nDCG@10 {row['ndcg_at_10']:.3f} "

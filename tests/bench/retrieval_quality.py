@@ -4,9 +4,9 @@
         [--plot docs/images/ndcg-by-mode.svg]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
-scratch project in a database of its own, its queries go through `POST /api/v1/retrieve`, the whole of Django and the
-API included, and nDCG@10 is taken over all of them, with 95% percentile bootstrap intervals over queries. Nothing
-of the live data is read or written. With --experience the past requests of experience.jsonl are recorded as
+scratch project in a database of its own, through the HTTP API alone (api_memory.py); its queries go through
+`POST /api/v1/retrieve`; and nDCG@10 is taken over all of them, with 95% percentile bootstrap intervals over queries.
+Nothing of the live data is read or written. With --experience the past requests of experience.jsonl are recorded as
 trajectories and cited as evidence.
 """
 
@@ -17,7 +17,7 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import permutations
@@ -34,23 +34,13 @@ logging.disable(logging.INFO)  # a line for every request
 
 import numpy as np  # noqa: E402
 from django.db import connection  # noqa: E402
-from django.test import Client  # noqa: E402
 from django.test.utils import setup_databases, setup_test_environment, teardown_databases  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
-from memory.curation.decisions import confirm_evidence  # noqa: E402
-from memory.curation.proposals import add_evidence, propose_heuristic  # noqa: E402
-from memory.heuristics.models import Heuristic  # noqa: E402
-from memory.heuristics.text import Citation, HeuristicText  # noqa: E402
-from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
-from memory.projects.actors import Actor  # noqa: E402
-from memory.projects.api_keys import create_api_key  # noqa: E402
-from memory.projects.models import Project  # noqa: E402
-from memory.runs.models import Trajectory  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
+from tests.bench.api_memory import ApiMemory, Lesson  # noqa: E402
 from tests.bench.plots import Bar, draw_bars  # noqa: E402
-from tests.factories import approve_as_read, read  # noqa: E402
 
 CUTOFF = 10
 NAMES = {
@@ -67,7 +57,6 @@ BASELINES = {
     ("metatool_retrieval", "s", True): 0.864,
 }
 FOREIGN_TASKS = 200
-POLICY = Actor(label="policy:benchmark")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -83,42 +72,22 @@ def read_truth(path: Path) -> dict[str, set[str]]:
     return truth
 
 
-def load_lessons(project: Project, documents: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Approve one lesson for each document; return document ids by heuristic id."""
-    ids = {}
-    for document in tqdm(list(documents), desc="lessons", leave=False):
-        title, text = document.get("title", ""), document["text"]
-        lesson = HeuristicText(
-            trigger=title or text, guideline=text if title else "Do as in that task.", scope="project"
-        )
-        heuristic = propose_heuristic(project, text=lesson, by=POLICY)
-        approve_as_read(heuristic, by=POLICY, reason="Loaded by the benchmark.")
-        ids[str(heuristic.pk)] = document["_id"]
-    return ids
+def read_lessons(folder: Path, *, experience: bool) -> list[Lesson]:
+    """Return one lesson for each document, with the past requests that it served if they are wanted."""
+    requests: dict[str, list[str]] = defaultdict(list)
+    for past in read_lines(folder / "experience.jsonl") if experience else ():
+        requests[past["tool"]].append(past["request"])
+    documents = read_lines(folder / "corpus.jsonl")
+    if unknown := requests.keys() - {document["_id"] for document in documents}:
+        raise SystemExit(f"{folder / 'experience.jsonl'} names documents that are not there: {sorted(unknown)}")
+    return [make_lesson(document, requests=requests[document["_id"]]) for document in documents]
 
 
-def load_experience(project: Project, path: Path, ids: dict[str, str]) -> None:
-    """Record past requests and cite them as confirmed evidence of the lesson of the tool that served them."""
-    heuristics = {document: Heuristic.objects.get(pk=pk) for pk, document in ids.items()}
-    touched = set()
-    for past in tqdm(read_lines(path), desc="experience", leave=False):
-        trajectory = Trajectory.objects.create(project=project, task=past["request"], outcome="success")
-        heuristic = heuristics[past["tool"]]
-        add_evidence(heuristic, trajectory, citations=[Citation()])
-        touched.add(heuristic.pk)
-    for heuristic in heuristics.values():
-        if heuristic.pk in touched:
-            confirm_evidence(heuristic, by=POLICY, content_sha256=read(heuristic))
-    embed_heuristics(touched)
-
-
-def ask(client: Client, task: str, *, mode: str, top_k: int) -> dict[str, Any]:
-    body = {"task": task, "mode": mode, "top_k": top_k, "record": False}
-    response = client.post("/api/v1/retrieve", json.dumps(body), content_type="application/json")
-    if response.status_code != 200:
-        raise SystemExit(f"POST /retrieve answered {response.status_code}: {response.content[:300]!r}")
-    answer: dict[str, Any] = response.json()
-    return answer
+def make_lesson(document: Mapping[str, Any], *, requests: Sequence[str] = ()) -> Lesson:
+    """Return the lesson that a document becomes: its title says when, its text what to do."""
+    title, text = document.get("title", ""), document["text"]
+    guideline = text if title else "Do as in that task."
+    return Lesson(id=document["_id"], trigger=title or text, guideline=guideline, requests=requests)
 
 
 def get_ndcg(found: list[str], relevant: set[str]) -> float:
@@ -157,12 +126,8 @@ class LoadedFolder:
         self.folder = folder
         self.experience = experience
         self.scores: dict[str, np.ndarray] = {}  # of each query, by mode
-        project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=folder.name)
-        token = create_api_key(project, client="bench", scopes=["retrieve"]).token
-        self.client = Client(headers={"Authorization": f"Bearer {token}"})
-        self.ids = load_lessons(project, read_lines(folder / "corpus.jsonl"))
-        if experience:
-            load_experience(project, folder / "experience.jsonl", self.ids)
+        self.memory = ApiMemory(folder.name)
+        self.ids = self.memory.load(read_lessons(folder, experience=experience))
         self.truth = read_truth(folder / "qrels.tsv")
         self.queries = [query for query in read_lines(folder / "queries.jsonl") if self.truth[query["_id"]]]
         with connection.cursor() as cursor:
@@ -175,7 +140,7 @@ def measure_quality(loaded: LoadedFolder, *, mode: str, limit: int | None) -> It
     values, durations, empty = [], [], 0
     for query in tqdm(queries, desc=f"{loaded.folder.name} {mode}", leave=False):
         begun = time.perf_counter()
-        answer = ask(loaded.client, query["text"], mode=mode, top_k=CUTOFF)
+        answer = loaded.memory.ask(query["text"], mode=mode, top_k=CUTOFF)
         durations.append((time.perf_counter() - begun) * 1000)
         empty += not answer["context"]
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
@@ -237,7 +202,7 @@ def draw_plot(rows: list[dict[str, Any]], path: Path) -> None:
 def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]:
     """Share of another domain's tasks that are rightly given nothing."""
     queries = other.queries[:FOREIGN_TASKS]
-    empty = sum(not ask(loaded.client, query["text"], mode="hybrid", top_k=CUTOFF)["context"] for query in queries)
+    empty = sum(not loaded.memory.ask(query["text"], mode="hybrid", top_k=CUTOFF)["context"] for query in queries)
     return {
         "set": loaded.folder.name,
         "tasks_of": other.folder.name,

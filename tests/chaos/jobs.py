@@ -44,7 +44,7 @@ class WorkerStack(Stack):
     """Workers whose sign of life is in the database: they may be without a broker."""
 
     starts: dict[str, Callable[[], None]] = field(default_factory=dict)  # by name: how to start it again
-    started_anew: int = 0
+    restarted: int = 0
 
     def start_worker(self, name: str = "worker", *, concurrency: int = 2, soft_shutdown_seconds: float = 30) -> None:
         """Start a Celery worker and wait until its sweeper runs."""
@@ -62,12 +62,12 @@ class WorkerStack(Stack):
             super().kill(name)
 
     def supervise(self) -> None:
-        """Start the workers anew that ended by themselves, as every deployment does: a stalled one asks for it."""
+        """Restart the workers that ended by themselves, as every deployment does: a stalled one asks for it."""
         for name, process in [*self.processes.items()]:
             if name in self.starts and process.poll() is not None:
                 self.kill(name)
                 self.starts[name]()
-                self.started_anew += 1
+                self.restarted += 1
 
     def _worker_answers(self, name: str) -> bool:
         return WorkerHeartbeat.objects.filter(pk=f"{name}@{self.port}/{self.processes[name].pid}").exists()
@@ -93,7 +93,7 @@ class Jobs:
         self.wait_until(all_finished, seconds=seconds)
 
     def wait_until(self, condition: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for what the workers do, and start those anew that end."""
+        """Wait for what the workers do, and restart those that end."""
 
         def is_met() -> bool:
             self.stack.supervise()

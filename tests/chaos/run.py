@@ -158,7 +158,7 @@ def _divide(fault: Fault, run: Run) -> list[Share]:
 
 
 def _share_out(shares: list[Share], *, lanes: int) -> list[list[Share]]:
-    """Give each share, the longest first, to whoever has the least to do."""
+    """Give each share, the longest first, to the process that has the least to do."""
     dealt: list[list[Share]] = [[] for _ in range(lanes)]
     for share in sorted(shares, key=lambda share: share.weight, reverse=True):
         min(dealt, key=lambda lane: sum(each.weight for each in lane)).append(share)

@@ -146,7 +146,7 @@ def test_recording_does_not_feel_the_broker_and_nothing_is_forgotten() -> None:
         not_201=not_201,
         **verdict.counts(),
         reflected=Reflection.objects.filter(status=Status.DONE).count(),
-        workers_started_anew=made.stack.started_anew,
+        workers_restarted=made.stack.restarted,
         by_fault=found,
         p99_ms=max(each["p99_ms"] for each in found.values()),
         drained_seconds=max(each["drained_s"] for each in found.values()),

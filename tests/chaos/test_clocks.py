@@ -93,7 +93,7 @@ def test_keys_expire_by_the_clock_of_the_database(wrong_webs: dict[str, WrongWeb
 
 
 def _newest(count: int) -> list[Any]:
-    """Return what the expired key made anew: the run whose record is there."""
+    """Return what the expired key made again: the run whose record is there."""
     records = IdempotencyRecord.objects.filter(expires_at__gt=Now()).values_list("resource_id", flat=True)
     return list(records[:count])
 

@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 QUICK_POINTS = 2  # of each piece of work; all of them in the full profile
 AT_ALL_POINTS = "recordTrajectory"  # in either profile: the request that every client sends, under its key
 BY = Actor(label="user:ana")
-# Made after the commit, and made by whoever tidies up where they are missing or stale
+# Made after the commit, and made by the process that tidies up where they are missing or stale
 DERIVED = (
     "termcount",
     "termchange",

@@ -23,7 +23,7 @@ JOBS = 30  # more than a worker can do while the next one starts
 
 
 def reload_workers(web: ChaosWeb) -> None:
-    """Tell gunicorn to start its workers anew (HUP) and wait until the old ones have gone."""
+    """Tell gunicorn to restart its workers (HUP) and wait until the old ones have gone."""
     master = psutil.Process(web.processes["web"].pid)
     old = master.children()
     master.send_signal(signal.SIGHUP)

@@ -95,7 +95,7 @@ def test_worker_that_hung_past_its_lease_is_fenced() -> None:
             hung = _running()
             for each in hung:
                 kill(working_process(each), signal.SIGSTOP)
-            are_frozen.set()  # whoever takes over is answered
+            are_frozen.set()  # the worker that takes over is answered
             # One that was through before it was stopped was not frozen at its work.
             caught = [each for each in hung if Reflection.objects.filter(pk=each.pk, status=Status.RUNNING).exists()]
             # One that hangs in a transaction keeps its rows until PostgreSQL ends the session, after a minute.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-LONG_SECONDS = 5  # of tests that take longer, whoever waits is told when they end
+LONG_SECONDS = 5  # tests that take longer are announced when they end
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -14,6 +14,7 @@ from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.agent_answers import LESSON
 from tests.factories import make_api_key, make_heuristic, make_project
+from tests.scripted_provider import ScriptedProvider
 
 T = TypeVar("T")
 
@@ -38,6 +39,12 @@ def erl(project: Project, live_server: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("ERL_BUDGET_SECONDS", "60")  # what tests the budget has a client of its own
     with ERL() as client:
         yield client
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    with ScriptedProvider() as provider:
+        yield provider
 
 
 def make_lesson(project: Project) -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +44,6 @@ SCRIPTS: dict[str, tuple[Behaviour, ...]] = {
     "learns.py": (chat_says(),),
     "plain_http.py": CHAT,
 }
-
-
-@pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
 
 
 def run_example(name: str, erl: ERL, provider: ScriptedProvider) -> str:

@@ -1,6 +1,5 @@
 """Agents of LangChain and a LangGraph graph, with the real packages, against the real server."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -34,12 +33,6 @@ def get_reservation(id: str) -> str:
 def get_broken_reservation(id: str) -> str:
     """Read a reservation."""
     raise LookupError("no such reservation")
-
-
-@pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
 
 
 @pytest.fixture

@@ -43,12 +43,6 @@ def get_broken_reservation(id: str) -> str:
 
 
 @pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
-
-
-@pytest.fixture
 def tracing(erl: ERL) -> Iterator[ERLTracing]:
     tracing = ERLTracing(erl, family="airline")
     set_trace_processors([tracing])

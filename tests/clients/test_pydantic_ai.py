@@ -1,7 +1,6 @@
 """Agents of pydantic-ai, with the real package, against the real server."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from tests.clients.agent_answers import ANSWER, CLOSE, LESSON, LOOK, SAY, TASK, 
 from tests.clients.conftest import actions, acts, make_lesson, recorded, run_apart
 from tests.scripted_answers import fails
 from tests.scripted_provider import ScriptedProvider
-
-
-@pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
 
 
 def make_agent(erl: ERL, provider: ScriptedProvider, **options: Any) -> Agent[None, Any]:

@@ -47,12 +47,6 @@ def chunk(**delta: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def provider() -> Iterator[ScriptedProvider]:
-    with ScriptedProvider() as provider:
-        yield provider
-
-
-@pytest.fixture
 def openai_sdk(erl: ERL, provider: ScriptedProvider) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=provider.openai_url, api_key="k", max_retries=0) as client:
         assert erl.wrap(client) is client

@@ -13,7 +13,8 @@ from django.db.models import TextField
 from django.test import Client
 
 from memory.admin.word_diff import diff_heuristics
-from memory.curation.proposals import add_evidence, propose_heuristic
+from memory.curation.evidence import add_evidence
+from memory.curation.proposals import propose_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import Citation, HeuristicText
 from memory.projects.actors import Actor

@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.api.models import IdempotencyRecord
-from memory.curation.proposals import add_evidence
+from memory.curation.evidence import add_evidence
 from memory.effects.feedback import Feedback, record_feedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation

@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils import timezone
 
 from memory.curation.decisions import approve_heuristic, confirm_evidence, retire_heuristic
-from memory.curation.proposals import add_evidence
+from memory.curation.evidence import add_evidence
 from memory.curation.undo import undo_review
 from memory.errors import ChangedMeanwhile, NotAllowed, NothingChanged, NotServable
 from memory.heuristics.models import Evidence, Heuristic, Review

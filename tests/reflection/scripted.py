@@ -67,6 +67,7 @@ class ScriptedReflector:
     name: str = "scripted"
     version: str = "1"
     reads_near: bool = True
+    reads_family: bool = False
     ask: Ask = lambda step, request: make_completion()
     episodes: list[Episode] = field(default_factory=list)
     near: list[tuple[NearHeuristic, ...]] = field(default_factory=list)

@@ -15,7 +15,7 @@ from tests.real_runs import load_all_runs
 from tests.reflection.rules_runs import call, make_run, say
 
 FAILING = call("cancel", "Error: basic fares cannot be cancelled", id="R1")
-STUCK = make_run(FAILING, FAILING)
+STUCK = make_run(FAILING, FAILING, FAILING)
 
 
 def near(lesson: ProposedLesson, **overrides: str) -> NearHeuristic:
@@ -130,6 +130,7 @@ def test_best_lessons_come_first_and_no_more_than_asked_for() -> None:
     episode = make_run(
         FAILING,
         FAILING,
+        FAILING,
         say("Your user ID and order ID, please.", "I don't know my order ID."),
         say("I need the order ID.", "No."),
         say("Without the order ID I can't.", "Bye."),
@@ -138,6 +139,7 @@ def test_best_lessons_come_first_and_no_more_than_asked_for() -> None:
     assert [lesson.text.tags for lesson in reflect(episode, max_lessons=1).lessons] == [("missing_identifier",)]
     assert [lesson.text.tags for lesson in reflect(episode, max_lessons=3).lessons] == [
         ("missing_identifier",),
+        ("quoted_rule",),
         ("repeated_call",),
     ]
 
@@ -172,17 +174,17 @@ def test_similar_lesson_on_another_tool_is_not_the_same() -> None:
 
 def test_lesson_the_run_was_given_is_not_proposed_again() -> None:
     (lesson,) = reflect(STUCK).lessons
-    given = make_run(FAILING, FAILING, injected=(f"{lesson.text.trigger} {lesson.text.guideline}",))
+    given = make_run(FAILING, injected=(f"{lesson.text.trigger} {lesson.text.guideline}",))
 
     assert reflect(given).lessons == ()
 
 
 def test_injected_text_is_no_evidence() -> None:
-    given = make_run(FAILING, FAILING, injected=("Note: Error: basic fares cannot be cancelled, so do not try.",))
+    given = make_run(FAILING, injected=("Note: Error: basic fares cannot be cancelled, so do not try.",))
 
     (lesson,) = reflect(given).lessons
 
-    assert [citation.quote for citation in lesson.citations] == ["", ""]
+    assert [citation.quote for citation in lesson.citations] == [""]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_injected_text_is_no_evidence() -> None:
         (make_run(call("look", "a room"), outcome="success"), "why it succeeded"),
         (make_run(call("look", "a room"), outcome="unknown"), "how it ended"),
         (
-            make_run(call("t1", "Error: no", a="b"), call("t1", "Error: no", a="b")),
+            make_run(call("t1", "Error: the order must be paid first", a="b")),
             "cannot be expressed without ids, names or values of this run",
         ),
     ],
@@ -207,10 +209,11 @@ def test_result_without_lessons_says_why(episode: Episode, reason: str) -> None:
 
 
 def test_score_stands_in_for_an_unknown_outcome() -> None:
-    (good,) = reflect(make_run(FAILING, FAILING, outcome="unknown", score=0.9)).lessons
-    (bad,) = reflect(make_run(FAILING, FAILING, outcome="unknown", score=0.2)).lessons
+    corrected = (call("book", "Error: invalid day", day="1/2/24"), call("book", day="2024-01-02"))
+    (good,) = reflect(make_run(*corrected, outcome="unknown", score=0.9)).lessons
+    (bad,) = reflect(make_run(*corrected, outcome="unknown", score=0.2)).lessons
 
-    assert (good.text.polarity, bad.text.polarity) == ("mixed", "avoid")
+    assert (good.text.polarity, bad.text.polarity) == ("works", "mixed")
 
 
 def test_hostile_texts_are_read_as_data() -> None:

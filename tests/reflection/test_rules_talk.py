@@ -1,6 +1,6 @@
-"""Runs with a conversation: unknown identifiers, vague references, objections, rules that are kept."""
+"""Runs with a conversation: unknown identifiers, and rules that are kept."""
 
-from reflection.reflectors.rules.detectors import held_rule, missing_identifier, redone_change, unresolved_reference
+from reflection.reflectors.rules.detectors import held_rule, missing_identifier
 from tests.reflection.rules_runs import call, load_real_run, reflect_on, say, view
 
 ASK = say("Please give me your user ID and the order ID.", "I don't have the order ID. I am ana_li_12.")
@@ -42,55 +42,6 @@ def test_identifier_not_asked_for_in_a_run_that_succeeded_is_ignored() -> None:
     run = view(ASK, say("I need the order ID.", "No."), say("Give me the order ID.", "No."), outcome="success")
 
     assert missing_identifier.find(run) == []
-
-
-def test_card_named_by_its_digits_and_passed_without_a_link_is_the_lesson() -> None:
-    run = view(
-        call("get_order", {"paid_with": "credit_card_11"}, order_id="W123"),
-        say("How do you pay?", "With my credit_card ending in 7334."),
-        call("update_order", "ok", payment_id="credit_card_11"),
-    )
-
-    (finding,) = unresolved_reference.find(run)
-
-    assert (
-        finding.trigger
-        == "When about to call `update_order` and the user names the `payment_id` only by its last digits"
-    )
-    assert finding.avoid == "Passing the `payment_id` that happens to stand in the answer of `get_order`."
-
-
-def test_card_whose_digits_a_tool_had_shown_is_ignored() -> None:
-    run = view(
-        call("get_user", {"cards": [{"id": "credit_card_11", "last_four": "7334"}]}),
-        say("How do you pay?", "With my credit_card ending in 7334."),
-        call("update_order", "ok", payment_id="credit_card_11"),
-    )
-
-    assert unresolved_reference.find(run) == []
-
-
-def test_change_made_again_after_an_objection_is_the_lesson() -> None:
-    run = view(
-        call("update_order", "ok", order_id="W123", payment_id="card_1"),
-        say("Done.", "I prefer another payment, a gift card."),
-        call("update_order", "ok", order_id="W123", payment_id="gift_2"),
-    )
-
-    (finding,) = redone_change.find(run)
-
-    assert finding.trigger == "When about to call `update_order` and the user has not said which `payment_id` to use"
-    assert finding.citations[1].quote == "I prefer another payment, a gift card."
-
-
-def test_same_change_to_another_record_is_no_objection() -> None:
-    run = view(
-        call("cancel_order", "ok", order_id="W123"),
-        say("Done.", "Now my other order, please."),
-        call("cancel_order", "ok", order_id="W456"),
-    )
-
-    assert redone_change.find(run) == []
 
 
 def test_rule_that_was_kept_to_under_pressure_is_a_lesson_that_works() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from memory.runs.episode import Step
-from reflection.reflectors.rules.tools import numbers_in, read_error, shape_of
+from reflection.reflectors.rules.errors import read_error, shape_of
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,3 @@ def test_read_error_prefers_the_error_of_the_step() -> None:
 )
 def test_shape_of_an_error_holds_no_values(text: str, shape: str) -> None:
     assert shape_of(text) == shape
-
-
-def test_numbers_in_an_error_are_read_as_figures() -> None:
-    assert numbers_in("total is 1,203.50, but paid -8 with HAT088") == (1203.5, -8.0)

@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 
 from erl_site.embedded import valkey
 from memory.api.models import IdempotencyRecord
-from memory.curation.proposals import add_evidence
+from memory.curation.evidence import add_evidence
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import Citation
 from memory.mistakes.decisions import approve_card

@@ -13,7 +13,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from memory.curation.proposals import add_evidence, restore_revision
+from memory.curation.evidence import add_evidence
+from memory.curation.proposals import restore_revision
 from memory.errors import CoveredByOrder
 from memory.groups import MEMORY_PERMISSIONS, grant_permissions
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review

@@ -1,6 +1,7 @@
 """Turn runs into lessons through the product itself: record, reflect, approve."""
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -178,6 +179,16 @@ def propose_shuffled(project: Project, texts: Sequence[HeuristicText], *, seed: 
             texts[one], guideline=other.guideline, avoid=other.avoid, not_when=other.not_when, polarity=other.polarity
         )
         propose_heuristic(project, text=shuffled, by=EVALUATION)
+
+
+def propose_flipped(project: Project, texts: Sequence[HeuristicText]) -> None:
+    """Propose each lesson with its advice turned into its opposite."""
+    for text in texts:
+        sentences = re.split(r"(?<=[.!?]) +", text.guideline)
+        guideline = " ".join(f"Do not {sentence[:1].lower()}{sentence[1:]}" for sentence in sentences)
+        propose_heuristic(
+            project, text=replace(text, guideline=guideline, avoid=text.guideline, polarity="avoid"), by=EVALUATION
+        )
 
 
 def count_reflection(reflection: Reflection, outcome: Outcome, counts: LearningCounts) -> None:

@@ -45,6 +45,7 @@ class ClosedLoop(Suite):
     default_arms: tuple[str, ...] = ARMS
     curve: tuple[int, ...] = ()  # numbers of earlier tasks after which the main arm is tested
     same_words_same_task = True  # two tasks with the same text are the same task
+    flips_advice = False  # the arm "flipped" turns the lessons round, rather than the outcomes they are learnt from
 
     def describe(self, options: Options) -> About:
         """Return what is printed with the results."""
@@ -197,6 +198,11 @@ class _SeedRun:
         """Fill a store and return its project."""
         clean = self.projects["clean"]
         match name:
+            case "flipped" if self.suite.flips_advice:
+                project = self._make_project(name)
+                store.propose_flipped(project, read_lessons(clean))
+                approve_all(project)
+                return project
             case "noreward" | "flipped":
                 project = self._make_project(name)
                 judge = store.err_sometimes if name == "noreward" else store.tell_opposite

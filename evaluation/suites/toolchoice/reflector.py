@@ -14,6 +14,7 @@ class ToolChoiceReflector:
     name = "toolchoice"
     version = "1"
     reads_near = False
+    reads_family = False
 
     def reflect(self, episode: Episode, *, near: tuple[NearHeuristic, ...] = ()) -> ReflectionResult:
         accepted, rejected = "", []

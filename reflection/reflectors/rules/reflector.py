@@ -7,16 +7,25 @@ from memory.runs.episode import Episode
 from reflection.reflectors.base import NearHeuristic, ProposedLesson, ReflectionResult
 from reflection.reflectors.rules.detectors import (
     RuleMatch,
-    amounts,
-    corrected_call,
+    changed_argument,
+    changed_command,
+    contrast,
+    cut_off,
     empty_answer,
+    fatal_call,
+    gave_up,
     held_rule,
     incomplete_sweep,
+    invented_value,
     missing_identifier,
+    missing_prerequisite,
+    omitted_action,
+    quoted_rule,
     recorded_notes,
-    redone_change,
+    refused_edit,
     repeated_call,
-    unresolved_reference,
+    unknown_name,
+    unverified_change,
 )
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.wording import (
@@ -32,15 +41,24 @@ SAME_LESSON = 0.8
 MAX_SOURCE_TASK_CHARS = 500
 
 DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
-    amounts.find,
-    corrected_call.find,
-    repeated_call.find,
+    missing_prerequisite.find,
+    changed_argument.find,
+    refused_edit.find,
+    unknown_name.find,
+    changed_command.find,
+    unverified_change.find,
+    quoted_rule.find,
+    invented_value.find,
+    omitted_action.find,
+    contrast.find,
+    cut_off.find,
+    fatal_call.find,
+    gave_up.find,
     missing_identifier.find,
     incomplete_sweep.find,
-    unresolved_reference.find,
-    redone_change.find,
     empty_answer.find,
     held_rule.find,
+    repeated_call.find,
     recorded_notes.find,
 )
 
@@ -53,8 +71,9 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "3"
+    version = "4"
     reads_near = True
+    reads_family = True
 
     def __init__(self, *, max_lessons: int = 1, max_notes: int = 5) -> None:
         """Propose at most `max_lessons` observed lessons per run, most certain first, and `max_notes` of its notes."""

@@ -9,10 +9,14 @@ from typing import Any
 
 from memory.heuristics.text import Citation
 from memory.runs.episode import FAILURE_SCORE, SUCCESS_SCORE, Episode, Step
-from reflection.reflectors.rules.tools import ToolError, is_handover, is_talk, is_thought, read_error
+from reflection.reflectors.rules.errors import ErrorKind, ToolError, read_error
+from reflection.reflectors.rules.shell import Command, is_green, is_red, read_command
+from reflection.reflectors.rules.tools import is_edit, is_handover, is_read, is_talk, is_thought
 from reflection.reflectors.rules.wording import cut
 
 MAX_QUOTE_CHARS = 220
+_EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
+MAX_SHORT_ANSWER_CHARS = 300  # longer answers of reading tools are the text of a file or page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,7 @@ class Call:
     name: str
     arguments: dict[str, Any]
     error: ToolError | None = None
+    command: Command | None = None
 
     @property
     def index(self) -> int:
@@ -39,6 +44,47 @@ class Call:
         for path, value in _leaves(self.arguments, ""):
             found.setdefault(path, []).append(value)
         return {path: tuple(values) for path, values in found.items()}
+
+    @property
+    def label(self) -> str:
+        """What a person would call it: the tool, or the program of a shell command."""
+        return self.command.name if self.command else self.name
+
+    @property
+    def output(self) -> str:
+        return f"{self.step.error}\n{self.step.observation}"
+
+    @property
+    def quotable(self) -> str:
+        """A line of the answer that can be quoted, the last of a check and the first of anything else."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip() and not _EXIT_CODE.match(line)]
+        return (lines[-1] if self.is_check else lines[0]) if lines else ""
+
+    @property
+    def is_check(self) -> bool:
+        """Whether the call runs tests or a build."""
+        return self.command is not None and (self.command.is_test or self.command.is_build)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the command itself could not be found."""
+        return self.error is not None and self.error.has(ErrorKind.UNKNOWN_NAME)
+
+    @property
+    def is_red(self) -> bool:
+        return self.is_check and (bool(self.step.error) or is_red(self.output))
+
+    @property
+    def is_green(self) -> bool:
+        return self.is_check and not self.step.error and is_green(self.output)
+
+    @property
+    def only_reads(self) -> bool:
+        return self.command.is_reader if self.command else is_read(self.name)
+
+    @property
+    def is_edit(self) -> bool:
+        return self.command is None and is_edit(self.name)
 
     def same_as(self, other: "Call") -> bool:
         return self.name == other.name and self.arguments == other.arguments
@@ -68,10 +114,15 @@ class RunView:
     def calls(self) -> tuple[Call, ...]:
         """Tool calls in order, without talk and thoughts."""
         return tuple(
-            Call(step=step, name=step.action.name, arguments=step.action.arguments, error=read_error(step))
+            _read_call(step)
             for step in self.episode.steps
             if step.action and not is_talk(step.action.name) and not is_thought(step.action.name)
         )
+
+    @cached_property
+    def family(self) -> tuple["RunView", ...]:
+        """Other runs of the same family, where the reflector was given any."""
+        return tuple(RunView(other) for other in self.episode.family)
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -114,6 +165,18 @@ class RunView:
             ends += f" with a score of {self.episode.score:.2g}"
         return ends + "."
 
+    def between(self, first: Call, last: Call) -> list[Call]:
+        """Return the calls after one and before another."""
+        return [call for call in self.calls if first.index < call.index < last.index]
+
+    def next_same(self, failed: Call) -> Call | None:
+        """Return the first later call with the same tool and arguments that worked."""
+        return next((c for c in self.calls if c.index > failed.index and not c.error and c.same_as(failed)), None)
+
+    def next_success(self, failed: Call) -> Call | None:
+        """Return the next call of the same tool that worked."""
+        return next((c for c in self.calls if c.index > failed.index and c.name == failed.name and not c.error), None)
+
     def handover(self) -> Call | None:
         return next((call for call in reversed(self.calls) if is_handover(call.name)), None)
 
@@ -126,6 +189,15 @@ class RunView:
         """Return the first call before a step whose answer contains `value` as a whole word."""
         return next((call for call in self.calls if call.index < before and occurs(value, call.answer)), None)
 
+    def latest_source(self, value: Any, *, before: int) -> Call | None:
+        """Return the last call before a step whose answer contains `value` as a whole word."""
+        earlier = (call for call in reversed(self.calls) if call.index < before and not call.error)
+        return next((call for call in earlier if occurs(value, call.answer)), None)
+
+    def text_before(self, index: int) -> str:
+        """Return the task and everything that people and tools said before a step."""
+        return "\n".join([self.episode.task, *(step.observation for step in self.episode.steps[: index - 1])])
+
     def said_by_anyone(self, value: Any, *, before: int) -> bool:
         """Return whether a person mentioned `value` before a step, in conversation or in the task."""
         return occurs(value, self.heard_before(before)) or occurs(value, self.episode.task)
@@ -136,6 +208,16 @@ class RunView:
         if any(quote in given for given in self.injected):
             quote = ""  # it only repeats a lesson that the run was given
         return Citation(first_step=step.index, last_step=(last or step).index, quote=quote)
+
+
+def _read_call(step: Step) -> Call:
+    assert step.action is not None  # calls are steps with an action
+    name, arguments = step.action.name, step.action.arguments
+    command = read_command(name, arguments)
+    values = [value for _, value in _leaves(arguments, "") if isinstance(value, str)]
+    is_text = command.is_reader if command else not step.observation.lstrip().startswith("{")
+    error = read_error(step, values=values, only_at_start=is_text and len(step.observation) > MAX_SHORT_ANSWER_CHARS)
+    return Call(step=step, name=name, arguments=arguments, error=error, command=command)
 
 
 def occurs(value: Any, text: str) -> bool:

@@ -1,20 +1,14 @@
-"""What a tool does, guessed from its name: talk, think, read, change something, or hand over; and whether it failed."""
+"""What a tool does, guessed from its name: talk, think, read, change something, or hand over."""
 
-import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-
-from memory.runs.episode import Step
-
-MAX_MESSAGE_CHARS = 160
 
 _TALK_WORDS = """
 respond reply say speak answer tell ask talk message_user ask_user send_message_to_user
 """
 _READ_WORDS = """
 get list search find look lookup fetch read query check show view describe retrieve calculate compute count
-inspect load scan browse select explain
+inspect load scan browse select explain examine
 """
 _CHANGE_WORDS = """
 update book cancel create delete remove add send set modify change buy pay purchase post put write submit
@@ -26,27 +20,21 @@ THINK = frozenset({"think", "thought", "reason", "plan", "note_to_self"})
 
 _READ = frozenset(_READ_WORDS.split())
 _CHANGE = frozenset(_CHANGE_WORDS.split())
+_EDIT = frozenset(["edit", "write", "patch", "replace", "insert", "create", "append"])
+_FILES = frozenset(["file", "files", "text", "patch", "edit", "notebook", "str", "multi", "apply", "editor", "content"])
+_HARM_WORDS = """
+delete remove cancel pay buy purchase send transfer refund drop approve force override disable bypass grant share
+withdraw fund deposit charge order book reserve reset wipe kill ban block publish post submit stop invite
+"""
+_HARM = frozenset(_HARM_WORDS.split())
+_IRREVERSIBLE_WORDS = """
+delete remove cancel pay buy purchase transfer refund drop force override disable bypass grant withdraw fund deposit
+charge reset wipe kill ban block order
+"""
+_IRREVERSIBLE = frozenset(_IRREVERSIBLE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
 _PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-
-# Errors in answers
-_STARTS = re.compile(
-    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
-    | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
-    | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b
-    | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception):)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_INSIDE = re.compile(
-    r"^.*(?:command not found|no such file or directory|permission denied|^\w+(?:Error|Exception): ).*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
-_LABEL = re.compile(r"^\s*\[?(?:error|exception|failure|fatal)\]?\s*[:\-]\s*", re.IGNORECASE)
-_QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
-_VALUE = re.compile(r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|[\w.-]*/[\w./-]+|[A-Z]{3,}(?![a-z]))(?![\w…])")
-_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 
 
 @lru_cache(maxsize=4096)
@@ -78,6 +66,22 @@ def is_change(name: str) -> bool:
     return _first_verb(name) == "change" and not is_handover(name)
 
 
+def is_edit(name: str) -> bool:
+    """Return whether the tool changes the text of files: `Edit`, `apply_patch`, `write_file`."""
+    words = set(words_of(name))
+    return bool(words & _EDIT) and (len(words) == 1 or bool(words & _FILES))
+
+
+def is_harmful(name: str) -> bool:
+    """Return whether a tool spends, deletes, sends or grants something: a lesson never says to call it."""
+    return not _HARM.isdisjoint(words_of(name)) or is_handover(name)
+
+
+def is_irreversible(name: str) -> bool:
+    """Return whether a tool takes money or takes things away, so that nobody should be told to call it."""
+    return not _IRREVERSIBLE.isdisjoint(words_of(name)) or is_handover(name)
+
+
 def _first_verb(name: str) -> str:
     for word in words_of(name):
         if word in _READ:
@@ -85,66 +89,3 @@ def _first_verb(name: str) -> str:
         if word in _CHANGE:
             return "change"
     return ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolError:
-    """An error of a tool: `text` as in the run, `shape` with "…" for every value."""
-
-    text: str
-    shape: str
-    numbers: tuple[float, ...] = ()
-
-
-def read_error(step: Step) -> ToolError | None:
-    """Return the error of a step, or None."""
-    text = step.error.strip() or _error_in(step.observation)
-    if not text:
-        return None
-    text = text.splitlines()[0].strip()[:MAX_MESSAGE_CHARS].strip()
-    return ToolError(text=text, shape=shape_of(text), numbers=numbers_in(text))
-
-
-def shape_of(text: str) -> str:
-    """Return the message without its label, with "…" for quoted texts, numbers, ids and paths."""
-    shape = _LABEL.sub("", text)
-    shape = _QUOTED.sub("…", shape)
-    shape = _VALUE.sub("…", shape)
-    shape = re.sub(r"…(?:[\s,]*…)+", "…", shape)
-    return " ".join(shape.split()).strip(" .,;:!") or "an error"
-
-
-def numbers_in(text: str) -> tuple[float, ...]:
-    return tuple(float(found.replace(",", "")) for found in _NUMBER.findall(text))
-
-
-def _error_in(observation: str) -> str:
-    observation = observation.strip()
-    if observation.startswith("{"):
-        return _error_member(observation)
-    if _TRACEBACK.search(observation[:2000]):
-        return observation.splitlines()[-1]
-    if _STARTS.match(observation):
-        return observation
-    if len(observation) < 2000 and (found := _INSIDE.search(observation)):
-        return found[0]
-    return ""
-
-
-def _error_member(observation: str) -> str:
-    """Return the message of a JSON answer that is marked as an error."""
-    try:
-        answer = json.loads(observation)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(answer, dict):
-        return ""
-    for member in ("error", "errors", "exception", "error_message"):
-        value = answer.get(member)
-        if isinstance(value, dict):
-            value = value.get("message") or value.get("detail") or value.get("code")
-        if isinstance(value, str) and value.strip():
-            return value
-    failed = answer.get("success") is False or answer.get("ok") is False or answer.get("status") in ("error", "failed")
-    message = answer.get("message") or answer.get("detail")
-    return message if failed and isinstance(message, str) else ""

@@ -13,15 +13,19 @@ _CALENDAR = re.compile(rf"\b(?:{'|'.join(_MONTHS.split())}|(?:mon|tues|wednes|th
 _ADDRESS = re.compile(r"@|https?://|www\.", re.I)
 _CODE_WORDS = "ID IDs API JSON URL SQL HTTP HTML CSV XML PDF UI OK PIN SKU FAQ VAT YYYY MM DD"
 _KNOWN_CODES = frozenset(_CODE_WORDS.split())
+_PROGRAM_WORDS = "python3 pip3 python2 base64 md5sum sha1sum sha256sum bzip2 7z x86 utf8"
+PROGRAMS_WITH_DIGITS = frozenset(_PROGRAM_WORDS.split())
+_PROGRAMS = re.compile(rf"\b(?:{'|'.join(sorted(PROGRAMS_WITH_DIGITS))})\b")
 _BACKTICKS = re.compile(r"`[^`]*`|\"[^\"]*\"")
 
 
 def is_general(text: str) -> bool:
     """Return whether a text is free of details that belong to one run.
 
-    Names in backticks and labels in quotes may contain capitals and codes, but no digits or addresses.
+    Names in backticks and labels in quotes may contain capitals and codes, but no digits or addresses, save
+    for programs that are called so everywhere, such as `python3`.
     """
-    if _DIGITS.search(text) or _ADDRESS.search(text):
+    if _DIGITS.search(_PROGRAMS.sub("", text)) or _ADDRESS.search(text):
         return False
     prose = _BACKTICKS.sub("x", text)
     if _CALENDAR.search(prose) or _CAPITAL.search(prose):

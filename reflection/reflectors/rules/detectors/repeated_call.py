@@ -1,70 +1,113 @@
-"""The same call was repeated, with the same error or the same answer."""
+"""The same call was repeated, with the same error or the same answer, and nothing changed in between."""
+
+from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.errors import ErrorKind, says_something
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.tools import is_read
-from reflection.reflectors.rules.wording import code
+from reflection.reflectors.rules.wording import code, times
 
-FAILING_REPEATS = 2
-ANSWERED_REPEATS = 3
+FAILING_REPEATS = 3
+ANSWERED_REPEATS = 4
+MAX_DISTINCT = 300
 
 
 def find(run: RunView) -> list[RuleMatch]:
     """Look for calls repeated with unchanged arguments."""
     matches = []
-    done: list[Call] = []
+    groups: dict[tuple[str, str, str], list[Call]] = {}
     for call in run.calls:
-        if any(call.same_as(other) for other in done):
+        key = (call.name, repr(call.arguments), call.output)
+        if key in groups or len(groups) < MAX_DISTINCT:
+            groups.setdefault(key, []).append(call)
+    for same in groups.values():
+        same = _in_vain(run, same)
+        call = same[0]
+        if call.is_edit or run.succeeded:
             continue
-        done.append(call)
-        same = [other for other in run.calls if other.same_as(call) and other.answer == call.answer]
-        if call.error and len(same) >= FAILING_REPEATS:
-            matches.append(_failing(run, call, same))
-        elif not call.error and len(same) >= ANSWERED_REPEATS and is_read(call.name) and not run.succeeded:
+        if call.is_check and not call.is_unknown:
+            if call.is_red and len(same) >= FAILING_REPEATS:
+                matches.append(_unchanged_check(run, call, same))
+            continue
+        if call.error and len(same) >= FAILING_REPEATS and not call.error.has(ErrorKind.TRANSIENT):
+            if says_something(call.error.shape):
+                matches.append(_failing(run, call, same))
+        elif not call.error and len(same) >= ANSWERED_REPEATS and call.answer.strip():
             matches.append(_answered(run, call, same))
     return matches
 
 
+def _in_vain(run: RunView, same: list[Call]) -> list[Call]:
+    """Return the longest series of these calls between which no edit succeeded."""
+    edits = [call.index for call in run.calls if call.is_edit and not call.error]
+    series: list[list[Call]] = [[same[0]]]
+    for earlier, later in pairwise(same):
+        if any(earlier.index < edit < later.index for edit in edits):
+            series.append([])
+        series[-1].append(later)
+    return max(series, key=len)
+
+
 def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
-    tool = code(call.name)
+    tool = code(call.label)
     assert call.error is not None  # only failing calls come here
-    last_resort = "tell the user what is missing" if run.turns else "go another way"
-    worked = any(c.name == call.name and c.index > same[-1].index and not c.error for c in run.calls)
+    worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)
     return RuleMatch(
         rule="repeated_call",
-        trigger=f'When {tool} has just answered "{call.error.shape}"',
+        trigger="When the same call with the same arguments has just failed for the second time with the same error",
         guideline=(
-            "Do not send the same arguments again: the answer will be the same. Change what the error speaks of, look "
-            f"the right value up with another tool, or {last_resort}, before the next {tool}."
+            "Do not send it again unchanged. Read what the error asks for and change that; if it names nothing, "
+            "look the right value up with another tool or take another way, and if there is none, say what stands in "
+            "the way."
         ),
-        avoid=f"Repeating {tool} unchanged.",
+        avoid="Repeating a failing call in the hope of another answer.",
         rationale=(
-            f"{tool} was called {len(same)} times with the same arguments, from step {same[0].index} to step "
+            f"{tool} was called {times(len(same))} with the same arguments, from step {same[0].index} to step "
             f'{same[-1].index}, and answered "{call.error.shape}" every time'
-            f"{'; it worked only after a change' if worked else ''}. {run.ending}"
+            f"{f'; it worked only with other arguments, at step {worked.index}' if worked else ''}. {run.ending}"
         ),
-        polarity="avoid" if not run.succeeded else "mixed",
-        confidence=min(0.6 + 0.05 * len(same), 0.8),
+        polarity="avoid",
+        confidence=0.5,
         citations=tuple(run.cite(each.step, call.error.text) for each in same[:3]),
+    )
+
+
+def _unchanged_check(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
+    tool = code(call.label)
+    return RuleMatch(
+        rule="repeated_call",
+        trigger="When tests or a build have failed and nothing has been changed since",
+        guideline=(
+            "Do not run them again yet. Read the first failure, what was expected and what came instead, change the "
+            "code accordingly, and then run them."
+        ),
+        avoid="Running the same check again without a change.",
+        rationale=(
+            f"{tool} ran {times(len(same))}, from step {same[0].index} to step {same[-1].index}, with the same failure "
+            f"and no edit in between. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.6,
+        citations=tuple(run.cite(each.step, each.quotable) for each in same[:3]),
         tools=(call.name,),
     )
 
 
 def _answered(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
-    tool = code(call.name)
+    tool = code(call.label)
     return RuleMatch(
         rule="repeated_call",
-        trigger=f"When about to call {tool} with arguments it has already answered in this run",
+        trigger="When about to send a call with arguments that have already been answered twice in the same way",
         guideline=(
-            f"Read the earlier answer again instead. If it did not help, change the arguments of {tool} or go on with "
-            "another tool."
+            "Use the answer that is there. If it does not help, change the arguments, or choose another tool or "
+            "another way to the goal."
         ),
+        avoid="Going round in a circle of calls that have already been answered.",
         rationale=(
-            f"{tool} was called {len(same)} times with the same arguments and gave the same answer, from step "
+            f"{tool} was called {times(len(same))} with the same arguments and gave the same answer, from step "
             f"{same[0].index} to step {same[-1].index}; nothing came of it. {run.ending}"
         ),
         polarity="avoid",
-        confidence=0.55,
-        citations=tuple(run.cite(each.step) for each in same[:3]),
-        tools=(call.name,),
+        confidence=0.45,
+        citations=tuple(run.cite(each.step, each.quotable) for each in same[:3]),
     )

@@ -22,9 +22,7 @@ def add_parser(commands: Any) -> None:
         "ERL_LESSONS_FILE in its environment, and is recorded as a run. To continue a loop that was stopped or "
         "killed, run the same command again.",
     )
-    parser.add_argument(
-        "--exec", action="store_true", help="run the command after -- as the agent; the only way so far"
-    )
+    parser.add_argument("--exec", action="store_true", help="run the command after -- as the agent (the default)")
     parser.add_argument("--goal", required=True, help="what the agent should achieve; the task of each run")
     parser.add_argument(
         "--check", default="", metavar="CMD", help="a command that exits with 0 when the goal is reached"

@@ -30,7 +30,11 @@ class Found:
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    backfill = commands.add_parser("backfill", help="record a coding agent's earlier sessions on this computer")
+    backfill = commands.add_parser(
+        "backfill",
+        help="record a coding agent's earlier sessions on this computer",
+        usage="erl backfill claude-code|codex [PATH] [--dry-run] [--since DATE] [--family F]",
+    )
     backfill.add_argument("agent", choices=["claude-code", "codex"])
     backfill.add_argument("path", nargs="?", type=Path, help="a session file or a folder, instead of the agent's own")
     backfill.add_argument("--dry-run", action="store_true", help="only say what would be sent")

@@ -1,0 +1,127 @@
+"""Mistakes of the sort language models make with tools. They depend on the situation, so they recur in other tasks."""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evaluation.environments.scripted.plan import (
+    Answer,
+    PlannedCall,
+    Slip,
+    SlipKind,
+    Work,
+    World,
+    WrongForms,
+    WrongTools,
+    replay,
+)
+
+HABIT_SHARE: Mapping[SlipKind, float] = {
+    "skipped": 0.75, "form": 0.35, "invented": 0.4, "wrong tool": 0.6, "forgotten": 0.25,
+}  # fmt: skip
+SLIP_SHARE = 0.75  # of the tasks that meet a habit's situation
+SECOND_SHARE = 0.3  # of the tasks with a slip that have another
+
+
+def find_slips(open_world: Callable[[], World], work: Work) -> list[Slip]:
+    """Return every slip that a task gives occasion for."""
+    plan = work.plan
+    answers = [answer for answer in replay(open_world(), plan) if answer is not None]
+    return [
+        *_skipped(open_world, plan, answers, work.may_skip),
+        *_wrong_forms(plan, work.forms),
+        *_invented(plan, answers, work.requests),
+        *_wrong_tools(plan, work.tools),
+        *_forgotten(plan),
+    ]
+
+
+def choose_slips(
+    slips: Sequence[Slip], *, seed: str, task: str, habits: Mapping[SlipKind, float] = HABIT_SHARE
+) -> list[Slip]:
+    """Return the slips of one agent in one task: those it has a habit of, most of the time; one or two."""
+    chosen: list[Slip] = []
+    for slip in sorted(slips, key=lambda each: _draw(f"{task}:{each.kind}:{each.habit}:order")):
+        is_habit = _draw(f"{seed}:{slip.kind}:{slip.habit}") < habits[slip.kind]
+        free = not any(slip.positions & other.positions for other in chosen)
+        if is_habit and free and _draw(f"{seed}:{task}:{slip.kind}:{slip.habit}") < SLIP_SHARE:
+            chosen.append(slip)
+    return chosen[: 2 if _draw(f"{seed}:{task}:second") < SECOND_SHARE else 1]
+
+
+def _skipped(
+    open_world: Callable[[], World], plan: Sequence[PlannedCall], answers: Sequence[Answer], may_skip: Sequence[str]
+) -> Iterator[Slip]:
+    """Leave out a call without which a later call fails."""
+    for place, call in enumerate(plan):
+        if answers[place].is_error or (may_skip and call.name not in may_skip):
+            continue
+        for later, answer in enumerate(replay(open_world(), plan, without=place)):
+            if later > place and answer and answer.is_error and not answers[later].is_error:
+                yield Slip(kind="skipped", habit=(call.name, plan[later].name), dropped=(place,))
+                break
+
+
+def _wrong_forms(plan: Sequence[PlannedCall], forms: WrongForms) -> Iterator[Slip]:
+    """Write an argument in a form that the tool does not take."""
+    for place, call in enumerate(plan):
+        for name, value in call.arguments.items():
+            wrong = forms[call.name, name](value) if (call.name, name) in forms else value
+            if wrong != value:
+                changed = replace(call, arguments=call.arguments | {name: wrong})
+                yield Slip(kind="form", habit=(call.name, name), replaced={place: changed})
+
+
+def _invented(plan: Sequence[PlannedCall], answers: Sequence[Answer], requests: Sequence[str]) -> Iterator[Slip]:
+    """Make up a value that only an earlier answer holds, without asking for that answer."""
+    for place, call in enumerate(plan):
+        said = "\n".join(requests[: call.turn + 1])
+        for name, value in call.arguments.items():
+            if isinstance(value, (bool, list, dict)) or not re.search(r"\d\d", str(value)) or _occurs(value, said):
+                continue
+            source = next((at for at in range(place) if _occurs(value, answers[at].text)), None)
+            if source is not None and not any(
+                _occurs(value, str(each)) for earlier in plan[:place] for each in earlier.arguments.values()
+            ):
+                changed = replace(call, arguments=call.arguments | {name: _make_up(value)})
+                dropped = (source,) if plan[source].turn == call.turn else ()
+                habit = (call.name, name, plan[source].name)
+                yield Slip(kind="invented", habit=habit, dropped=dropped, replaced={place: changed})
+
+
+def _wrong_tools(plan: Sequence[PlannedCall], tools: WrongTools) -> Iterator[Slip]:
+    """Take a tool that sounds right."""
+    for place, call in enumerate(plan):
+        if call.name in tools:
+            wrong, convert = tools[call.name]
+            changed = replace(call, name=wrong, arguments=convert(call.arguments))
+            yield Slip(kind="wrong tool", habit=(call.name, wrong), replaced={place: changed})
+
+
+def _forgotten(plan: Sequence[PlannedCall]) -> Iterator[Slip]:
+    """Leave out the last of several calls that a request needs."""
+    for place, call in enumerate(plan):
+        is_last = place + 1 == len(plan) or plan[place + 1].turn != call.turn
+        if is_last and place and plan[place - 1].turn == call.turn:
+            yield Slip(kind="forgotten", habit=(plan[place - 1].name, call.name), dropped=(place,))
+
+
+def _make_up(value: Any) -> Any:
+    """Return a value of the same kind that looks plausible."""
+    if isinstance(value, int):
+        return 1
+    if isinstance(value, float):
+        return 100.0 if value >= 10 else 1.0
+    digits = iter("1234567890" * len(value))
+    return re.sub(r"\d", lambda _: next(digits), str(value))
+
+
+def _occurs(value: Any, text: str) -> bool:
+    forms = {str(value), f"{value:g}"} if isinstance(value, float) else {str(value)}
+    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text) for form in forms)
+
+
+def _draw(key: str) -> float:
+    return random.Random(key).random()  # noqa: S311 - repeatable by design

@@ -1,0 +1,83 @@
+"""Tests, a build or a script failed, and worked after another command or in another form, without any edit."""
+
+import re
+
+from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.wording import code
+
+MAX_CALLS_BETWEEN = 8
+
+_ENVIRONMENT = re.compile(
+    r"No module named|ModuleNotFoundError|ImportError|Cannot find module|command not found|not installed|node_modules"
+    r"|could not connect|connection refused|No such file or directory|not (?:set|configured|found)"
+    r"|No tests? (?:ran|found)"
+    r"|DJANGO_SETTINGS|permission denied|out of date|run `|please run|need to run|missing script|lock ?file",
+    re.IGNORECASE,
+)
+_PREPARES = re.compile(
+    r"\b(?:install|ci|sync|migrate|build|generate|compile|up|init|setup|configure|restore|download|start|bootstrap)\b"
+)
+
+
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for failing commands and what made the same program work."""
+    found: dict[str, RuleMatch] = {}
+    for failed in (call for call in run.calls if call.command and (call.is_red or call.error)):
+        if failed.is_unknown or not _ENVIRONMENT.search(failed.output) or failed.label in found:
+            continue
+        fixed = next((c for c in run.calls if c.index > failed.index and _is_same_work(failed, c)), None)
+        if fixed is None:
+            continue
+        between = run.between(failed, fixed)
+        if len(between) > MAX_CALLS_BETWEEN or any(call.is_edit and not call.error for call in between):
+            continue
+        if match := _explain(run, failed, fixed, between):
+            found[failed.label] = match
+    return list(found.values())
+
+
+def _is_same_work(failed: Call, later: Call) -> bool:
+    if failed.command is None or later.command is None or later.error or later.is_red:
+        return False
+    if failed.command.is_test:
+        return later.command.is_test and later.is_green
+    return failed.command.program == later.command.program and later.command.arguments == failed.command.arguments
+
+
+def _explain(run: RunView, failed: Call, fixed: Call, between: list[Call]) -> RuleMatch | None:
+    assert failed.command is not None  # both are shell commands
+    assert fixed.command is not None
+    prepared = [c for c in between if c.command and not c.error and not c.is_red and _PREPARES.search(c.command.text)]
+    if failed.command.text == fixed.command.text:
+        if len(prepared) != 1 or prepared[0].command is None or prepared[0].command.is_harmful:
+            return None
+        tool, first = code(failed.label), code(prepared[0].label)
+        trigger = f"When about to run {tool} for the first time in this environment"
+        guideline = f"Run {first} first: without it {tool} fails here."
+        change, cited = f"{first} at step {prepared[0].index}", prepared
+    else:
+        if prepared or failed.label == fixed.label or fixed.command.is_harmful:
+            return None
+        tool, better = code(failed.label), code(fixed.label)
+        trigger = f"When about to run {tool} in this environment"
+        guideline = f"Run {better} instead: {tool} fails here before it does any work."
+        change, cited = f"the form {better}", []
+    line = next((line.strip() for line in failed.output.splitlines() if _ENVIRONMENT.search(line)), "")
+    return RuleMatch(
+        rule="changed_command",
+        trigger=trigger,
+        guideline=guideline,
+        rationale=(
+            f"{tool} failed at step {failed.index} for want of something in the environment, not in the code. With "
+            f"{change} it worked at step {fixed.index}, and no file was edited in between. {run.ending}"
+        ),
+        polarity="works" if run.succeeded else "mixed",
+        confidence=0.8,
+        citations=(
+            run.cite(failed.step, line),
+            *(run.cite(call.step, call.quotable) for call in cited),
+            run.cite(fixed.step, fixed.quotable),
+        ),
+        tools=(failed.name,),
+    )

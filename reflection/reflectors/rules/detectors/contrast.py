@@ -1,0 +1,69 @@
+"""A step that every successful run of a family took, and those that failed did not."""
+
+from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
+from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.tools import is_handover, is_harmful
+from reflection.reflectors.rules.wording import code
+
+MIN_SUCCESSES = 3
+MIN_FAILURES = 2
+
+
+def find(run: RunView) -> list[RuleMatch]:
+    """Compare a failed run with the other runs of the same task, or else with those of its family."""
+    if not run.failed or not run.calls:
+        return []
+    same_task = [other for other in run.family if other.episode.task == run.episode.task]
+    for others in (same_task, list(run.family)):
+        successes = [other for other in others if other.succeeded and other.calls]
+        failures = [run, *(other for other in others if other.failed and other.calls)]
+        if len(successes) >= MIN_SUCCESSES and len(failures) >= MIN_FAILURES:
+            return _compare(run, successes, failures)
+    return []
+
+
+def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) -> list[RuleMatch]:
+    good = [_steps_of(other) for other in successes]
+    bad = [_steps_of(other) for other in failures]
+    # What the failed runs tried in vain, and what only ends a run that went well, is an effect and not a reason.
+    tried = frozenset(call.label for other in failures for call in other.calls)
+    always = frozenset.intersection(*good) - tried - {other.calls[-1].label for other in successes}
+    helpful = sorted(name for name in always if not is_harmful(name))
+    fatal = sorted(name for name in frozenset.intersection(*bad) - frozenset.union(*good) if is_handover(name))
+    trigger = describe_tasks([run.episode.task_id], [run.episode.task])
+    if not trigger or len(helpful) + len(fatal) != 1:
+        return []  # with several differences, any of them may be the reason
+    return [_make_match(run, successes, failures, trigger=trigger, step=(helpful or fatal)[0], is_done=bool(helpful))]
+
+
+def _steps_of(run: RunView) -> frozenset[str]:
+    return frozenset(call.label for call in run.calls if not call.error)
+
+
+def _make_match(
+    run: RunView, successes: list[RunView], failures: list[RunView], *, trigger: str, step: str, is_done: bool
+) -> RuleMatch:
+    tool = code(step)
+    if is_done:
+        guideline = f"Call {tool} before you finish; read its answer and act on it."
+        avoid = f"Finishing without {tool}."
+    else:
+        guideline = f"Look for another way to do what is asked, with the tools on offer, before you call {tool}."
+        avoid = f"Calling {tool} while a tool on offer could still do the work."
+    last: Call = next((c for c in reversed(run.calls) if c.label == step), run.calls[-1])
+    return RuleMatch(
+        rule="contrast",
+        trigger=trigger,
+        guideline=guideline,
+        avoid=avoid,
+        rationale=(
+            f"Of the runs of this kind, all {len(successes)} that succeeded {'did' if is_done else 'did not'} call "
+            f"{tool}, and all {len(failures)} that failed {'did not' if is_done else 'did'}. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.65,
+        citations=(run.cite(last.step, last.quotable),),
+        tools=(step,),
+        family_only=True,
+    )

@@ -1,0 +1,52 @@
+"""A call ended the run for good: the environment said that all was lost."""
+
+import re
+
+from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.run_view import Call, RunView, occurs
+from reflection.reflectors.rules.wording import code
+
+MIN_INSTRUCTION_CHARS = 80
+
+_LOST = re.compile(r"^.*\b(?:you (?:have |'ve )?(?:lost|died|lose)|you are dead|game over)\b.*$", re.I | re.M)
+
+
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for the call whose answer says that the run is lost, and what had been read about its arguments before."""
+    lost = next((call for call in run.calls if _LOST.search(call.answer)), None)
+    if lost is None or not run.failed:
+        return []
+    told = _told_before(run, lost)
+    return [_make_match(run, lost, told)] if told else []
+
+
+def _told_before(run: RunView, lost: Call) -> Call | None:
+    """Return the last long text that was read and names what the call was about."""
+    values = [value for group in lost.leaves.values() for value in group if isinstance(value, str)]
+    for call in reversed(run.calls):
+        is_told = call.index < lost.index and call.only_reads and len(call.answer) >= MIN_INSTRUCTION_CHARS
+        if is_told and not call.error and any(occurs(value, call.answer) for value in values):
+            return call
+    return None
+
+
+def _make_match(run: RunView, lost: Call, told: Call) -> RuleMatch:
+    found = _LOST.search(lost.answer)
+    tool, source = code(lost.label), code(told.label)
+    return RuleMatch(
+        rule="fatal_call",
+        trigger=f"When about to call {tool}, which cannot be undone",
+        guideline=(
+            f"Compare every argument with what {source} has said about it, and call {tool} only if they agree: a wrong "
+            "call ends the run at once."
+        ),
+        avoid=f"Choosing the arguments of {tool} by habit.",
+        rationale=(
+            f"At step {lost.index} {tool} ended the run as lost. {source} had spoken of the same thing at step "
+            f"{told.index}. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.7,
+        citations=(run.cite(told.step, told.quotable), run.cite(lost.step, found[0].strip() if found else "")),
+        tools=(lost.name, told.name),
+    )

@@ -1,0 +1,66 @@
+"""The request named an action, a tool for it was on offer, and the run ended as if it were done without calling it."""
+
+import re
+
+from reflection.reflectors.rules.detectors import RuleMatch
+from reflection.reflectors.rules.run_view import RunView
+from reflection.reflectors.rules.tools import is_change, is_irreversible, words_of
+from reflection.reflectors.rules.wording import code
+
+MIN_WORDS = 2
+
+_REFUSAL = re.compile(
+    r"\b(?:could not|couldn't|cannot|can't|unable|not (?:able|possible|allowed)|unfortunately|sorry|policy|transfer)\b",
+    re.I,
+)
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|in case|only when|should)\b", re.I)
+
+
+def find(run: RunView) -> list[RuleMatch]:
+    """Look for the only tool on offer that the request names, among those never called in a run that failed."""
+    if not run.failed or not run.episode.tools or not run.turns or any(call.error for call in run.calls):
+        return []
+    if any(_REFUSAL.search(turn.said) for turn in run.turns):
+        return []
+    asked = f"{run.episode.task}\n{run.heard_before(len(run.episode.steps) + 1)}"
+    called = {call.name for call in run.calls}
+    named = [name for name in run.episode.tools if name not in called and _is_asked_for(name, asked)]
+    # A tool that does the same under another name may have been called instead.
+    named = [name for name in named if not any(_verb(name) == _verb(other) for other in called)]
+    return [_make_match(run, named[0])] if len(named) == 1 else []
+
+
+def _verb(name: str) -> str:
+    return (words_of(name) or ("",))[0]
+
+
+def _is_asked_for(name: str, asked: str) -> bool:
+    """Return whether a sentence without a condition uses the verb of a tool's name and then its last word."""
+    words = words_of(name)
+    if len(words) < MIN_WORDS or not is_change(name) or is_irreversible(name):
+        return False
+    pattern = r"\b" + r"\w*\b[^.?!\n]{0,60}?\b".join(
+        re.escape(word.removesuffix("s")) for word in (words[0], words[-1])
+    )
+    return any(
+        re.search(pattern, sentence, re.IGNORECASE) and not _CONDITION.search(sentence)
+        for sentence in re.split(r"(?<=[.?!])\s|\n", asked)
+    )
+
+
+def _make_match(run: RunView, name: str) -> RuleMatch:
+    last = run.turns[-1]
+    return RuleMatch(
+        rule="omitted_action",
+        trigger=f"When the request asks for what {code(name)} does",
+        guideline=f"Call {code(name)}, and read its answer, before you say that the work is done.",
+        avoid="Ending with the preparations, as if the action itself had been carried out.",
+        rationale=(
+            f"The request asks for it and {code(name)} was on offer, but the run never called it and ended at step "
+            f"{last.index}. {run.ending}"
+        ),
+        polarity="avoid",
+        confidence=0.7,
+        citations=(run.cite(last.step, last.said),),
+        tools=(name,),
+    )

@@ -1,0 +1,193 @@
+"""Errors in the answers of tools: whether a step failed, in which words, and what kind of error it is."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memory.runs.episode import Step
+
+MAX_MESSAGE_CHARS = 160
+MAX_ANSWER_CHARS = 2000  # an error stands near the beginning of an answer, or the answer is short
+MIN_VALUE_CHARS = 3
+
+
+class ErrorKind(StrEnum):
+    """What an error says is wrong. One message may say several things."""
+
+    TRANSIENT = "transient"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+    UNKNOWN_NAME = "unknown_name"
+    MISSING = "missing"
+    NOT_FOUND = "not_found"
+    FORM = "form"
+    PRECONDITION = "precondition"
+
+
+_KINDS: dict[ErrorKind, re.Pattern[str]] = {
+    kind: re.compile(pattern, re.IGNORECASE)
+    for kind, pattern in {
+        ErrorKind.TRANSIENT: r"timed?[ -]?out|temporar|again later|rate.?limit|too many requests|\b(?:429|50[0234])\b"
+        r"|service unavailable|connection (?:reset|refused|error|aborted|closed)|network|overloaded",
+        ErrorKind.REFUSED: r"(?:not|n't|never) (?:be )?(?:allowed|permitted|authori[sz]ed|eligible|supported)"
+        r"|cannot be \w+(?:ed|en|de|ne)\b|can only\b|must not|may not|forbidden|denied|prohibited|polic(?:y|ies)\b"
+        r"|restricted|non-?refundable|does(?:n't| not) want to proceed|was rejected|blocked",
+        ErrorKind.UNAVAILABLE: r"not enough|insufficient|unavailable|not available|sold out|out of stock|exceed"
+        r"|\blimit\b|balance|quota|already|\bfull\b|no longer",
+        ErrorKind.UNKNOWN_NAME: r"command not found|not recogni[sz]ed|unrecogni[sz]ed|not a verb"
+        r"|unknown (?:command|action|tool|function|verb|method)|no such (?:tool|command|function|action)"
+        r"|(?:do not|don't|did not|didn't) (?:understand|recogni[sz]e)|is not a (?:valid )?(?:tool|command|function)",
+        ErrorKind.MISSING: r"missing|\brequired\b|must (?:provide|specify|include|supply|be provided)"
+        r"|(?:not|none) (?:was |were )?(?:provided|given|specified)",
+        ErrorKind.NOT_FOUND: r"not found|no such|no one (?:has|with|by)|nobody|not exist|n't exist|unknown"
+        r"|(?:could not|cannot|can't|unable to) find"
+        r"|no \w+ (?:found|with|named|matching)|invalid \w*id\b|not (?:a )?known|can't see",
+        ErrorKind.FORM: r"format|readable|\bwrong\b|must be|should be|expected|invalid|\btype\b|pars(?:e|ing)|pattern"
+        r"|not a valid|syntax|indentation|malformed",
+        ErrorKind.PRECONDITION: r"\bfirst\b|\bbefore\b|needs? to be|must be \w+ed\b|not (?:yet |been )?(?:logged|"
+        r"authenticated|open|started|connected|selected|read|initiali[sz]ed|running|engaged|locked|set|holding|carrying)\b"
+        r"|n't (?:open|started|connected|selected|read|holding|carrying)\b|is (?:closed|locked|off)"
+        r"|ha(?:s|ve)(?:n't| not) been|requires?\b|\buntil\b|\bunless\b|have to\b|need to\b",
+    }.items()
+}
+
+_STARTS = re.compile(
+    r"""\s*(?:\[?(?:error|exception|failure|fatal|invalid|failed|denied|forbidden|unauthori[sz]ed|traceback)\b
+    | (?:cannot|can't|could\ not|couldn't|unable\ to|not\ allowed|not\ permitted|not\ found|no\ such|unknown\ \w+)\b
+    | (?:you\ can't|you\ cannot|you\ don't\ have|that's\ not|i\ don't\ understand|you\ (?:need|have)\ to)\b
+    | nothing\ happens | permission\ denied | access\ denied | bad\ request | timed?[\ -]?out\b | execution\ timed\ out
+    | wrong\b[^\n]{0,40}$ | your\ (?:proposed\ edit|command|edit)\ (?:has|was|could|did)\ [^\n]*(?:error|not|refused)
+    | (?:http\ )?[45]\d\d\s+[A-Za-z] | \w*(?:Error|Exception):)""",
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+_INSIDE = re.compile(
+    r"^.*(?:command not found|no such file or directory|permission denied|^\w+(?:Error|Exception): ).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_WHOLE = re.compile(
+    r"[^\n]{0,80}\b(?:does not exist|doesn't exist|not found|has not been read|no such"
+    r"|is not (?:a|an|in|on)\b)[^\n]{0,100}",
+    re.IGNORECASE,
+)
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
+_RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$", re.MULTILINE)
+_LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
+_SCHEMA = re.compile(r"\bvalidation errors? for\b[^\n]*\n\s*(?P<field>[\w.]+)\n\s*(?P<message>[^\n\[]+)")
+_EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
+_TAGS = re.compile(r"</?\w+>")
+_QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
+_VALUE = re.compile(
+    r"(?<![\w…])(?:[#$€£]?\w*\d[\w.,:%/-]*|\w+@\w[\w.]*|[\w.-]*/[\w./-]+|\w+\.[a-z]{1,4}\b|[A-Z]{3,}(?![a-z]))(?![\w…])"
+)
+_OBJECT = re.compile(r"\b(the|a|an) (?:(?!must|be\b|is\b|are\b|has\b|have\b|needs?\b)[\w'-]+ ){1,4}?first\b")
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)*\b(?!Error|Exception)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolError:
+    """An error of a tool: `text` as in the run, `shape` with "…" for every value.
+
+    `field` is the parameter that a schema's error names.
+    """
+
+    text: str
+    shape: str
+    kinds: frozenset[ErrorKind] = frozenset()
+    field: str = ""
+
+    def has(self, *kinds: ErrorKind) -> bool:
+        """Return whether the message says one of these things."""
+        return not self.kinds.isdisjoint(kinds)
+
+
+def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool = False) -> ToolError | None:
+    """Return the error of a step, or None.
+
+    Args:
+        values: the arguments of the call; its message repeats them and its shape must not.
+        only_at_start: the answer is the text of a file or a page, which may speak of errors further down.
+    """
+    text = step.error.strip() or _error_in(step.observation, only_at_start=only_at_start)
+    if not text:
+        return None
+    kinds = kinds_of(text[:MAX_ANSWER_CHARS])
+    if schema := _SCHEMA.search(text):
+        message = schema["message"].strip()
+        return ToolError(
+            text=message, shape=f"{schema['field']}: {shape_of(message, values)}", kinds=kinds, field=schema["field"]
+        )
+    text = _first_line(text)
+    return ToolError(text=text, shape=shape_of(text, values), kinds=kinds)
+
+
+def kinds_of(text: str) -> frozenset[ErrorKind]:
+    return frozenset(kind for kind, pattern in _KINDS.items() if pattern.search(text))
+
+
+def shape_of(text: str, values: Iterable[object] = ()) -> str:
+    """Return the message without its label, with "…" for quoted texts, numbers, ids, names, paths and `values`."""
+    shape = _LABEL.sub("", text)
+    for value in sorted({str(value) for value in values}, key=len, reverse=True):
+        if len(value) >= MIN_VALUE_CHARS and value in shape:
+            shape = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", shape)
+    shape = _QUOTED.sub("…", shape)
+    shape = _VALUE.sub("…", shape)
+    shape = _NAME.sub("…", shape)
+    shape = _OBJECT.sub(r"\1 … first", shape)
+    shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")
+    first, _, rest = shape.partition(". ")
+    if rest and says_something(first):
+        shape = first
+    return " ".join(shape.split()).strip(" .,;:!") or "an error"
+
+
+def says_something(shape: str) -> bool:
+    """Return whether a shape has words of its own, so that an agent would recognise the error by it."""
+    return len(re.findall(r"[A-Za-z]{2,}", shape)) >= 2
+
+
+def _first_line(text: str) -> str:
+    """Return the line of an error that says what is wrong."""
+    if _TRACEBACK.search(text[:MAX_ANSWER_CHARS]) and (raised := _RAISED.findall(text)):
+        return str(raised[-1]).strip()[:MAX_MESSAGE_CHARS].strip()
+    lines = [line.strip() for line in _TAGS.sub("", text).splitlines()]
+    lines = [line for line in lines if line and not _EXIT_CODE.match(line)] or [text.splitlines()[0].strip()]
+    return lines[0][:MAX_MESSAGE_CHARS].strip()
+
+
+def _error_in(observation: str, *, only_at_start: bool) -> str:
+    observation = observation.strip()
+    if observation.startswith("{"):
+        return _error_member(observation)
+    if _STARTS.match(observation):
+        return observation
+    if _WHOLE.fullmatch(observation):
+        return observation
+    if only_at_start:
+        return ""
+    if _TRACEBACK.search(observation[:MAX_ANSWER_CHARS]):
+        return observation
+    if len(observation) < MAX_ANSWER_CHARS and (found := _INSIDE.search(observation)):
+        return found[0]
+    return ""
+
+
+def _error_member(observation: str) -> str:
+    """Return the message of a JSON answer that is marked as an error."""
+    try:
+        answer = json.loads(observation)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(answer, dict):
+        return ""
+    for member in ("error", "errors", "exception", "error_message"):
+        value = answer.get(member)
+        if isinstance(value, dict):
+            value = value.get("message") or value.get("detail") or value.get("code")
+        if isinstance(value, str) and value.strip():
+            return value
+    failed = answer.get("success") is False or answer.get("ok") is False or answer.get("status") in ("error", "failed")
+    message = answer.get("message") or answer.get("detail") or answer.get("reason")
+    return message if failed and isinstance(message, str) else ""

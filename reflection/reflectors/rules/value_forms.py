@@ -1,0 +1,114 @@
+"""How the form of an argument's value changed between two calls, in words without the values."""
+
+import re
+from typing import Any
+
+from reflection.reflectors.rules.wording import listed
+
+MIN_ENUMERATED_CHARS = 2
+MAX_ENUMERATED = 8
+
+_FORMS = {
+    r"\d{4}-\d\d-\d\d": "as a date in the form YYYY-MM-DD",
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d.*": "as a time in the form YYYY-MM-DDThh:mm:ss",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d": "as a time in the form YYYY-MM-DD hh:mm",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "as a time in the form YYYY-MM-DD hh:mm:ss",
+    r"\d{1,2}/\d{1,2}/\d{2,4}": "as a date with slashes",
+    r"\d{1,2}\.\d{1,2}\.\d{2,4}": "as a date with dots",
+    r"\d{1,2}:\d\d(:\d\d)?": "as a time in the form hh:mm",
+    r"[^@\s]+@[^@\s]+\.\w+": "as an e-mail address",
+    r"[A-Z]{2,5}": "as a short code in capitals",
+}
+
+
+_SCHEMA_TYPES = {
+    "list": "as a list, even for a single entry",
+    "string": "as a single text",
+    "integer": "as a whole number",
+    "number": "as a number",
+    "boolean": "as true or false",
+    "dictionary": "as an object with named members",
+    "dict": "as an object with named members",
+    "date": "as a date in the form YYYY-MM-DD",
+}
+
+
+def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) -> str:
+    """Return how to give a value, such as "as a date in the form YYYY-MM-DD, not as a date with slashes".
+
+    Returns "" if the values differ in more than their form.
+    """
+    first, second = old[0], new[0]
+    if isinstance(first, str) != isinstance(second, str):
+        return "as a text, not as a number" if isinstance(second, str) else "as a number, not as a text"
+    if not isinstance(first, str):
+        return ""
+    if relation := _relation(first, second):
+        return relation
+    before, after = _form(first), _form(second)
+    if after and before != after and _is_plain(first):
+        return after + (f", not {before}" if before else "")
+    if len(second) >= MIN_ENUMERATED_CHARS and _is_listed(second, error) and not _is_listed(first, error):
+        return _listed_values(second, error)
+    return ""
+
+
+def form_of_schema(message: str) -> str:
+    """Return how to give a value that a schema's message asks for, or ""."""
+    found = re.search(r"valid (\w+)", message)
+    return _SCHEMA_TYPES.get(found[1], "") if found else ""
+
+
+def _relation(first: str, second: str) -> str:
+    """Describe a new value that consists of the old one and something else."""
+    if first == second:
+        return ""
+    if first.lower() == second.lower():
+        if second.isupper() or second.islower():
+            return "in capital letters" if second.isupper() else "in lower case"
+        if second in (first.capitalize(), first.title()):
+            return "with a capital first letter"
+        return "in exactly the letter case in which the tools return it"
+    if "".join(first.split()) == "".join(second.split()):
+        return "with exactly the same spaces as the text it refers to"
+    for short, long, words in (
+        (first, second, ("with {} in front", "with {} at its end")),
+        (second, first, ("without {} in front", "without {} at its end")),
+    ):
+        rest = long.replace(short, "", 1)
+        if short not in long or not re.fullmatch(r"[#@$/.~]{1,2}", rest):
+            continue
+        return words[0 if long.endswith(short) else 1].format(f'"{rest}"')
+    if "/" in first and first.rstrip("/").rpartition("/")[2] == second:
+        return "as a bare name, without its folder"
+    if "/" in second and second.rstrip("/").rpartition("/")[2] == first:
+        return "with its folder, not as a bare name"
+    if re.fullmatch(rf"{re.escape(first)}\.\w{{1,5}}", second):
+        return "with the file's extension"
+    return ""
+
+
+def _listed_values(value: str, error: str) -> str:
+    """Name the values that an error allows, or say that it lists them."""
+    allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error)))
+    if value not in allowed or not 1 < len(allowed) <= MAX_ENUMERATED:
+        return "as one of the values that the error lists"
+    return "as " + listed([f'"{each}"' for each in allowed], last="or")
+
+
+def _form(text: str) -> str:
+    return next((form for pattern, form in _FORMS.items() if re.fullmatch(pattern, text)), "")
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text is short enough to be one value rather than prose."""
+    return len(text) <= 40
+
+
+def _is_listed(value: str, error: str) -> bool:
+    """Return whether an error enumerates the value among others: "must be one of: low, high"."""
+    if not re.search(
+        r"one of|allowed|options?|choices?|valid \w+ (?:are|is)|available|permitted|expected", error, re.I
+    ):
+        return False
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", error) is not None

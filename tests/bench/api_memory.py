@@ -1,0 +1,95 @@
+"""A scratch project that is filled and asked through the HTTP API alone, as a client and a reviewer would.
+
+`ApiMemory.load` brings lessons with the past requests that each of them served: `POST /trajectories` for every request,
+`POST /heuristics/batch` for the lessons, which cite those runs as evidence, and `POST /heuristics/{id}/approve` with a
+key that may review.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.test import Client
+from tqdm import tqdm
+
+from memory.limits import MAX_EVIDENCE, MAX_PROPOSALS_AT_ONCE
+from memory.projects.api_keys import create_api_key
+from memory.projects.models import ApiKey, Project
+
+Scope = ApiKey.Scope
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lesson:
+    """A lesson to propose under an id of its own, and the past requests that it served."""
+
+    id: str
+    trigger: str
+    guideline: str
+    requests: Sequence[str] = ()
+
+
+class ApiMemory:
+    """A project, its agent, which records, proposes and asks, and its reviewer."""
+
+    def __init__(self, name: str) -> None:
+        project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
+        agent = [Scope.RETRIEVE, Scope.TRAJECTORIES_WRITE, Scope.HEURISTICS_READ, Scope.HEURISTICS_WRITE]
+        self._agent = _connect(project, client="agent", scopes=agent)
+        self._reviewer = _connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])
+
+    def load(self, lessons: Iterable[Lesson]) -> dict[str, str]:
+        """Record the past requests, propose the lessons, approve them; return the lessons' own ids by heuristic id."""
+        ids = {}
+        waiting = list(lessons)
+        for first in tqdm(range(0, len(waiting), MAX_PROPOSALS_AT_ONCE), desc="lessons", leave=False):
+            some = waiting[first : first + MAX_PROPOSALS_AT_ONCE]
+            proposed = self._propose([self._describe(lesson) for lesson in some])
+            for lesson, result in zip(some, proposed, strict=True):
+                self._approve(result["heuristic_id"], result["content_sha256"])
+                ids[result["heuristic_id"]] = lesson.id
+        return ids
+
+    def ask(self, task: str, **options: Any) -> dict[str, Any]:
+        """Return what an agent is given for a task."""
+        return _post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+
+    def _describe(self, lesson: Lesson) -> dict[str, Any]:
+        if len(lesson.requests) > MAX_EVIDENCE:
+            raise SystemExit(f"{lesson.id} served more requests than one lesson takes at once.")
+        return {
+            "external_id": lesson.id,
+            "trigger": lesson.trigger,
+            "guideline": lesson.guideline,
+            "scope": "project",
+            "evidence": [{"trajectory_id": run} for run in self._record(lesson)],
+        }
+
+    def _record(self, lesson: Lesson) -> Iterator[str]:
+        for number, request in enumerate(lesson.requests):
+            run = {"task": request, "external_id": f"{lesson.id}/{number}", "outcome": "success", "reflect": False}
+            yield _post(self._agent, "/trajectories", run)["id"]
+
+    def _propose(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = _post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
+        if refused := [result["error"] for result in results if result["error"]]:
+            raise SystemExit(f"Lessons were refused: {refused}")
+        return results
+
+    def _approve(self, id: str, content_sha256: str) -> None:
+        body = {"content_sha256": content_sha256, "reason": "Loaded by the benchmark."}
+        _post(self._reviewer, f"/heuristics/{id}/approve", body)
+
+
+def _connect(project: Project, *, client: str, scopes: Sequence[str]) -> Client:
+    token = create_api_key(project, client=client, scopes=scopes).token
+    return Client(headers={"Authorization": f"Bearer {token}"})
+
+
+def _post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    response = client.post(f"/api/v1{path}", json.dumps(body), content_type="application/json")
+    if response.status_code not in (200, 201):
+        raise SystemExit(f"POST {path} answered {response.status_code}: {response.content[:300]!r}")
+    answer: dict[str, Any] = response.json()
+    return answer

@@ -1,0 +1,133 @@
+"""A failing call and the call with one changed argument that worked."""
+
+import pytest
+
+from reflection.reflectors.rules.detectors.changed_argument import find
+from reflection.reflectors.rules.value_forms import change_of_form
+from tests.reflection.rules_runs import call, load_real_run, reflect_on, view
+
+NOT_FOUND = "Error: payment method not found"
+
+
+def test_made_up_id_names_the_lookup_that_had_the_right_one() -> None:
+    run = view(
+        call("update_booking", NOT_FOUND, payment_id="card_7334"),
+        call("get_user", {"cards": ["card_9074831"]}, user_id="u_1"),
+        call("update_booking", payment_id="card_9074831"),
+        outcome="success",
+    )
+
+    (finding,) = find(run)
+
+    assert finding.trigger == "When about to call `update_booking` with a `payment_id` that no tool has returned yet"
+    assert finding.guideline == (
+        "Call `get_user` first and copy `payment_id` from its answer. With any other value `update_booking` answers "
+        '"payment method not found".'
+    )
+    assert [(c.first_step, c.quote) for c in finding.citations] == [
+        (1, NOT_FOUND),
+        (2, "card_9074831"),
+        (3, "card_9074831"),
+    ]
+    assert finding.polarity == "works"
+
+
+def test_changed_form_of_a_date_is_said() -> None:
+    run = view(
+        call("list_events", "Error: invalid date '05/24/2024'", day="05/24/2024"),
+        call("list_events", "[]", day="2024-05-24"),
+    )
+
+    (finding,) = find(run)
+
+    assert finding.guideline == "Give `day` as a date in the form YYYY-MM-DD, not as a date with slashes."
+
+
+def test_argument_that_was_added_is_said() -> None:
+    run = view(
+        call("send_mail", "Error: missing field subject", to="ana"),
+        call("send_mail", to="ana", subject="Hello"),
+    )
+
+    (finding,) = find(run)
+
+    assert finding.trigger == "When about to call `send_mail` without `subject`"
+    assert (
+        finding.guideline == 'Pass `subject` in the first call: without it `send_mail` answers "missing field subject".'
+    )
+
+
+def test_values_that_the_error_lists_are_named() -> None:
+    error = "Invalid travel class. Must be one of {'business', 'economy'}"
+    run = view(call("book", error, travel_class="eco", to="x"), call("book", travel_class="economy", to="y"))
+    failing = view(call("book", f"Error: {error}", travel_class="eco"), call("book", travel_class="economy"))
+
+    assert find(run) == find(run)
+    assert find(failing)[0].guideline == 'Give `travel_class` as "business" or "economy".'
+
+
+def test_of_several_changes_the_one_that_the_error_names_is_the_lesson() -> None:
+    run = view(
+        call("list_events", "Error: invalid start date", start_date="05/24/2024", room="a"),
+        call("list_events", "[]", start_date="2024-05-24", room="b"),
+    )
+
+    (finding,) = find(run)
+
+    assert finding.guideline.startswith("Give `start_date` as a date")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # Several arguments changed, and the error names none of them
+        (call("search", "Error: invalid", day="05/24/2024", room="a"), call("search", day="2024-05-24", room="b")),
+        # The error is about the state of things: no form explains it
+        (call("book", "Error: not enough seats", date="may"), call("book", date="May")),
+        # Another call came in between and may have helped
+        (
+            call("start_engine", "Error: all doors must be locked before", mode="Start"),
+            call("lock_doors", "locked"),
+            call("start_engine", mode="START"),
+        ),
+        # Another choice, not another form
+        (call("book", "Error: not enough seats on flight HAT088", flight="HAT088"), call("book", flight="HAT212")),
+        (call("open", "Error: no", door="left"), call("open", "open", door="right")),
+        # Nothing changed, or nothing worked
+        (call("fetch", "Error: time-out", url="a"), call("fetch", "page", url="a")),
+        (call("fetch", "Error: no", url="a"), call("fetch", "Error: no", url="b")),
+    ],
+)
+def test_change_that_does_not_explain_the_error_teaches_nothing(steps: tuple[dict[str, object], ...]) -> None:
+    assert find(view(*steps)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "form"),
+    [
+        (7, "7", "as a text, not as a number"),
+        ("7", 7, "as a number, not as a text"),
+        ("#general", "general", 'without "#" in front'),
+        ("W123", "#W123", 'with "#" in front'),
+        ("docs/a.txt", "a.txt", "as a bare name, without its folder"),
+        ("report", "report.txt", "with the file's extension"),
+        ("Start", "START", "in capital letters"),
+        ("left", "right", ""),
+    ],
+)
+def test_form_is_said_without_the_value(old: object, new: object, form: str) -> None:
+    assert change_of_form((old,), (new,), error="not found") == form
+
+
+def test_real_run_with_a_guessed_payment_gives_the_lookup() -> None:
+    lesson = reflect_on(load_real_run("tau-airline-20-1"))
+
+    assert lesson.text.trigger == (
+        "When about to call `update_reservation_flights` with a `payment_id` that no tool has returned yet"
+    )
+    assert lesson.tools == ("update_reservation_flights", "get_user_details")
+    assert [(c.first_step, c.quote) for c in lesson.citations] == [
+        (9, "Error: payment method not found"),
+        (10, "gift_card_5634230"),
+        (14, "gift_card_5634230"),
+    ]

@@ -1,0 +1,156 @@
+"""Runs that failed: given up, left undone, lost, cut off by a limit, or unlike the runs that succeeded."""
+
+from typing import Any
+
+import pytest
+
+from memory.runs.limits_reached import limit_reached
+from reflection.reflectors.rules.detectors import contrast, cut_off, fatal_call, gave_up, omitted_action
+from reflection.reflectors.rules.run_view import RunView
+from tests.reflection.rules_runs import call, make_run, say, view
+
+SORRY = say("I could not do this.")
+DONE = say("Done.")
+NOT_THERE = call("read_file", "File does not exist: shop.py", path="shop.py")
+
+
+def test_run_given_up_after_one_try_is_told_to_look_it_up() -> None:
+    (finding,) = gave_up.find(view(NOT_THERE, SORRY))
+
+    assert finding.trigger == "When a call fails because nothing is found under the name, id or path it was given"
+    assert finding.citations[0].quote == "File does not exist: shop.py"
+
+
+def test_run_given_up_after_a_wrong_form_is_told_to_correct_it() -> None:
+    (finding,) = gave_up.find(view(call("add_event", "Error: the date is not readable", day="4.5."), SORRY))
+
+    assert "correct that argument" in finding.guideline
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (NOT_THERE, call("read_file", "x = 1", path="src/shop.py"), SORRY),  # it tried again
+        (NOT_THERE, NOT_THERE, NOT_THERE),  # it tried again, in vain: another lesson
+        (call("cancel", "Error: this fare is not allowed to be cancelled", id="R1"), SORRY),  # a refusal stands
+        (call("fetch", "Error: time-out", url="a"), SORRY),
+        (NOT_THERE, call("list_files", "src"), SORRY),  # it did look
+    ],
+)
+def test_run_that_tried_or_was_refused_did_not_give_up(steps: tuple[dict[str, Any], ...]) -> None:
+    assert gave_up.find(view(*steps)) == []
+
+
+def left_out(*steps: dict[str, Any], task: str = "Please create a new event for Monday.") -> RunView:
+    return RunView(make_run(*steps, task=task, tools=("search_events", "create_calendar_event", "delete_event")))
+
+
+def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
+    (finding,) = omitted_action.find(left_out(call("search_events", "[]"), DONE))
+
+    assert finding.trigger == "When the request asks for what `create_calendar_event` does"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        left_out(call("search_events", "[]"), SORRY),  # it said so
+        left_out(call("create_calendar_event", "ok"), DONE),
+        left_out(call("search_events", "[]"), DONE, task="If there is none, create an event."),
+        left_out(call("search_events", "[]"), DONE, task="Delete the event."),  # no lesson says to delete
+        left_out(call("search_events", "Error: down"), DONE),
+    ],
+)
+def test_action_that_is_uncertain_or_harmful_is_not_asked_for(run: RunView) -> None:
+    assert omitted_action.find(run) == []
+
+
+def test_call_that_lost_the_run_is_to_be_compared_with_what_was_read() -> None:
+    recipe = "Recipe 1: dice the apple, then fry the apple with the stove, and serve it while it is still hot enough."
+    run = view(call("examine", recipe, thing="cookbook"), call("cook", "*** You lost! ***", thing="apple", at="oven"))
+
+    (finding,) = fatal_call.find(run)
+
+    assert finding.trigger == "When about to call `cook`, which cannot be undone"
+    assert [c.quote for c in finding.citations] == [recipe, "*** You lost! ***"]
+
+
+def test_loss_without_anything_read_before_is_not_explained() -> None:
+    assert fatal_call.find(view(call("cook", "*** You lost! ***", thing="apple"))) == []
+
+
+def with_family(failed: RunView, *family: RunView) -> RunView:
+    episodes = tuple(run.episode for run in family)
+    return RunView(make_run(*[_raw(step) for step in failed.calls], task_id="stock-taking", family=episodes))
+
+
+def _raw(made: Any) -> dict[str, Any]:
+    return call(made.name, made.answer, **made.arguments)
+
+
+GOOD = view(call("look"), call("check_stock"), call("finish"), outcome="success", task_id="stock-taking")
+BAD = view(call("look"), call("finish"), task_id="stock-taking")
+
+
+def test_step_of_all_successes_and_no_failure_is_the_lesson() -> None:
+    (finding,) = contrast.find(with_family(BAD, GOOD, GOOD, GOOD, BAD))
+
+    assert finding.trigger == "When the task is of the kind stock taking"
+    assert finding.guideline == "Call `check_stock` before you finish; read its answer and act on it."
+    assert "all 3 that succeeded did call `check_stock`, and all 2 that failed did not" in finding.rationale
+    assert finding.family_only
+
+
+TRIED = view(call("look"), call("check_stock", "Error: down"), call("finish"), task_id="stock-taking")
+RICHER = view(
+    call("look"), call("check_stock"), call("count_all"), call("finish"), outcome="success", task_id="stock-taking"
+)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        (GOOD, GOOD, BAD),  # too few successes
+        (GOOD, GOOD, GOOD),  # too few failures
+        (GOOD, GOOD, GOOD, TRIED),  # a failure tried it in vain
+        (RICHER, RICHER, RICHER, BAD),  # two differences: either may be the reason
+        (),
+    ],
+)
+def test_difference_that_is_uncertain_teaches_nothing(family: tuple[RunView, ...]) -> None:
+    assert contrast.find(with_family(BAD, *family)) == []
+
+
+def test_limit_spent_on_failing_calls_is_the_lesson() -> None:
+    failing = [call("open", f"Error: no door {n}", door=f"d{n}") for n in range(8)]
+
+    (finding,) = cut_off.find(view(*failing, cut_off="steps"))
+
+    assert "8 of its 8 calls had failed" in finding.rationale
+
+
+def test_limit_spent_on_paging_names_the_tool() -> None:
+    pages = [call("read_page", f"page {n}", number=n) for n in range(9)]
+
+    (finding,) = cut_off.find(view(*pages, cut_off="cost"))
+
+    assert finding.trigger == "When `read_page` has been called many times in a row and the goal is not near"
+
+
+def test_run_that_no_limit_ended_was_not_cut_off() -> None:
+    assert cut_off.find(view(*[call("open", "Error: no", door="a")] * 9)) == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "limit"),
+    [
+        ({"exit_status": "submitted (exit_cost)"}, "cost"),
+        ({"exit_status": "exit_context"}, "tokens"),
+        ({"termination_reason": "max_steps"}, "steps"),
+        ({"truncated": True}, "a limit"),
+        ({"exit_status": "submitted"}, ""),
+        ({}, ""),
+    ],
+)
+def test_limit_is_read_from_the_metadata(metadata: dict[str, Any], limit: str) -> None:
+    assert limit_reached(metadata) == limit

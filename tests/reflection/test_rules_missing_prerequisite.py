@@ -1,0 +1,64 @@
+"""Calls that work only after another one."""
+
+from typing import Any
+
+import pytest
+
+from reflection.reflectors.rules.detectors.missing_prerequisite import best_named, find, speaks_of
+from tests.reflection.rules_runs import call, view
+
+REFUSED = "Error: brake pedal needs to be pressed when starting the engine"
+
+
+def start(answer: str = "running") -> dict[str, Any]:
+    return call("start_engine", answer, mode="START")
+
+
+def test_call_that_worked_after_another_names_it() -> None:
+    (finding,) = find(view(start(REFUSED), call("press_brake_pedal", "pressed"), start(), outcome="success"))
+
+    assert finding.trigger == (
+        "When about to call `start_engine`, or when it answers "
+        '"brake pedal needs to be pressed when starting the engine"'
+    )
+    assert finding.guideline == "Call `press_brake_pedal` first, and `start_engine` after that."
+    assert [c.first_step for c in finding.citations] == [1, 2, 3]
+    assert finding.citations[0].quote == REFUSED
+
+
+def test_of_several_calls_the_one_that_the_error_speaks_of_is_named() -> None:
+    run = view(start(REFUSED), call("lock_doors", "locked"), call("press_brake_pedal", "pressed"), start())
+
+    (finding,) = find(run)
+
+    assert finding.tools == ("start_engine", "press_brake_pedal")
+
+
+def test_flags_of_the_other_call_are_part_of_the_lesson() -> None:
+    refused = "Error: all doors must be locked before starting the engine"
+    run = view(start(refused), call("lock_doors", "locked", unlock=False), start())
+
+    assert find(run)[0].guideline.startswith("Call `lock_doors` with `unlock` set to false first")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        (call("open_window", "open"), call("turn_radio", "on")),  # either may have helped
+        (call("get_state", "off"),),  # a look changes nothing
+        (call("pay_fine", "paid"),),  # no lesson says to spend money
+        (),
+    ],
+)
+def test_call_whose_cause_is_uncertain_teaches_nothing(between: tuple[dict[str, Any], ...]) -> None:
+    assert find(view(start("Error: it is off"), *between, start())) == []
+
+
+def test_service_that_came_back_teaches_nothing() -> None:
+    assert find(view(start("Error: connection refused"), call("turn_key", "turned"), start())) == []
+
+
+def test_words_of_a_name_are_found_in_other_forms() -> None:
+    assert speaks_of("User is not logged in.", "messages_login") == 1
+    assert best_named(REFUSED, ["release_brake_pedal", "press_brake_pedal"]) == "press_brake_pedal"
+    assert best_named("Nothing happens.", ["open", "close"]) == ""
