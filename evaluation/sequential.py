@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 NORMAL = NormalDist()
 FIRST_LOOK = 30  # units per arm from which a mean counts as normal; below, only the exact e-value is used
-FIRST_GUARD = 30  # units per arm from which a guardrail may fire
+FIRST_GUARD = 40  # units per arm from which a guardrail may fire
 RATIO_ALARM = 1000.0  # e-value from which the shares of the arms count as broken
 RATIO_WEIGHT = 100.0  # prior weight of the planned shares, in units
 EXACT_PRIOR = 0.18  # of the Beta prior; the best found by Turner, Ly and Grünwald

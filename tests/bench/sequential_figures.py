@@ -108,7 +108,7 @@ def write_figures(runs: int) -> Iterator[str]:
         )
     yield f"Rollback: units of a 20 % canary (median; 95th percentile), α = {GUARDRAIL.alpha}, τ = {GUARDRAIL.tau}"
     for base in (0.5, 0.7, 0.9):
-        false = repeat(runs, partial(simulate_rollback, base=base, harm=0, looks=3000))
+        false = repeat(4 * runs, partial(simulate_rollback, base=base, harm=0, looks=3000))
         yield f"  base {base}, no harm: {np.isfinite(false).mean():.4f} false rollbacks in 3,000 canary units"
         for harm in (0.1, 0.2, 0.3):
             found = repeat(runs, partial(simulate_rollback, base=base, harm=harm, looks=3000))
