@@ -36,12 +36,13 @@ _SCORE_NAMES = {
     "score": "score",
     "meaning": "meaning",
     "words": "words",
-    "source_task": "most similar task",
+    "source_task": "earlier tasks",
     "names": "names",
     "similarity": "similarity",
     "informativeness": "informativeness",
     "rerank": "cross-encoder",
-    "usefulness": "usefulness",
+    "usefulness": "× usefulness",
+    "family": "× task family",
 }
 
 

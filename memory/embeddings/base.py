@@ -13,6 +13,7 @@ PART_CHARACTERS = 500
 MAX_PARTS = 8
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORD = re.compile(r"\w+")
 _NAME_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\w)_(?=\w)")
 
 
@@ -60,6 +61,25 @@ def split_text(text: str, *, characters: int = PART_CHARACTERS) -> list[str]:
                 part = ""
             part = f"{part} {piece}".strip()
     return [*parts, part] if part else parts
+
+
+def join_sections(sections: Sequence[str]) -> str:
+    """Return the sections as one text that says each sentence once.
+
+    So it does not matter over which fields a client spreads its words, or that it repeats a title before a text.
+    """
+    sentences: dict[tuple[str, ...], str] = {}
+    beginnings: list[tuple[str, ...]] = []
+    for section in sections:
+        words = [*_WORD.finditer(section)]
+        read = tuple(word.group().casefold() for word in words)
+        repeated = max((len(one) for one in beginnings if len(one) < len(read) and read[: len(one)] == one), default=0)
+        beginnings.append(read)
+        for sentence in _SENTENCE_END.split(section[words[repeated].start() :] if repeated else section):
+            said = tuple(word.casefold() for word in _WORD.findall(sentence))
+            if said:
+                sentences.setdefault(said, sentence.strip())
+    return "\n".join(sentences.values())
 
 
 def embed_composites(

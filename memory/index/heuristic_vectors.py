@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from pgvector import HalfVector
 
-from memory.embeddings.base import embed_composites
+from memory.embeddings.base import embed_composites, join_sections
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Evidence, HeuristicRevision
@@ -41,11 +41,11 @@ class _Text:
     revision: HeuristicRevision
     trajectory_id: UUID | None
     kind: str
-    sections: tuple[str, ...]
+    body: str
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256("\0".join(self.sections).encode()).hexdigest()
+        return hashlib.sha256(self.body.encode()).hexdigest()
 
 
 def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | None = None) -> int:
@@ -65,7 +65,7 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
     vectors: list[str | None] = [None] * len(missing)
     if embedder is not None:
         try:
-            made = embed_composites(embedder, [text.sections for text in missing])
+            made = embed_composites(embedder, [[text.body] for text in missing])
             vectors = [HalfVector(vector).to_text() for vector in made]
         except EmbedderError as error:
             log.warning("heuristics_not_embedded", reason=str(error), count=len(missing))
@@ -76,6 +76,20 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
     for project_id in {text.revision.project_id for text in missing}:
         count_terms(project_id)
     return len(missing)
+
+
+def store_lesson_vector(revision: HeuristicRevision, *, model_id: str, vector: str) -> None:
+    """Store the vector of a wording that was made before, so that the next transaction finds the wording by it.
+
+    The rest is made by `embed_heuristics`. Nothing is stored where another model is active.
+
+    Args:
+        vector: as PostgreSQL writes it.
+    """
+    model = EmbeddingModel.objects.filter(pk=model_id, active=True).first()
+    if model is not None:
+        with connection.cursor() as cursor:
+            cursor.execute(_INSERT, _as_row(_lesson_text(revision), model, vector))
 
 
 def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:
@@ -140,7 +154,7 @@ def _as_row(text: _Text, model: EmbeddingModel, vector: str | None) -> dict[str,
         "kind": text.kind,
         "sha256": text.sha256,
         "vector": vector,
-        "text": "\n".join((*text.sections, *text.revision.tags) if text.kind == _Kind.LESSON else text.sections),
+        "text": "\n".join((text.body, *text.revision.tags)) if text.kind == _Kind.LESSON else text.body,
     }
 
 
@@ -172,21 +186,25 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
     present = set(complete.values_list("revision_id", "kind", "text_sha256"))
     missing = []
     for revision in revisions:
-        # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
-        sections = tuple(text for text in (revision.trigger, revision.guideline, revision.avoid) if text)
-        texts = [_Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, sections=sections)]
+        texts = [_lesson_text(revision)]
         own: dict[str, UUID | None] = {revision.source_task: None} if revision.source_task else {}
         of_heuristic = own | tasks.get(revision.heuristic_id, {})
         texts += [
-            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.SOURCE_TASK, sections=(task,))
+            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.SOURCE_TASK, body=task)
             for task, trajectory_id in of_heuristic.items()
         ]
         texts += [
-            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.HELPED_TASK, sections=(task,))
+            _Text(revision=revision, trajectory_id=trajectory_id, kind=_Kind.HELPED_TASK, body=task)
             for task, trajectory_id in helped.get(revision.heuristic_id, {}).items()
         ]
         missing += [text for text in texts if (revision.pk, text.kind, text.sha256) not in present]
     return missing
+
+
+def _lesson_text(revision: HeuristicRevision) -> _Text:
+    # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
+    said = join_sections((revision.trigger, revision.guideline, revision.avoid))
+    return _Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, body=said)
 
 
 def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:

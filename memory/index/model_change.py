@@ -9,7 +9,7 @@ from memory.index.heuristic_vectors import embed_heuristics, find_heuristics_wit
 from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database_search import Search
 from memory.retrieval.models import EmbeddingModel, Retrieval
-from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.retrieval.task_vector import make_query_vector
 
 BATCH = 50
@@ -57,7 +57,7 @@ def compare_rankings(old: Embedder, new: Embedder, *, limit: int) -> Comparison:
                 task=task,
                 vector=make_query_vector(embedder, task),
                 model_id=embedder.model_id,
-                meaning_weight=get_meaning_weight(task),
+                meaning_weight=MEANING_WEIGHT,
                 limit=COMPARED_DEPTH,
             )
             found.append({one.heuristic_id for one in find_in_database(search, model_id=embedder.model_id)})

@@ -14,7 +14,7 @@ from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import get_active_model
 from memory.projects.models import Project
 from memory.retrieval.models import EmbeddingModel, TaskVector
-from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.runs.models import Trajectory
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ def remember_tasks(project_id: UUID) -> int:
                     "model": model.pk,
                     "vector": vector,
                     "task": task,
-                    "weight": get_meaning_weight(task) if vector is not None else 0.0,
+                    "weight": MEANING_WEIGHT if vector is not None else 0.0,
                     "at": created_at,
                 }
                 for (pk, task, created_at), vector in zip(rows, vectors, strict=True)

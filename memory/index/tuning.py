@@ -17,7 +17,7 @@ from memory.projects.models import Project
 from memory.retrieval.candidates import find_in_database
 from memory.retrieval.database_search import FIRST_BREADTH, Search, UsableIndex, is_indexable
 from memory.retrieval.models import EmbeddingModel, HeuristicEmbedding, Retrieval, SearchIndex, SearchStatistics
-from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.retrieval.task_vector import make_query_vector
 
 log = structlog.get_logger(__name__)
@@ -108,7 +108,7 @@ def measure_recall(index: SearchIndex, *, tasks: int = 20) -> Recall | None:
             task=task,
             vector=make_query_vector(embedder, task),
             model_id=embedder.model_id,
-            meaning_weight=get_meaning_weight(task),
+            meaning_weight=MEANING_WEIGHT,
             limit=NEAREST,
         )
         exact, indexed = ({one.heuristic_id for one in find_in_database(search, index=way)} for way in (None, plan))

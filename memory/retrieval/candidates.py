@@ -13,17 +13,17 @@ from memory.retrieval.database_search import Search, UsableIndex, draw_rows, sea
 from memory.retrieval.name_match import Naming, choose_added, find_named
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import score_heuristic
+from memory.retrieval.scoring import NO_PARTS, Parts, score_heuristic
 from memory.retrieval.snapshot import snapshots
 
 
 class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
-    """A served lesson with its figures; a similarity is None if there is nothing to compare.
+    """A served lesson with its figures.
 
-    `own` is the similarity of the lesson's own text, made of `meaning` and `words`; `task` that of the most similar
-    task it was learnt from, which is `matched_task`, of `matched_run` if a run is known. `lead` decides the first
-    place, `score` all others. `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that
-    the task names too, `rerank` is the score of a cross-encoder, 0–1.
+    `parts` are what its similarity to the task is made of, with None for what was not compared. `task` is the
+    similarity of the most similar task it was learnt from, which is `matched_task`, of `matched_run` if a run is known.
+    `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank`
+    is the score of a cross-encoder, 0–1, and stands in for the similarity in `score`.
     """
 
     heuristic_id: UUID
@@ -43,12 +43,10 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     client: str
     matched_task: str
     matched_run: UUID | None
-    own: float | None
-    meaning: float | None
-    words: float | None
+    parts: Parts
+    similarity: float
     task: float | None
     score: float
-    lead: float
     vector: bytes | None
     naming: Naming | None = None
     rerank: float | None = None
@@ -84,7 +82,7 @@ def draw_candidates(
 ) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
     rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit, release_id=release_id)
-    return [Candidate(*(*row, None, None, None, None, 0.0, 0.0, None)) for row in rows]
+    return [Candidate(*(*row, NO_PARTS, 0.0, None, 0.0, None)) for row in rows]
 
 
 def _find_named(search: Search) -> Mapping[UUID, Naming]:
@@ -97,9 +95,8 @@ def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mappin
     for *texts, revision_id, meaning, words, tasks, vector in rows:
         naming = named.get(revision_id)
         share = naming.share if naming is not None else 0.0
-        scored = score_heuristic(meaning, words, tasks or (), meaning_weight=meaning_weight, named_share=share)
-        own = scored.own if meaning is not None or words is not None else None
-        task = tasks[0] if tasks else None
-        candidates.append(Candidate(*(*texts, own, meaning, words, task, scored.score, scored.lead, vector, naming)))
+        parts = score_heuristic(meaning, words, tasks or (), meaning_weight=meaning_weight, named_share=share)
+        similarity, task = parts.total, tasks[0] if tasks else None
+        candidates.append(Candidate(*(*texts, parts, similarity, task, similarity, vector, naming)))
     candidates.sort(key=lambda one: (-one.score, one.heuristic_id))
     return candidates

@@ -64,8 +64,8 @@ def rerank(reranker: Reranker, *, task: str, candidates: Sequence[Candidate]) ->
     scores = [scale(found[place]) if place in found else 0.0 for place in range(len(asked))]
     lowest = min(scores) / 2
     return [
-        *(one._replace(score=score, lead=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
-        *(one._replace(score=lowest, lead=lowest) for one in rest),
+        *(one._replace(score=score, rerank=score) for one, score in zip(asked, scores, strict=True)),
+        *(one._replace(score=lowest, rerank=lowest) for one in rest),
     ]
 
 

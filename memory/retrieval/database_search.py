@@ -18,7 +18,7 @@ from uuid import UUID
 
 from memory.retrieval.database import QueryVector, read_prepared
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import COUNTED_TASKS, get_task_weight
+from memory.retrieval.scoring import COUNTED_TASKS
 
 FIRST_BREADTH = 60  # texts taken by their vectors; `hnsw.ef_search` of the connection is the same
 USUAL_LIMIT = 40  # lessons that a search usually returns; for more of them, more is taken from an index in proportion
@@ -105,7 +105,7 @@ WITH query AS MATERIALIZED (
     JOIN servable_text v USING (revision_id)
     WHERE v.embedding_model_id = (SELECT model FROM query)
 ), similarities AS (
-    SELECT texts.*, %(task_weight)s * coalesce(meaning, 0) + (1 - %(task_weight)s) * coalesce(words, 0) AS similarity
+    SELECT texts.*, %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) AS similarity
     FROM texts
 ), found AS (
     SELECT revision_id,
@@ -205,7 +205,6 @@ def search_database(
         named: revisions to return in any case, unless the filters leave them out.
         model_id: whose vectors to search; None takes the active model.
     """
-    task_weight = get_task_weight(search.meaning_weight)
     parameters = {
         "project": search.project_id,
         "text": search.task,
@@ -213,7 +212,6 @@ def search_database(
         "model": search.model_id,
         "searched": model_id,
         "weight": search.meaning_weight,
-        "task_weight": task_weight,
         "limit": search.limit,
         "named": named,
         "release": search.release_id,

@@ -21,7 +21,7 @@ from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector
 from memory.retrieval.limits import NO_LIMITS, Limits
 from memory.retrieval.question import Question
-from memory.retrieval.ranking import NEAR_REPEAT, Ranked
+from memory.retrieval.ranking import Ranked, get_wording
 from memory.retrieval.safe_text import clean
 
 log = structlog.get_logger(__name__)
@@ -176,21 +176,22 @@ def _check(choices: Sequence[Choice], by_label: Mapping[str, Candidate]) -> list
 
 
 def _take(ordered: Sequence[tuple[Choice, Candidate]], *, top_k: int) -> list[Ranked]:
-    """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without near-repeats."""
+    """Take greedily what is relevant and unlike what was taken (maximal marginal relevance), without repeats."""
     left = [(choice, one, read_vector(one.vector) if one.vector is not None else None) for choice, one in ordered]
     taken: list[Ranked] = []
+    said: set[tuple[str, ...]] = set()
     vectors: list[Vectors] = []
     served: Counter[str] = Counter()
     while left and len(taken) < top_k:
-        worth, resemblances = [], []
+        worth = []
         for choice, _, vector in left:
             known = [float(np.dot(vector, other)) for other in vectors] if vector is not None else []
-            resemblances.append(max(known, default=0.0))
             repeated = SAME_SUBTASK * served[_normalise(choice.subtask)]
-            worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * resemblances[-1] - repeated)
+            worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * max(known, default=0.0) - repeated)
         best = worth.index(max(worth))
         choice, one, vector = left.pop(best)
-        if resemblances[best] < NEAR_REPEAT:
+        if (wording := get_wording(one)) not in said:
+            said.add(wording)
             taken.append(_as_ranked(choice, one))
             vectors += [vector] if vector is not None else []
             served[_normalise(choice.subtask)] += 1
@@ -206,10 +207,6 @@ def _as_ranked(choice: Choice, candidate: Candidate) -> Ranked:
         "score": choice.relevance,
         "similarity": choice.similarity,
         "informativeness": choice.informativeness,
-        "meaning": candidate.meaning,
-        "words": candidate.words,
-        "source_task": candidate.task,
-        "names": candidate.naming.share if candidate.naming is not None else None,
     }
     why = clean(redact_text(choice.why))[:MAX_WHY_CHARACTERS]
     return Ranked(

@@ -1,13 +1,11 @@
 """The order of an answer: scores with boosts, without repeats, within limits, and none if none fits."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from memory.retrieval.candidates import Candidate
-from memory.retrieval.database import read_vector
 from memory.retrieval.limits import NO_LIMITS, Limits
 from memory.retrieval.name_match import find_names
 from memory.retrieval.question import Question
@@ -19,8 +17,6 @@ SAME_FAMILY, OTHER_FAMILY = 1.1, 0.95
 USEFULNESS_BOOST = 0.1
 SUPPORT_BOOST, SUPPORT_ENOUGH = 0.02, 5
 LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
-NEAR_REPEAT = 0.98  # cosine of two lessons' vectors that say the same
-NAMES_SIMILARITY = 0.3  # of a lesson that names all that the task names, whatever else it says
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
@@ -68,22 +64,12 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    nearness = [get_similarity(one) for one in candidates]
-    boosts = [
-        (one, _get_boost(one, task_id))
-        for one, similarity in zip(candidates, nearness, strict=True)
-        if similarity >= floor.listed
-    ]
-    boosts.sort(key=lambda pair: (-pair[0].score * pair[1], pair[0].heuristic_id.int))
-    leader = None
-    if boosts:  # an old task very like the new one decides who is first, not who else is there
-        first = max(range(len(boosts)), key=lambda place: boosts[place][0].lead * boosts[place][1])
-        boosts.insert(0, boosts.pop(first))
-        leader = boosts[0][0].heuristic_id if first else None  # it is first without the highest score
-    boosted = (one._replace(score=one.score * boost, lead=one.lead * boost) for one, boost in boosts)
+    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= floor.listed]
+    boosted.sort(key=lambda pair: (-pair[0].score * math.prod(pair[1].values()), pair[0].heuristic_id.int))
     parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
-    wanted = len(boosts) if limits != NO_LIMITS or covers_parts else top_k
-    chosen = _leave_out_repeats(boosted, top_k=wanted)
+    wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
+    factors = {one.heuristic_id: its for one, its in boosted}
+    chosen = _leave_out_repeats((one for one, _ in boosted), top_k=wanted)
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
     texts = ((one.trigger, one.guideline, one.matched_task, " ".join(one.tags)) for one in chosen)
@@ -91,13 +77,13 @@ def rank(
     placed = [*zip(chosen, subtasks, strict=True)]
     if covers_parts:
         placed = _cover(placed, top_k=top_k)
-    fits = max(nearness, default=0.0) >= floor.best
+    fits = max((one.similarity for one in candidates), default=0.0) >= floor.best
     return [
         Ranked(
             candidate=one,
-            fits=fits and get_similarity(one) >= floor.injected,
-            value=one.score,
-            scores=_describe_scores(one, with_lead=one.heuristic_id == leader),
+            fits=fits and one.similarity >= floor.injected,
+            value=(scores := describe_scores(one, factors[one.heuristic_id]))["score"],
+            scores=scores,
             reason=explain(one, task_id=task_id, subtask=subtask),
             subtask=subtask,
         )
@@ -116,10 +102,11 @@ def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> st
     part = " of a part" if subtask else ""
     if (naming := candidate.naming) is not None and (spelled := _spell(candidate, naming.key)):
         return f"It names {spelled}, {'as the task does' if naming.exact else 'nearly as the task does'}{more}."
-    if candidate.task is not None and candidate.task >= (candidate.own or 0):
+    meaning, words = candidate.parts.meaning or 0.0, candidate.parts.words or 0.0
+    if candidate.task is not None and candidate.task >= meaning + words:
         this = "a part of this one" if subtask else "this one"
         return f"It was learnt from, or has helped with, a task like {this}{more}."
-    if (candidate.words or 0) > (candidate.meaning or 0):
+    if words > meaning:
         return f"It uses the words{part} of the task{more}."
     return f"What it says is close in meaning to {'a part of ' if subtask else ''}the task{more}."
 
@@ -130,41 +117,32 @@ def _spell(candidate: Candidate, key: str) -> str:
     return next((name.spelled for name in find_names(said) if name.key == key), "")
 
 
-def get_similarity(candidate: Candidate) -> float:
-    """Return how like the task a lesson is, by its own text, its most similar task or the names in it."""
-    named = NAMES_SIMILARITY * candidate.naming.share if candidate.naming is not None else 0.0
-    return max(candidate.own or 0.0, candidate.task or 0.0, named)
-
-
-def _get_boost(candidate: Candidate, task_id: str) -> float:
-    boost = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
-    boost += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
-    boost = min(max(boost, LOWEST_BOOST), HIGHEST_BOOST)
+def get_factors(candidate: Candidate, task_id: str) -> dict[str, float]:
+    """Return what a score is multiplied by, each by its name; 1 is left out."""
+    record = 1 + SUPPORT_BOOST * min(candidate.support, SUPPORT_ENOUGH) / SUPPORT_ENOUGH
+    record += USEFULNESS_BOOST * (2 * candidate.usefulness - 1)
+    family = 1.0
     if task_id and candidate.task_id == task_id:
-        return boost * SAME_FAMILY
-    is_other = task_id and candidate.task_id and candidate.scope == "task_family"
-    return boost * OTHER_FAMILY if is_other else boost
+        family = SAME_FAMILY
+    elif task_id and candidate.task_id and candidate.scope == "task_family":
+        family = OTHER_FAMILY
+    factors = {"usefulness": min(max(record, LOWEST_BOOST), HIGHEST_BOOST), "family": family}
+    return {name: factor for name, factor in factors.items() if factor != 1}
+
+
+def get_wording(candidate: Candidate) -> tuple[str, ...]:
+    """Return what a lesson says, for a comparison with others: the same words in capitals are the same."""
+    return tuple(f"{candidate.trigger} {candidate.guideline} {candidate.avoid}".casefold().split())
 
 
 def _leave_out_repeats(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
-    """Take the first `top_k`, passing over those that say what a better one said."""
-    chosen: list[Candidate] = []
-    taken = np.empty((top_k, 0), np.float32)
-    count = 0
+    """Take the first `top_k`, passing over those that say what a better one said in the same words."""
+    chosen: dict[tuple[str, ...], Candidate] = {}
     for one in candidates:
         if len(chosen) == top_k:
             break
-        if one.vector is not None:
-            vector = read_vector(one.vector)
-            # One by one: a product of all pairs is large enough for BLAS to start threads, which costs 30 times more.
-            if count and float((taken[:count] @ vector).max()) >= NEAR_REPEAT:
-                continue
-            if not count:
-                taken = np.empty((top_k, len(vector)), np.float32)
-            taken[count] = vector
-            count += 1
-        chosen.append(one)
-    return chosen
+        chosen.setdefault(get_wording(one), one)
+    return [*chosen.values()]
 
 
 def _cover(placed: Sequence[tuple[Candidate, str]], *, top_k: int) -> list[tuple[Candidate, str]]:
@@ -182,16 +160,12 @@ def _cover(placed: Sequence[tuple[Candidate, str]], *, top_k: int) -> list[tuple
     return chosen
 
 
-def _describe_scores(candidate: Candidate, *, with_lead: bool) -> dict[str, float]:
-    naming = candidate.naming
-    scores = {
-        "score": candidate.score,
-        "meaning": candidate.meaning,
-        "words": candidate.words,
-        "source_task": candidate.task,
-        "names": naming.share if naming is not None else None,
-        "rerank": candidate.rerank,
-        "usefulness": candidate.usefulness if candidate.usefulness != 0.5 else None,
-        "lead": candidate.lead if with_lead else None,
-    }
-    return {name: round(value, 4) for name, value in scores.items() if value is not None}
+def describe_scores(candidate: Candidate, factors: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of a score and its factors: the sum of the parts times the factors is `score`.
+
+    Parts of 0 and factors of 1 are left out. Of a lesson that a cross-encoder has scored, that is its only part.
+    """
+    parts = candidate.parts._asdict() if candidate.rerank is None else {"rerank": candidate.rerank}
+    said = {name: round(part, 4) for name, part in parts.items() if part}
+    by = {name: round(factor, 4) for name, factor in factors.items()}
+    return {"score": round(sum(said.values()) * math.prod(by.values()), 4)} | said | by

@@ -17,7 +17,7 @@ from memory.retrieval.models import Retrieval
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import PATIENCE_SECONDS, Question
 from memory.retrieval.ranking import Ranked, rank, rank_as_drawn
-from memory.retrieval.scoring import get_meaning_weight
+from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.retrieval.subtasks import split_task
 from memory.retrieval.task_vector import AskedOnce
 
@@ -134,10 +134,10 @@ def _search(
             log.warning("task_not_embedded", reason=str(error))
             missing = ("embedder",)
         else:
-            weight = 1.0 if mode == _Mode.EMBEDDING else get_meaning_weight(task)
+            weight = 1.0 if mode == _Mode.EMBEDDING else MEANING_WEIGHT
             by_meaning = replace(by_words, vector=vector, model_id=model_id, meaning_weight=weight)
             found = find_candidates(by_meaning, state)
-            if not found or any(candidate.meaning is not None for candidate in found):
+            if not found or any(candidate.parts.meaning is not None for candidate in found):
                 return found, mode, ()
             missing = ("vectors",)  # they are not made yet, or another model became active a moment ago
     return find_candidates(by_words, state), _Mode.LEXICAL, missing

@@ -92,7 +92,11 @@ class RetrieveQuery(Input):
 
 
 class Scores(BaseModel):
-    """Component scores, by name."""
+    """`score`, and what it is made of: the sum of its parts, times its factors. Those left out change nothing.
+
+    Parts: `meaning`, `words`, `source_task` (what earlier tasks add) and `names`, or `rerank` alone. Factors:
+    `usefulness` and `family`. In mode `erl` the score is (`similarity` + `informativeness`) / 20.
+    """
 
     model_config = ConfigDict(extra="allow")
 

@@ -25,7 +25,6 @@ from memory.embeddings.base import Vectors
 from memory.retrieval.database import execute_prepared, read_prepared, read_vector
 from memory.retrieval.database_search import Search, read_rows
 from memory.retrieval.project_state import ProjectState, read_state
-from memory.retrieval.scoring import get_task_weight
 
 log = structlog.get_logger(__name__)
 
@@ -162,7 +161,7 @@ class Snapshot:
 
     def _describe(self, places: Sequence[int], search: Search, meanings: Vectors, shared: Vectors) -> list[Found]:
         """Say how like the task all texts of these lessons are. Of equal tasks the first run by id is named."""
-        task_weight = get_task_weight(search.meaning_weight)
+        weight = search.meaning_weight
         texts = [text for place in places for text in range(self.starts[place], self.starts[place + 1])]
         pairs = zip(texts, meanings[texts].tolist(), shared[texts].tolist(), strict=True)  # numbers leave numpy at once
         found = []
@@ -174,7 +173,7 @@ class Snapshot:
                     vector, words = self.sent_vectors[text], in_words
                     meaning = near if vector is not None and search.vector is not None else None
                 else:
-                    tasks.append((task_weight * near + (1 - task_weight) * in_words, -text))
+                    tasks.append((weight * near + (1 - weight) * in_words, -text))
             tasks.sort(reverse=True)
             trajectory_id = self.trajectories[-tasks[0][1]] if tasks else None
             similarities = [similarity for similarity, _ in tasks]

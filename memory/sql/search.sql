@@ -80,13 +80,14 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 60 AS $$
     GROUP BY 1
 $$;
 
--- A text as a unit vector: the weight of a word is how often it occurs.
+-- A text as a unit vector. Repeated words weigh by the logarithm, as in a task.
 CREATE OR REPLACE FUNCTION memory_text_vector(project uuid, body text) RETURNS sparsevec
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce('{' || string_agg(term || ':' || occurrences / length, ',') || '}/1000000000',
+    SELECT coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
                     '{}/1000000000')::sparsevec
-    FROM (SELECT term, occurrences, sqrt(sum(occurrences::float8 ^ 2) OVER ()) AS length
-          FROM memory_terms(project, body)) AS weighted
+    FROM (SELECT term, weight, sqrt(sum(weight ^ 2) OVER ()) AS length
+          FROM (SELECT term, 1 + ln(occurrences::float8) AS weight FROM memory_terms(project, body)) AS counted
+         ) AS weighted
 $$;
 
 -- A task as a unit vector: repeated words weigh by the logarithm, and words that are rare in the project's texts more

@@ -1,5 +1,6 @@
 """POST /api/v1/retrieve, GET /api/v1/heuristics?task=…, and the replay of an answer."""
 
+import math
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from django.db import connection
 
 from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.retrieval import llm_ranking
@@ -53,6 +55,35 @@ def test_retrieve_answers_the_approved_lesson(api_client, lesson):
     assert "Check the fare class" in body["context"]
     assert (body["mode"], body["degraded"], body["degraded_reason"]) == ("hybrid", False, "")
     assert body["tokens"] > 0
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "embedding"])
+def test_parts_of_every_score_add_up(api_client, project, mode):
+    for number in range(4):
+        heuristic = make_heuristic(
+            project=project,
+            status="approved",
+            trigger=f"A ticket is given back {'with cancel_fee ' * number}",
+            guideline=f"Read rule {number} of the company's handbook about seats and meals.",
+            task_id=f"airline.{number}",
+        )
+        Heuristic.objects.filter(pk=heuristic.pk).update(usefulness=0.3 * number)
+        run = make_trajectory(project=project, task=f"{TASK} {'of a friend ' * number}")
+        make_evidence(heuristic=heuristic, trajectory=run, first_step=1)
+        embed_heuristics([heuristic.pk])
+
+    body = {"task": f"{TASK}, see cancel_fee", "task_id": "airline.2", "mode": mode}
+    items = api_client.post(URL, body).json()["items"]
+
+    factors = {"usefulness", "family"}
+    added = [sum(part for name, part in one["scores"].items() if name not in factors | {"score"}) for one in items]
+    times = [math.prod(one["scores"].get(name, 1) for name in factors) for one in items]
+    assert [one["scores"]["score"] for one in items] == [
+        pytest.approx(total * factor, abs=1e-4) for total, factor in zip(added, times, strict=True)
+    ]
+    assert [one["scores"]["score"] for one in items] == sorted((one["scores"]["score"] for one in items), reverse=True)
+    parts = {"hybrid": {"meaning", "words", "names"}, "lexical": {"words", "names"}, "embedding": {"meaning"}}[mode]
+    assert {*parts, "score", "source_task", *factors} == {name for one in items for name in one["scores"]}
 
 
 def test_retrieve_logs_the_answer(api_client, api_key, lesson):

@@ -34,7 +34,7 @@ class ApiMemory:
     """A project, its agent, which records, proposes and asks, and its reviewer."""
 
     def __init__(self, name: str) -> None:
-        project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
+        self.project = project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
         agent = [Scope.RETRIEVE, Scope.TRAJECTORIES_WRITE, Scope.HEURISTICS_READ, Scope.HEURISTICS_WRITE]
         self._agent = _connect(project, client="agent", scopes=agent)
         self._reviewer = _connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])

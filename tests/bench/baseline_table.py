@@ -1,6 +1,6 @@
 """Words alone, meaning alone and rank fusion on sets in BEIR layout.
 
-    uv run python -m tests.bench.baseline_table FOLDER… [--halves] [--json FILE]
+    uv run python -m tests.bench.baseline_table FOLDER… [--json FILE]
 
 Prints a Markdown table of nDCG@10 with 95% percentile bootstrap intervals over queries (see tests/bench/baselines.py).
 """
@@ -24,8 +24,8 @@ from tests.bench.retrieval_quality import (
 )
 
 
-def measure_baselines(folder: Path, *, halves: bool) -> Iterator[dict[str, Any]]:
-    """Yield nDCG@10 of each baseline, for all queries of a set, each kind of query and, on demand, each half."""
+def measure_baselines(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield nDCG@10 of each baseline, for each kind of query of a set."""
     documents = read_lines(folder / "corpus.jsonl")
     truth = read_truth(folder / "qrels.tsv")
     queries = [query for query in read_lines(folder / "queries.jsonl") if truth[query["_id"]]]
@@ -40,30 +40,28 @@ def measure_baselines(folder: Path, *, halves: bool) -> Iterator[dict[str, Any]]
             ]
         )
         for group, members in get_groups([query["_id"] for query in queries]).items():
-            if halves or "half" not in group:
-                low, high = get_interval(values[members])
-                yield {
-                    "set": folder.name,
-                    "queries": group,
-                    "n": len(members),
-                    "method": method,
-                    "ndcg_at_10": round(float(values[members].mean()), 4),
-                    "low": round(low, 4),
-                    "high": round(high, 4),
-                }
+            low, high = get_interval(values[members])
+            yield {
+                "set": folder.name,
+                "queries": group,
+                "n": len(members),
+                "method": method,
+                "ndcg_at_10": round(float(values[members].mean()), 4),
+                "low": round(low, 4),
+                "high": round(high, 4),
+            }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--halves", action="store_true", help="Figures of the tuning half and the other half too.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
     rows = []
     print("| set | queries | n | method | nDCG@10 (95 % CI) |\n|---|---|---|---|---|")
     with scratch_database():
         for folder in options.folders:
-            for row in measure_baselines(folder, halves=options.halves):
+            for row in measure_baselines(folder):
                 rows.append(row)
                 print(
                     f"| {row['set']} | {row['queries']} | {row['n']} | {row['method']} "

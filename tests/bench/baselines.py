@@ -35,6 +35,18 @@ def rank_baselines(documents: Sequence[Document], queries: Sequence[str]) -> dic
     return rankings
 
 
+def rank_by_past_requests(requests: Sequence[Sequence[str]], queries: Sequence[str]) -> list[list[int]]:
+    """Return for each query the indexes of documents by the nearest of the past requests that each of them served."""
+    past = [request for of_document in requests for request in of_document]
+    owners = np.repeat(np.arange(len(requests)), [len(of_document) for of_document in requests])
+    rankings = []
+    for scores in score_meaning([("", request) for request in past], queries, embed=embed_with_minilm):
+        nearest = np.zeros(len(requests))
+        np.maximum.at(nearest, owners, scores)
+        rankings.append(rank(nearest))
+    return rankings
+
+
 def score_words(documents: Sequence[Document], queries: Sequence[str]) -> list[np.ndarray]:
     """Return the BM25 scores of all documents, one array per query; 0 where no word is shared."""
     texts = [f"{title} {text}" for title, text in documents]

@@ -1,6 +1,6 @@
 """Whether a task finds the lesson that names the same tool, id or error code, however the task spells it.
 
-    uv run python -m tests.bench.retrieval_names DATA [--modes hybrid lexical] [--worth 0 3] [--json FILE]
+    uv run python -m tests.bench.retrieval_names DATA [--modes hybrid lexical] [--worth 0 0.3] [--json FILE]
 
 DATA is the folder of the public sets of docs/retrieval.md. Lessons that name something: the tools of MetaTool and of
 tau (airline, retail) with what is said of them there, POSIX error codes with the system's own words, and orders and
@@ -18,6 +18,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,18 @@ from django.db import connection
 from tqdm import tqdm
 
 from memory.retrieval import answers, candidates, name_match, scoring
-from memory.retrieval.scoring import NAMES
+from memory.retrieval.scoring import NAMES_WEIGHT
 from tests.bench.api_memory import ApiMemory
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
 NAMES_OF_A_KIND = 60
 MOST_IDS, BACKGROUND = 200, 300
+
+
+def in_tuning_half(query_id: str) -> bool:
+    """Queries on which the worth of a name was chosen; the others were looked at afterwards."""
+    return int(sha256(f"half{query_id}".encode()).hexdigest(), 16) % 2 == 0
 
 
 def split(name: str) -> list[str]:
@@ -145,7 +151,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
     scores = np.array(values)
     groups: dict[str, list[int]] = {}
     for place, task in enumerate(tasks):
-        half = "tuning" if quality.in_tuning_half(task["answer"]) else "held-out"
+        half = "tuning" if in_tuning_half(task["answer"]) else "held-out"
         for group in ("all", f"all, {half} half", f"{task['kind']}, {half}", f"{task['spelling']}, {half}"):
             groups.setdefault(group, []).append(place)
     for group, places in sorted(groups.items()):
@@ -165,7 +171,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
 def set_worth(worth: float) -> None:
     """Let names count for so much in scores, or not be looked for at all."""
     answers.finished_answers = answers.FinishedAnswers()
-    scoring.NAMES = worth
+    scoring.NAMES_WEIGHT = worth
     candidates.find_named = name_match.find_named if worth else lambda *asked: {}  # type: ignore[attr-defined]
 
 
@@ -173,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
-    parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES])
+    parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES_WEIGHT])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []

@@ -1,5 +1,7 @@
 """The search in the database: words and meaning of served texts, and the statistics behind them."""
 
+import math
+import re
 from typing import Any
 
 import numpy as np
@@ -78,7 +80,33 @@ def test_words_of_the_longest_text_are_found() -> None:
 def test_search_finds_names_by_their_parts() -> None:
     project = make_project()
     serve(project, "HousePurchasingTool is called")
-    assert search(project, "purchasing a house", weight=0)[0].words == pytest.approx(0.71, abs=0.01)
+    assert search(project, "purchasing a house", weight=0)[0].parts.words == pytest.approx(0.71, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "guideline"),
+    [
+        ("AbleStyle", "AbleStyle: Helps you to answer what to wear. It knows 20 brands."),
+        ("AbleStyle Helps you to answer what to wear.", "It knows 20 brands."),
+        ("AbleStyle", "Helps you to answer what to wear. It knows 20 brands. Helps you to answer what to wear."),
+    ],
+)
+def test_order_does_not_depend_on_how_words_are_spread_over_fields(trigger: str, guideline: str) -> None:
+    project = make_project()
+    serve(project, "AbleStyle", "Helps you to answer what to wear. It knows 20 brands.")
+    serve(project, trigger, guideline)
+
+    usual, other = search(project, "Which brands suit an AbleStyle customer?")
+
+    assert usual.parts == pytest.approx(other.parts)
+
+
+def test_repeated_words_weigh_by_the_logarithm() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT memory_text_vector(%s, 'refund refund fare')::text", [make_project().pk])
+        (sent,) = cursor.fetchone()
+    less, more = sorted(float(weight) for weight in re.findall(r":([0-9.]+)", sent))
+    assert more / less == pytest.approx(1 + math.log(2), abs=1e-4)
 
 
 def test_search_counts_a_rare_word_more_than_a_common_one() -> None:
@@ -87,7 +115,7 @@ def test_search_counts_a_rare_word_more_than_a_common_one() -> None:
     rare = serve(project, "refund E4711")
     for number in range(20):
         serve(project, f"order parcel{number}")
-    found = {candidate.heuristic_id: candidate.words or 0 for candidate in search(project, "order E4711", limit=50)}
+    found = {one.heuristic_id: one.parts.words or 0 for one in search(project, "order E4711", limit=50)}
     assert found[rare.pk] > found[common.pk] * 2
 
 
@@ -181,8 +209,8 @@ def test_search_with_a_vector_of_another_model_compares_words_only() -> None:
     vector = QueryVector(np.ones(7, np.float32))
     wanted = Search(project_id=project.pk, task="flight", vector=vector, model_id="other", meaning_weight=0.5)
     (found,) = find_candidates(wanted, read_state(project.pk, task="flight"))
-    assert found.meaning is None
-    assert found.words
+    assert found.parts.meaning is None
+    assert found.parts.words
 
 
 def test_search_is_one_statement(django_assert_num_queries: Any) -> None:

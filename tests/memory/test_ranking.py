@@ -14,16 +14,18 @@ from memory.retrieval.limits import Limits
 from memory.retrieval.question import Question
 from memory.retrieval.ranking import FLOORS, Ranked, rank_as_drawn
 from memory.retrieval.ranking import rank as rank_candidates
+from memory.retrieval.scoring import Parts
 from memory.retrieval.subtasks import LONG_CHARACTERS, MAX_PARTS, lists_its_parts, split_task
 
 
 def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
+    """Make a candidate; those of different numbers say different things."""
     fields: dict[str, Any] = {
         "heuristic_id": UUID(int=number),
         "number": 1,
         "content_sha256": "0" * 64,
         "trigger": "t",
-        "guideline": "g",
+        "guideline": f"g{number}",
         "avoid": "",
         "not_when": "",
         "rationale": "",
@@ -34,16 +36,15 @@ def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
         "support": 0,
         "usefulness": 0.5,
         "client": "agent",
-        "own": 0.4,
-        "meaning": 0.5,
-        "words": 0.3,
+        "parts": Parts(0.25, 0.15, 0.0, 0.0),
+        "similarity": 0.4,
         "task": None,
         "score": 1.0,
         "matched_task": "",
         "matched_run": None,
         "vector": None,
     }
-    return Candidate(**fields | {"lead": overrides.get("score", 1.0)} | overrides)
+    return Candidate(**fields | overrides)
 
 
 def as_sent(*values: float) -> bytes:
@@ -63,25 +64,6 @@ def order(*candidates: Candidate, **options: Any) -> list[int]:
 
 def test_rank_puts_the_higher_score_first() -> None:
     assert order(make_candidate(1, score=0.5), make_candidate(2, score=0.6)) == [2, 1]
-
-
-def test_rank_gives_the_first_place_to_the_highest_lead_and_the_others_by_score() -> None:
-    candidates = (
-        make_candidate(1, score=0.9),
-        make_candidate(2, score=0.8),
-        make_candidate(3, score=0.5, lead=0.95),
-        make_candidate(4, score=0.4, lead=0.94),
-    )
-    assert order(*candidates) == [3, 1, 2, 4]
-
-
-def test_the_first_place_says_its_lead_where_another_has_the_highest_score() -> None:
-    highest, leading = make_candidate(1, score=0.9, lead=0.9), make_candidate(2, score=0.5, lead=0.95)
-
-    ranked = rank([highest, leading], task_id="", top_k=5, mode="hybrid")
-
-    assert [place.scores.get("lead") for place in ranked] == [0.95, None]
-    assert [place.scores.get("lead") for place in rank([highest], task_id="", top_k=5, mode="hybrid")] == [None]
 
 
 def test_rank_breaks_ties_the_same_way_every_time() -> None:
@@ -107,13 +89,14 @@ def test_rank_never_moves_a_lesson_far_by_its_support() -> None:
     assert order(make_candidate(1, support=1_000_000), make_candidate(2, score=1.03)) == [2, 1]
 
 
-def test_rank_passes_over_a_lesson_that_repeats_a_better_one() -> None:
-    repeats = [make_candidate(number, vector=as_sent(1, 0), score=1 / number) for number in (1, 2)]
-    assert order(*repeats, make_candidate(3, vector=as_sent(0, 1), score=0.1)) == [1, 3]
+def test_rank_passes_over_a_lesson_that_says_the_same_words_as_a_better_one() -> None:
+    same = [make_candidate(number, guideline="Look it up.", score=1 / number) for number in (1, 2)]
+    assert order(*same, make_candidate(3, guideline="look  it UP.", score=0.2), make_candidate(4, score=0.1)) == [1, 4]
 
 
-def test_rank_keeps_a_lesson_that_is_only_alike() -> None:
-    assert order(make_candidate(1, vector=as_sent(1, 0)), make_candidate(2, vector=as_sent(0.96, 0.28))) == [1, 2]
+def test_rank_keeps_a_lesson_that_only_means_the_same() -> None:
+    twins = [make_candidate(number, guideline=f"Look up fare {number}.", vector=as_sent(1, 0)) for number in (1, 2)]
+    assert order(*twins) == [1, 2]
 
 
 def test_rank_returns_at_most_top_k() -> None:
@@ -121,13 +104,13 @@ def test_rank_returns_at_most_top_k() -> None:
 
 
 def test_rank_leaves_out_what_is_not_like_the_task_at_all() -> None:
-    assert order(make_candidate(1), make_candidate(2, own=0.01)) == [1]
+    assert order(make_candidate(1), make_candidate(2, similarity=0.01)) == [1]
 
 
 @pytest.mark.parametrize("mode", FLOORS)
 def test_rank_lets_nothing_fit_where_the_best_is_not_like_the_task(mode: str) -> None:
     floor = FLOORS[mode]
-    candidate = make_candidate(own=(floor.best + floor.injected) / 2)
+    candidate = make_candidate(similarity=(floor.best + floor.injected) / 2)
     (place,) = rank([candidate], top_k=5, mode=mode)
     assert place.fits is False
 
@@ -136,7 +119,7 @@ def test_rank_lets_nothing_fit_where_the_best_is_not_like_the_task(mode: str) ->
 def test_rank_lets_a_weak_lesson_fit_beside_none_but_not_below_the_floor(mode: str) -> None:
     floor = FLOORS[mode]
     best, good, weak = (
-        make_candidate(number, own=own)
+        make_candidate(number, similarity=own)
         for number, own in ((1, floor.best), (2, floor.injected), (3, (floor.injected + floor.listed) / 2))
     )
     assert [place.fits for place in rank([best, good, weak], top_k=5, mode=mode)] == [True, True, False]
@@ -150,7 +133,7 @@ def test_rank_of_nothing_is_nothing() -> None:
     ("overrides", "reason"),
     [
         ({"task": 0.9}, "It was learnt from, or has helped with, a task like this one."),
-        ({"words": 0.9}, "It uses the words of the task."),
+        ({"parts": Parts(0.25, 0.45, 0.0, 0.0)}, "It uses the words of the task."),
         ({}, "What it says is close in meaning to the task."),
     ],
 )
@@ -160,8 +143,22 @@ def test_rank_says_why(overrides: dict[str, Any], reason: str) -> None:
 
 
 def test_rank_gives_the_component_scores_there_are() -> None:
-    (place,) = rank([make_candidate(meaning=None, words=0.25)], top_k=1, mode="hybrid")
-    assert place.scores == {"score": 1.0, "words": 0.25}
+    (place,) = rank([make_candidate(parts=Parts(None, 0.25, 0.0, 0.0))], top_k=1, mode="hybrid")
+    assert place.scores == {"score": 0.25, "words": 0.25}
+
+
+def test_rank_names_the_factors_of_a_score() -> None:
+    lesson = make_candidate(parts=Parts(0.2, 0.1, 0.05, 0.15), usefulness=1.0, task_id="mine")
+    (place,) = rank([lesson], task_id="mine", top_k=1, mode="hybrid")
+    assert place.scores == {
+        "score": 0.605,
+        "meaning": 0.2,
+        "words": 0.1,
+        "source_task": 0.05,
+        "names": 0.15,
+        "usefulness": 1.1,
+        "family": 1.1,
+    }
 
 
 def test_drawn_lessons_keep_their_order() -> None:

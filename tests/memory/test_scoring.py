@@ -4,41 +4,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.retrieval.scoring import NAMES, Score, score_heuristic
+from memory.retrieval.scoring import ENOUGH, NAMES_WEIGHT, Parts, score_heuristic
 
 LIKENESS = st.floats(0, 1)
 
 
-def score(own: float, tasks: list[float], *, weight: float = 0.0) -> Score:
+def score(own: float, tasks: list[float], *, weight: float = 0.5) -> Parts:
     """Score a lesson whose own text is as like the task in words as in meaning."""
     return score_heuristic(own, own, sorted(tasks, reverse=True), meaning_weight=weight)
 
 
-def test_a_lesson_without_tasks_scores_as_one_whose_tasks_are_as_like_as_itself() -> None:
-    alone = score(0.5, [])
-    with_tasks = score(0.5, [0.5] * 3)
-    assert alone.score == pytest.approx(with_tasks.score)
+@pytest.mark.parametrize(("weight", "parts"), [(0.5, (0.3, 0.1)), (1.0, (0.6, 0.0)), (0.0, (0.0, 0.2))])
+def test_meaning_and_words_are_weighed_and_added(weight: float, parts: tuple[float, float]) -> None:
+    scored = score_heuristic(0.6, 0.2, [], meaning_weight=weight)
+    assert scored == pytest.approx((*parts, 0.0, 0.0))
+    assert scored.total == pytest.approx(sum(parts))
 
 
-def test_one_task_very_like_the_new_one_wins_the_first_place_but_not_the_others() -> None:
-    seen, said = score(0.2, [0.7]), score(0.45, [])
-    assert seen.lead > said.lead
-    assert said.score > seen.score
+def test_tasks_that_are_no_more_like_the_new_one_than_the_lesson_itself_add_nothing() -> None:
+    assert score(0.5, [0.5]).source_task == 0
+    assert score(0.5, [0.5 * ENOUGH]).source_task == pytest.approx(0)
+
+
+def test_a_task_very_like_the_new_one_wins_over_a_lesson_that_only_says_it() -> None:
+    assert score(0.3, [0.8]).total > score(0.4, []).total
 
 
 @given(own=LIKENESS, tasks=st.lists(LIKENESS, max_size=6), more=LIKENESS, weight=LIKENESS)
 def test_one_more_task_never_lowers_a_score(own: float, tasks: list[float], more: float, weight: float) -> None:
     before, after = (score(own, given, weight=weight) for given in (tasks, [*tasks, more]))
-    assert (after.score, after.lead) >= (before.score, before.lead)
+    assert after.total >= before.total - 1e-12
 
 
-@given(own=st.lists(LIKENESS, min_size=2, max_size=2, unique=True), weight=LIKENESS)
-def test_lessons_without_tasks_keep_the_order_of_their_likeness(own: list[float], weight: float) -> None:
-    low, high = (score(each, [], weight=weight) for each in sorted(own))
-    assert high.score >= low.score
+@given(own=st.lists(LIKENESS, min_size=2, max_size=2, unique=True), tasks=st.lists(LIKENESS, max_size=6))
+def test_saying_more_of_the_task_never_lowers_a_score(own: list[float], tasks: list[float]) -> None:
+    low, high = (score(each, tasks) for each in sorted(own))
+    assert high.total >= low.total
 
 
-def test_what_a_lesson_names_raises_both_figures_alike() -> None:
-    without, named = (score_heuristic(0.4, 0.2, [], meaning_weight=0.5, named_share=share) for share in (0.0, 0.5))
-    assert (named.score - without.score, named.lead - without.lead) == pytest.approx((NAMES / 2, NAMES / 2))
-    assert named.own == without.own
+def test_what_a_lesson_names_is_a_part_of_its_score() -> None:
+    without, named = (score_heuristic(0.4, 0.2, [], named_share=share) for share in (0.0, 0.5))
+    assert named == without._replace(names=NAMES_WEIGHT / 2)

@@ -94,7 +94,7 @@ def triggers(found: list[Candidate]) -> list[str]:
 
 
 def as_rounded(candidate: Candidate) -> dict[str, object]:
-    values = {name: getattr(candidate, name) for name in Candidate._fields}
+    values = candidate._asdict() | candidate.parts._asdict() | {"parts": None}
     return {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
 
 

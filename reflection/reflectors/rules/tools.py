@@ -8,7 +8,7 @@ respond reply say speak answer tell ask talk message_user ask_user send_message_
 """
 _READ_WORDS = """
 get list search find look lookup fetch read query check show view describe retrieve calculate compute count
-inspect load scan browse select explain examine
+inspect load scan browse select explain examine estimate convert
 """
 _CHANGE_WORDS = """
 update book cancel create delete remove add send set modify change buy pay purchase post put write submit

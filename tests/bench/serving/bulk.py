@@ -4,6 +4,7 @@ Words and their counts are those PostgreSQL makes of the texts; hashes are not t
 looks at. Vectors above `REAL_LESSONS` are mixed from two real ones and noise. Small projects are filled without copies.
 """
 
+import math
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -54,11 +55,12 @@ class Words:
         for word in text.split():
             if (number := self._numbers.get(word)) is not None:
                 occurrences[number] = occurrences.get(number, 0) + 1
-        length = sum(count * count for count in occurrences.values()) ** 0.5
+        weights = {number: 1 + math.log(count) for number, count in occurrences.items()}
+        length = sum(weight**2 for weight in weights.values()) ** 0.5
         numbers = sorted(occurrences)
         for number in numbers:
             self.counts[number] = self.counts.get(number, 0) + 1
-        return numbers, [occurrences[number] / length for number in numbers]
+        return numbers, [weights[number] / length for number in numbers]
 
 
 def seed_shares(*, count: int) -> Any:

@@ -6,16 +6,18 @@ from typing import Any
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
-from reflection.reflectors.rules.tools import is_talk, words_of
+from reflection.reflectors.rules.tools import is_harmful, is_talk, words_of
 from reflection.reflectors.rules.value_forms import change_of_form, form_of_schema
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_FAILURES = 50
 MAX_CALLS_BETWEEN = 12
 MAX_FREE_TEXT_CHARS = 120
+MIN_ID_NUMBER = 100
 
 # Errors about the state of things, which no form of an argument explains.
 _OF_STATE = (ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.REFUSED)
+_ID_WORDS = frozenset(["id", "ids", "number", "no"])
 _AS_LIST = "as a list, even for a single entry"
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
@@ -137,13 +139,16 @@ def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -
 def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, new: Any) -> RuleMatch | None:
     """Describe a value that another tool had returned, where the first one had come from nowhere."""
     assert failed.error is not None
+    is_number = isinstance(new, int) and new >= MIN_ID_NUMBER and bool(set(words_of(path)) & _ID_WORDS)
     is_code = isinstance(new, str) and re.fullmatch(r"[A-Z]{2,5}", new) is not None
-    if not (is_reference(new) or is_code) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
+    if not (is_reference(new) or is_code or is_number) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
         return None
-    if path in FREE_TEXT or (isinstance(old, str) and old.lower() == new.lower()):
+    if path in FREE_TEXT or str(old).lower() == str(new).lower():
         return None
     source = run.latest_source(new, before=fixed.index)
     known = run.source_of(old, before=failed.index)
+    if source and (is_number or is_harmful(source.name)) and not _returns(source, path):
+        return None
     if source is None or source.name == failed.name or known or is_talk(source.name):
         return None
     if run.said_by_anyone(new, before=failed.index):
@@ -155,7 +160,9 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
         fixed,
         trigger=f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet",
         guideline=(
-            f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
+            f"Copy {parameter} from the answer of {lookup}; before that call there is none."
+            if is_harmful(source.name)
+            else f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
             f'"{failed.error.shape}".'
         ),
         avoid=f"Making up {parameter}, or deriving it from the way a person describes it.",
@@ -164,6 +171,12 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
         confidence=0.85,
         source=source,
     )
+
+
+def _returns(source: Call, path: str) -> bool:
+    """Return whether an answer has a member of the parameter's name, or an `id`."""
+    name = path.removesuffix("[]").rpartition(".")[2]
+    return re.search(rf'"(?:{re.escape(name)}|id)"\s*:', source.answer) is not None
 
 
 def _match(
