@@ -154,7 +154,9 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
 def find_occasions(dialogue_id: str) -> tuple[Work, list[Slip]]:
     """Return what a dialogue asks for, and every slip that it gives occasion for."""
     dialogue = read_dialogues()[dialogue_id]
-    work = Work(requests=dialogue.requests, plan=dialogue.plan, forms=FORMS, tools=TOOLS)
+    work = Work(
+        requests=dialogue.requests, plan=dialogue.plan, offered=tuple(Apis(dialogue).methods), forms=FORMS, tools=TOOLS
+    )
     return find_slips(lambda: Apis(dialogue), work)
 
 

@@ -14,6 +14,7 @@ from evaluation.environments.scripted.slips import choose_slips, find_slips
 from evaluation.environments.textworld_games import INTERPRETER, SEEDS_APART, CookingGames, StartedGame, make_game
 
 RIGHT = {"fry": "stove", "roast": "oven", "grill": "BBQ"} | dict.fromkeys(CUTS, "knife")
+VERBS = ("look", "inventory", "examine", "open", "close", "go", "take", "drop", "cook", "prepare", "eat", *CUTS)
 MAY_SKIP = ("open", "take", "prepare", "examine")  # walking is no mistake a lesson could prevent
 _REFUSED = re.compile(
     r"^(You (can't|cannot|don't|have to|need to|still|must|are not|aren't)|Something still|That's not|I (don't|didn't)"
@@ -51,14 +52,20 @@ class Kitchen(CookingGames):
         game = StartedGame(path, lists_commands=False)
         try:
             if task.id not in self.works:
-                work = Work(requests=(task.text,), plan=make_plan(path), forms=FORMS, may_skip=MAY_SKIP)
+                work = Work(requests=(task.text,), plan=make_plan(path), offered=VERBS, forms=FORMS, may_skip=MAY_SKIP)
                 self.works[task.id] = find_slips(lambda: PlayedGame(game), work)
             work, occasions = self.works[task.id]
             slips = choose_slips(occasions, seed=seed, task=task.id)
             played = PlayedGame(game)
             agent = ScriptedAgent(played, work, slips, advice=read_advice(lessons), seed=f"{task.id}:{trial}")
             agent.do_turn(0)
-            return TryResult(success=played.is_won, score=game.score, steps=agent.steps, turns=len(agent.steps))
+            return TryResult(
+                success=played.is_won,
+                score=game.score,
+                steps=agent.steps,
+                turns=len(agent.steps),
+                members={"tools": list(VERBS)},
+            )
         finally:
             game.close()
 

@@ -134,7 +134,6 @@ def promote(project: Project, *, by: Actor, release: Release | None = None, reas
         raise NotDeployable(f"{wanted} is stable already, so nothing was changed.")
     deployment.previous = deployment.stable
     _make_stable(deployment, wanted)
-    failpoint("deployment.before_commit")
     return _save(deployment, _Kind.PROMOTED, by=by, reason=reason)
 
 
@@ -163,7 +162,6 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
             raise NotDeployable("No release was stable before this one. Name the release to return to.")
         deployment.previous = _find_previous(deployment, wanted)
         _make_stable(deployment, wanted)
-    failpoint("deployment.before_commit")
     return _save(deployment, _Kind.ROLLED_BACK, by=by, reason=reason)
 
 
@@ -285,6 +283,7 @@ def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deplo
         "holdout_share": deployment.holdout_share,
     }
     announce(Event(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
+    failpoint("deployment.before_commit")
     log.info("deployment_changed", change=str(kind), version=deployment.version, by=by.label)
     return deployment
 

@@ -47,8 +47,13 @@ def leave_out(folders: Sequence[F]) -> Iterator[tuple[F, float]]:
             for weight in WEIGHTS:
                 folder.by_weight[weight] = folder.judge(rankings[weight] for rankings in found)
     for folder in folders:
-        others = [other for other in folders if other is not folder] or [folder]
-        yield folder, max(WEIGHTS, key=lambda weight: sum(get_mean(other, weight) for other in others))
+        yield folder, choose_weight([other for other in folders if other is not folder])
+
+
+def choose_weight(others: Sequence[Folder]) -> float:
+    """Return the weight of meaning that is best on these folders; of equals the one nearest to a half."""
+    by_distance = sorted(WEIGHTS, key=lambda weight: abs(weight - 0.5))
+    return max(by_distance, key=lambda weight: sum(get_mean(other, weight) for other in others))
 
 
 def get_mean(folder: Folder, weight: float) -> float:

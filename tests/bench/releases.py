@@ -45,6 +45,7 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
 
 from erl_site.embedded import postgres, valkey  # noqa: E402
+from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS  # noqa: E402
 from memory.curation.proposals import revise_heuristic  # noqa: E402
 from memory.heuristics.models import Heuristic  # noqa: E402
 from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
@@ -143,17 +144,33 @@ def make_flipping() -> Project:
     return project
 
 
+class Web(Stack):
+    """The web server with as many processes and threads as the quickstart gives it."""
+
+    def start_web(self) -> None:
+        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
+        self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
+        self._wait("web", self._web_answers)
+
+
 class Client:
-    """One connection that stays open."""
+    """One connection that stays open. A request that an overloaded server puts off is sent again, and counted."""
 
     def __init__(self, port: int, token: str) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.put_off = 0
 
     def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        self._http.request("POST", f"/api/v1/{path}", json.dumps(body), self._headers)
-        response = self._http.getresponse()
-        return response.status, json.loads(response.read())
+        while True:
+            self._http.request("POST", f"/api/v1/{path}", json.dumps(body), self._headers)
+            response = self._http.getresponse()
+            answer = json.loads(response.read())
+            if response.status != 503 or answer["error"]["code"] != "overloaded":
+                return response.status, answer
+            self.put_off += 1
+            time.sleep(0.1)
 
 
 def measure_flip(seconds: float) -> dict[str, Any]:
@@ -162,15 +179,17 @@ def measure_flip(seconds: float) -> dict[str, Any]:
     token = make_api_key(project=project).token
     corpus = Corpus(seed=1)
     tasks = [corpus.write_lesson()["trigger"] for _ in range(40)]
-    stack = Stack(home=HOME, environment={})
+    stack = Web(home=HOME, environment={})
     stack.start_web()
     found: list[tuple[float, int, Any, set[str], float]] = []
     flips: list[tuple[float, int]] = []
     local = threading.local()
+    clients: list[Client] = []
 
     def ask(number: int) -> None:
         if not hasattr(local, "client"):
             local.client = Client(stack.port, token)
+            clients.append(local.client)
         sent = time.monotonic()
         body = {"task": tasks[number % len(tasks)], "record": False, "session": str(number)}
         status, answer = local.client.post("retrieve", body)
@@ -201,6 +220,7 @@ def measure_flip(seconds: float) -> dict[str, Any]:
     return {
         "asked": number,
         "failed": sum(status != 200 for _, status, *_ in found) + number - len(found),
+        "put off by the overloaded machine, and sent again": sum(client.put_off for client in clients),
         "flips": len(flips),
         "answers with lessons": sum(bool(words) for _, _, _, words, _ in found),
         "answers with words of another release": sum(bool(words - WORDS[given]) for _, _, given, words, _ in found),
@@ -288,7 +308,7 @@ def measure_cost(pairs: int) -> dict[str, Any]:
     start_canary(staged, release=cut_release(staged, by=BY), share=100, by=BY)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-    stack = Stack(home=HOME, environment={})
+    stack = Web(home=HOME, environment={})
     stack.start_web()
     taken: list[tuple[float, float, str]] = []
     try:

@@ -1,9 +1,7 @@
 """The scripted agent: its plan is right, its slips recur, and it does what its lessons say, right or wrong."""
 
-import json
 from collections import Counter
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +15,9 @@ from evaluation.environments.scripted.advice import Advice, read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
 from evaluation.environments.scripted.plan import Work
 from evaluation.environments.scripted.slips import choose_slips, find_slips
+from evaluation.suites.base import Options
+from evaluation.suites.slips import Office
 from memory.retrieval.context import build_context
-from tests.evaluation.conftest import evaluate
 
 CODE_FIRST = {"trigger": "When about to call `refund_order`", "guideline": "Call `refund_code` first."}
 DATES = {"trigger": "When about to call `add_event`", "guideline": "Give `date` as a date in the form YYYY-MM-DD."}
@@ -90,10 +89,8 @@ def test_agent_calls_what_a_wrong_lesson_wants_first() -> None:
     task = next(task for task in make_tasks("test", seed=0) if task.family == "event")
     advice = read_advice(block({"trigger": "When about to call `add_event`", "guideline": "Call `finish` first."}))
 
-    assert list(advice.first_of("add_event")) == ["finish"]
-    assert work(task)
     world = OpenedOffice(task.id)
-    plan = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text))
+    plan = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text), offered=("finish",))
     agent = ScriptedAgent(world, plan, (), advice=advice, seed="a")
     agent.do_turn(0)
     assert agent.steps[0]["action"]["name"] == "finish"
@@ -118,21 +115,18 @@ def test_command_of_a_text_game_survives_as_a_call(command: str) -> None:
     assert write(call.name, call.arguments) == command
 
 
-@pytest.mark.slow
 @pytest.mark.django_db
-def test_offline_rules_lift_the_clerk_and_the_controls_lose_it(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    arms = ("hybrid:5", "shuffled", "flipped")
+def test_offline_rules_lift_the_clerk_and_controls_lose_it() -> None:
+    options = Options(suites=("clerk",), arms=("hybrid:5", "shuffled", "flipped"), experience=20, limit=12)
 
-    evaluate(
-        "--suite", "clerk", "--arms", *arms, "--limit", "12", "--experience", "24", "--quiet", "--json", str(report)
-    )
+    result = Office().run_unit("seed-0", options, lambda *_: None)
 
-    (suite,) = json.loads(report.read_text())["suites"]
-    success = {row["arm"]: row["success"]["mean"] for row in suite["arms"]}
-    assert success["hybrid:5"] > success["none"]
-    assert success["shuffled"] == success["none"]
-    assert success["flipped"] < success["none"]
+    solved = {
+        arm: sum(tries[0]["success"] for tries in figures["tries"].values()) for arm, figures in result["arms"].items()
+    }
+    assert solved["hybrid:5"] > solved["none"]
+    assert solved["shuffled"] < solved["hybrid:5"]
+    assert solved["flipped"] < solved["none"]
 
 
 @needs_bfcl

@@ -38,7 +38,7 @@ def test_condition_names_the_tool_on_offer_that_it_speaks_of() -> None:
 def test_condition_without_such_a_tool_is_quoted() -> None:
     (finding,) = quoted_rule.find(view(call("chop", "You need to take the knife first", input="carrot")))
 
-    assert "See to it first that what `chop` asks for holds" in finding.guideline
+    assert "Do first what `chop` asks for" in finding.guideline
 
 
 @pytest.mark.parametrize(

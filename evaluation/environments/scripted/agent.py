@@ -22,6 +22,7 @@ class ScriptedAgent:
         self.plan, self.requests, self.forms, self.sources = work.plan, work.requests, work.forms, work.sources
         self.heard: list[str] = []
         self.called: set[str] = set()
+        self.unneeded = frozenset(work.offered) - {call.name for call in work.plan}
         self.steps: list[dict[str, Any]] = []
         self.answers: list[list[Any]] = [[] for _ in work.requests]
         self.max_steps = max(MAX_STEPS, len(work.plan) + SPARE_STEPS)
@@ -35,7 +36,7 @@ class ScriptedAgent:
                 continue
             wanted = self._form(place)
             for name in self.advice.first_of(wanted.name):
-                if name not in self.called and not any(each.name == name for each in self.plan):
+                if name in self.unneeded - self.called:
                     self._do(turn, PlannedCall(turn=turn, name=name))  # as told, though the task does not need it
             answer = self._do(turn, wanted)
             if answer.is_error:

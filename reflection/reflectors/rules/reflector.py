@@ -185,6 +185,12 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
         )
     if not run.calls and not run.turns:
         return "The run has no tool call or conversation that a rule could read."
+    red = next((call.index for call in run.calls if call.is_red), None)
+    if red is not None and any(call.is_green and call.index > red for call in run.calls):
+        return (
+            "Tests or a build failed and passed after the code was changed. That is a fact of this change, not a "
+            "lesson for other tasks."
+        )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
     return (
         "No failed call was corrected, none was repeated in vain, no note was recorded, and no step shows in a way the "

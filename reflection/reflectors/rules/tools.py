@@ -29,7 +29,7 @@ withdraw fund deposit charge order book reserve reset wipe kill ban block publis
 _HARM = frozenset(_HARM_WORDS.split())
 _IRREVERSIBLE_WORDS = """
 delete remove cancel pay buy purchase transfer refund drop force override disable bypass grant withdraw fund deposit
-charge reset wipe kill ban block order
+charge reset wipe kill ban block order money payment transaction funds password
 """
 _IRREVERSIBLE = frozenset(_IRREVERSIBLE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])

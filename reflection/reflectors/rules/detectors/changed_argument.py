@@ -28,11 +28,11 @@ def find(run: RunView) -> list[RuleMatch]:
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
         fixed = run.next_success(failed)
-        if fixed is None and (match := _of_schema(run, failed)):
-            matches.append(match)
-        if fixed is None or len(run.between(failed, fixed)) > MAX_CALLS_BETWEEN:
-            continue
-        if match := _explain(run, failed, fixed):
+        is_near = fixed is not None and len(run.between(failed, fixed)) <= MAX_CALLS_BETWEEN
+        match = _of_schema(run, failed, fixed if is_near else None)
+        if match is None and fixed is not None and is_near:
+            match = _explain(run, failed, fixed)
+        if match:
             matches.append(match)
     return matches
 
@@ -73,11 +73,11 @@ def names_parameter(error: ToolError, path: str) -> bool:
     return bool(words) and all(re.search(rf"\b{re.escape(word)}", said.replace("_", " ")) for word in words)
 
 
-def _of_schema(run: RunView, failed: Call) -> RuleMatch | None:
-    """Describe what a tool's schema asks for, where the run never gave it."""
+def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | None:
+    """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
     field = failed.error.field.partition(".")[0]
-    if not field or run.succeeded:
+    if not field:
         return None
     tool, parameter, said = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = said.lower() == "field required"
@@ -89,11 +89,12 @@ def _of_schema(run: RunView, failed: Call) -> RuleMatch | None:
         guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
-            f'At step {failed.index} {tool} refused its {parameter}: "{said}". The run did not correct it. {run.ending}'
+            f'At step {failed.index} {tool} refused its {parameter}: "{said}". '
+            f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
         ),
-        polarity="avoid",
+        polarity="works" if run.succeeded else "mixed" if fixed else "avoid",
         confidence=0.8,
-        citations=(run.cite(failed.step, failed.error.text),),
+        citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
         tools=(failed.name,),
     )
 
