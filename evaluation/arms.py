@@ -72,7 +72,10 @@ _CONTROLS = (
         name="iterative", mode="hybrid", store="iterative", about="learnt from runs that were themselves given lessons"
     ),
     Arm(
-        name="flipped", mode="hybrid", store="flipped", about="learnt with accepted and rejected swapped: must not help"
+        name="flipped",
+        mode="hybrid",
+        store="flipped",
+        about="learnt with accepted and rejected swapped, or the advice turned round: must not help",
     ),
     Arm(name="shuffled", mode="hybrid", store="shuffled", about="conditions swapped between lessons: must not help"),
     Arm(

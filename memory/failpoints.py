@@ -31,6 +31,7 @@ NAMES = frozenset(
         "erasure.before_commit",
         "erasure.after_commit",
         "quarantine.before_commit",
+        "deployment.before_commit",
         "webhook.before_send",
         "webhook.sent",
         "sweep.elected",

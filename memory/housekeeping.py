@@ -15,6 +15,7 @@ from memory.curation.priority import prioritise_queue
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.intake.open_runs import close_unfinished_runs
 from memory.mistakes.policy import keep_cards
+from memory.releases.policy import cut_every_night
 from memory.retrieval.models import ServedChange, TermChange
 from memory.trust.retention import delete_old_answers
 
@@ -92,4 +93,5 @@ PERIODIC = (
     PeriodicWork("runs left open", _MINUTE, close_unfinished_runs),
     PeriodicWork("ended sessions", _HOUR, delete_ended_sessions),
     PeriodicWork("old answers", _HOUR, delete_old_answers),
+    PeriodicWork("nightly releases", _HOUR, cut_every_night),
 )

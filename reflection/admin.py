@@ -9,7 +9,7 @@ from django.utils.text import Truncator
 
 from memory.admin.panels import add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.heuristics.extensions import add_flags, add_reflection_request
+from memory.heuristics.extensions import add_flags, add_reflection_request, add_tallies
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
@@ -20,10 +20,12 @@ from reflection.errors import StillQueued
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.requests import requeue_reflection
+from reflection.reflectors.tallies import find_tallies
 from reflection.webhooks import admin as webhooks
 
 add_desk_panel(draw_checks)
 add_flags(find_flags)
+add_tallies(find_tallies)
 add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
 pages.register()

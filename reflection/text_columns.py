@@ -15,7 +15,11 @@ TEXT_COLUMNS = {
     ),
     "reflection_proposal": (
         Columns("findings", Fate.DELETED, "proposals of the run's reflections"),
-        Columns("effect", Fate.NO_TEXT, _MACHINE),
+        Columns("effect pattern", Fate.NO_TEXT, _MACHINE),
+    ),
+    "reflection_runpatterns": (
+        Columns("task_id", Fate.DELETED, "with the run"),
+        Columns("ended keys reflector_version", Fate.NO_TEXT, _MACHINE),
     ),
     "reflection_modelcall": (
         Columns("response", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"),

@@ -32,7 +32,8 @@ def serve_releases(project: Project, **settings: Any) -> Deployment:
 
 def ask(project: Project, **options: Any) -> RetrievalAnswer:
     """Ask for the lessons for TASK."""
-    return retrieve(Question(**{"project": project, "task": TASK, "by": BY, "record": False} | options))
+    asked: dict[str, Any] = {"project": project, "task": TASK, "by": BY, "record": False}
+    return retrieve(Question(**asked | options))
 
 
 def get_guidelines(project: Project, **options: Any) -> list[str]:

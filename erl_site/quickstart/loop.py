@@ -110,7 +110,7 @@ class Loop:
     def _approve_a_few(self) -> None:
         with self.terminal.working("Review") as words:
             earlier = Review.objects.filter(project=self.project, reviewer=POLICY.label).count()
-            proposals = Heuristic.objects.for_project(self.project).proposed()
+            proposals = Heuristic.objects.for_project(self.project).proposed().leading()
             found = proposals.count()
             if earlier:
                 words.append(f"{found} proposals waiting for your review")

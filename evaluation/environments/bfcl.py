@@ -35,10 +35,6 @@ class Dialogue:
     requests: tuple[str, ...]
     plan: tuple[PlannedCall, ...]
 
-    @property
-    def work(self) -> Work:
-        return Work(requests=self.requests, plan=self.plan, forms=FORMS, tools=TOOLS)
-
 
 class Apis:
     """The simulated services of one dialogue."""
@@ -77,15 +73,16 @@ class Bfcl:
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         seed, _, dialogue_id = task.id.partition("-")
-        return work(read_dialogues()[dialogue_id], lessons=lessons, seed=f"{seed}:{trial}")
+        return work_on(read_dialogues()[dialogue_id], lessons=lessons, seed=f"{seed}:{trial}")
 
 
-def work(dialogue: Dialogue, *, lessons: str, seed: str) -> TryResult:
+def work_on(dialogue: Dialogue, *, lessons: str, seed: str) -> TryResult:
     """Let the agent work on a dialogue; the leaderboard's own checker compares states and answers after each turn."""
     checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-    slips = choose_slips(_occasions(dialogue.id), seed=seed.partition(":")[0], task=dialogue.id)
+    todo, occasions = find_occasions(dialogue.id)
+    slips = choose_slips(occasions, seed=seed.partition(":")[0], task=dialogue.id)
     apis, right = Apis(dialogue), Apis(dialogue)
-    agent = ScriptedAgent(apis, dialogue.work, slips, advice=read_advice(lessons), seed=f"{seed}:{dialogue.id}")
+    agent = ScriptedAgent(apis, todo, slips, advice=read_advice(lessons), seed=f"{seed}:{dialogue.id}")
     passed = 0
     is_right = True
     for turn in range(len(dialogue.requests)):
@@ -154,9 +151,13 @@ def _parse(text: str, turn: int, classes: Sequence[str]) -> PlannedCall:
 
 
 @cache
-def _occasions(dialogue_id: str) -> list[Slip]:
+def find_occasions(dialogue_id: str) -> tuple[Work, list[Slip]]:
+    """Return what a dialogue asks for, and every slip that it gives occasion for."""
     dialogue = read_dialogues()[dialogue_id]
-    return find_slips(lambda: Apis(dialogue), dialogue.work)
+    work = Work(
+        requests=dialogue.requests, plan=dialogue.plan, offered=tuple(Apis(dialogue).methods), forms=FORMS, tools=TOOLS
+    )
+    return find_slips(lambda: Apis(dialogue), work)
 
 
 @cache

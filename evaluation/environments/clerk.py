@@ -51,8 +51,10 @@ class Clerk:
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         seed = task.id.split("-")[1]
-        work = Work(requests=(task.text,), plan=make_plan(open_office(task.id), task.text), forms=FORMS)
-        slips = find_slips(lambda: OpenedOffice(task.id), work)
+        work = Work(
+            requests=(task.text,), plan=make_plan(open_office(task.id), task.text), offered=tuple(TOOLS), forms=FORMS
+        )
+        work, slips = find_slips(lambda: OpenedOffice(task.id), work)
         world = OpenedOffice(task.id)
         chosen = choose_slips(slips, seed=seed, task=task.id, habits=HABITS)
         agent = ScriptedAgent(world, work, chosen, advice=read_advice(lessons), seed=f"{task.id}:{trial}")

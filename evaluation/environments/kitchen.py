@@ -1,11 +1,11 @@
 """TextWorld's cooking games, played by a scripted agent that slips: it walks into closed doors, cooks what it lacks."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.environments.base import Task, TryResult
+from evaluation.environments.base import Split, Task, TryResult
 from evaluation.environments.cooking import CUTS, Cook
 from evaluation.environments.scripted.advice import read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
@@ -14,6 +14,7 @@ from evaluation.environments.scripted.slips import choose_slips, find_slips
 from evaluation.environments.textworld_games import INTERPRETER, SEEDS_APART, CookingGames, StartedGame, make_game
 
 RIGHT = {"fry": "stove", "roast": "oven", "grill": "BBQ"} | dict.fromkeys(CUTS, "knife")
+VERBS = ("look", "inventory", "examine", "open", "close", "go", "take", "drop", "cook", "prepare", "eat", *CUTS)
 MAY_SKIP = ("open", "take", "prepare", "examine")  # walking is no mistake a lesson could prevent
 _REFUSED = re.compile(
     r"^(You (can't|cannot|don't|have to|need to|still|must|are not|aren't)|Something still|That's not|I (don't|didn't)"
@@ -27,6 +28,9 @@ FORMS: dict[tuple[str, str], Callable[[Any], Any]] = {
 }
 
 
+MAX_GAMES = 40  # of a split; each takes most of a second to find the slips it gives occasion for
+
+
 class Kitchen(CookingGames):
     """The games of the suite textworld, with one tool for each verb."""
 
@@ -34,7 +38,10 @@ class Kitchen(CookingGames):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.plans: dict[str, tuple[Work, list[Slip]]] = {}
+        self.works: dict[str, tuple[Work, list[Slip]]] = {}
+
+    def tasks(self, split: Split, *, seed: int) -> Sequence[Task]:
+        return super().tasks(split, seed=seed)[:MAX_GAMES]
 
     def run(self, task: Task, *, lessons: str, trial: int) -> TryResult:
         with INTERPRETER:
@@ -42,25 +49,36 @@ class Kitchen(CookingGames):
 
     def _play_with(self, lessons: str, task: Task, *, seed: str, trial: int) -> TryResult:
         path = make_game(self.folder, task.id)
-        game = StartedGame(path)
+        game = StartedGame(path, lists_commands=False)
         try:
-            if task.id not in self.plans:
-                self.plans[task.id] = self._plan(game, task)
-            work, occasions = self.plans[task.id]
+            if task.id not in self.works:
+                work = Work(requests=(task.text,), plan=make_plan(path), offered=VERBS, forms=FORMS, may_skip=MAY_SKIP)
+                self.works[task.id] = find_slips(lambda: PlayedGame(game), work)
+            work, occasions = self.works[task.id]
             slips = choose_slips(occasions, seed=seed, task=task.id)
             played = PlayedGame(game)
             agent = ScriptedAgent(played, work, slips, advice=read_advice(lessons), seed=f"{task.id}:{trial}")
             agent.do_turn(0)
-            return TryResult(success=played.is_won, score=game.score, steps=agent.steps, turns=len(agent.steps))
+            return TryResult(
+                success=played.is_won,
+                score=game.score,
+                steps=agent.steps,
+                turns=len(agent.steps),
+                members={"tools": list(VERBS)},
+            )
         finally:
             game.close()
 
-    def _plan(self, game: StartedGame, task: Task) -> tuple[Work, list[Slip]]:
-        cook = Cook(game, RIGHT, seed=task.id)
+
+def make_plan(path: Path) -> list[PlannedCall]:
+    """Return the calls with which an agent that can cook wins a game."""
+    game = StartedGame(path)
+    try:
+        cook = Cook(game, RIGHT, seed=path.stem)
         cook.play()
-        plan = [parse(str(step["action"]["arguments"]["command"])) for step in cook.steps]
-        work = Work(requests=(task.text,), plan=plan, forms=FORMS, may_skip=MAY_SKIP)
-        return work, find_slips(lambda: PlayedGame(game), work)
+        return [parse(str(step["action"]["arguments"]["command"])) for step in cook.steps]
+    finally:
+        game.close()
 
 
 class PlayedGame:

@@ -95,10 +95,12 @@ def make_game(folder: Path, name: str) -> Path:
 
 
 class StartedGame:
-    """A game running in TextWorld's interpreter."""
+    """A game running in TextWorld's interpreter. Without the list of possible commands it answers twice as fast."""
 
-    def __init__(self, path: Path) -> None:
-        wanted = _import("textworld").EnvInfos(feedback=True, admissible_commands=True, won=True, max_score=True)
+    def __init__(self, path: Path, *, lists_commands: bool = True) -> None:
+        wanted = _import("textworld").EnvInfos(
+            feedback=True, admissible_commands=lists_commands, won=True, max_score=True
+        )
         self._environment = _import("textworld").start(str(path), wanted)
         self.score = 0.0
 

@@ -27,6 +27,10 @@ class SlipLoop(ClosedLoop):
 
     default_arms = ("none", "hybrid:{k}", "shuffled", "flipped", "poison-unapproved")
     flips_advice = True
+    seconds: float  # for one seed, on two idle processors
+
+    def foresee_seconds(self, options: Options) -> float | None:
+        return self.seconds * options.seeds
 
     def make_reflector(self, options: Options) -> ReflectorFactory | None:
         return lambda *, ask: RulesReflector()
@@ -38,6 +42,7 @@ class SlipLoop(ClosedLoop):
 class FunctionCalls(SlipLoop):
     """Dialogues of the function-calling leaderboard."""
 
+    seconds = 40.0
     about = About(
         name="bfcl",
         title="Function calls over several turns: do lessons from the offline rules prevent slips?",
@@ -59,6 +64,7 @@ class FunctionCalls(SlipLoop):
 class Office(SlipLoop):
     """The office of the suite live, without a language model."""
 
+    seconds = 20.0
     about = About(
         name="clerk",
         title="A small office: do lessons from the offline rules prevent slips?",
@@ -77,10 +83,11 @@ class Office(SlipLoop):
 class CookingSlips(SlipLoop):
     """The games of the suite textworld, with an agent that can cook but slips."""
 
+    seconds = 110.0
     about = About(
         name="kitchen",
         title="Text games: do lessons from the offline rules prevent slips?",
-        data="TextWorld cooking games: 2 ingredients, 6 rooms, 30 to learn from and 60 others per seed",
+        data="TextWorld cooking games: 2 ingredients, 6 rooms, 30 to learn from and 40 others per seed",
         licence="MIT (TextWorld by Microsoft)",
         splits="As in TextWorld: no game to learn from has the foods, or the preparations, of a test game.",
         seeds="Each seed generates different games and an agent with other habits.",

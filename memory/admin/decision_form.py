@@ -17,6 +17,7 @@ from memory.curation.decisions import (
     quarantine_heuristic,
     reject_heuristic,
     retire_heuristic,
+    split_heuristic,
 )
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import restore_revision
@@ -48,12 +49,14 @@ _DECISIONS = (
     "duplicate",
     "restore",
     "confirm_evidence",
+    "split",
     "again",
     "claim",
     "release",
 )
 _PROPOSED = Heuristic.Status.PROPOSED  # after an approval: it was the first of two
-STAYING = frozenset({"restore", "confirm_evidence", "again", "claim"})  # after these the page shows the same heuristic
+# After these the page shows the same heuristic.
+STAYING = frozenset({"restore", "confirm_evidence", "split", "again", "claim"})
 _TEXTS = ("trigger", "guideline", "avoid", "not_when", "rationale")
 _NEEDS_REASON = {"reject", "retire", "quarantine"}
 FIRST_APPROVAL = (
@@ -155,7 +158,7 @@ class DecisionForm(forms.Form):
                     else "Edited and approved. Agents get your wording from now on."
                 )
             case "reject":
-                reject_heuristic(self.heuristic, **seen, **about)
+                reject_heuristic(self.heuristic, **approved, **about)
                 return "Rejected. The lesson stays on record with your reason."
             case "retire":
                 retire_heuristic(self.heuristic, **about)
@@ -172,6 +175,9 @@ class DecisionForm(forms.Form):
             case "confirm_evidence":
                 confirm_evidence(self.heuristic, **approved, **about)
                 return "Confirmed. Tasks like those of its runs lead to this lesson from now on."
+            case "split":
+                split_heuristic(self.heuristic, **seen, **about)
+                return "Taken out of its group. It is a proposal of its own now."
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":
@@ -196,6 +202,7 @@ class DecisionForm(forms.Form):
             take_wording=takes_over,
             content_sha256=data["content_sha256"],
             into_sha256=data["into_sha256"] or None,
+            read_at=self._find_opening(),
             **about,
         )
         if takes_over and kept.status == _PROPOSED and into.status != _PROPOSED:

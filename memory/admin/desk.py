@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F, Max, Q
 from django.utils import timezone
@@ -15,9 +16,10 @@ from memory.admin.queue import Queue, explain_priority
 from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
+from memory.curation.proposal_groups import find_group_evidence, find_others
 from memory.curation.reviewers import open_heuristic
 from memory.effects.outcomes import count_by_heuristic, describe_effect
-from memory.heuristics.extensions import can_reflect_again
+from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
@@ -44,6 +46,7 @@ _TITLES: dict[str, str] = {
     Review.Decision.UNDO: "Decision undone",
     Review.Decision.REFLECT_AGAIN: "Another reflection requested",
     Review.Decision.CONFIRM_EVIDENCE: "Evidence confirmed",
+    Review.Decision.SPLIT: "Taken out of its group",
 }
 
 
@@ -73,6 +76,15 @@ class SimilarHeuristic:
     percent: int
     diff: list[DiffPart]
     contradiction: str  # a sentence; empty if nothing suggests one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherWording:
+    """Another wording of the advice on the desk, and the changes to it from the one shown."""
+
+    heuristic: Heuristic
+    revision: HeuristicRevision
+    diff: list[DiffPart]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +141,9 @@ def desk_context(
         "runs_not_shown": max(0, heuristic.support - len(runs)),
         "serving": describe_serving(heuristic, revision),
         "fitting": find_fitting_tasks(heuristic),
-        "similar": find_similar(revision),
+        "tally": find_tallies([heuristic.pk]).get(heuristic.pk),
+        "wordings": find_wordings(heuristic, revision),
+        "similar": find_similar(revision, leader_id=heuristic.leader_id),
         "panels": draw_desk_panels(heuristic),
         "effect": describe_effect(heuristic, outcome),
         "events": collect_events(heuristic, outcome.first_at if outcome else None),
@@ -165,9 +179,10 @@ def _first_approvals(revision: HeuristicRevision) -> list[Review]:
 
 
 def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
-    """Return the newest runs, each once, with all that is cited of it."""
-    newest = heuristic.evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")[:_RUNS]
-    evidence = heuristic.evidence.filter(trajectory__in=[row["trajectory"] for row in newest])
+    """Return the newest runs of a lesson and its group, each once, with all that is cited of it."""
+    evidence = find_group_evidence(heuristic)
+    newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")[:_RUNS]
+    evidence = evidence.filter(trajectory__in=[row["trajectory"] for row in newest])
     by_run: dict[Trajectory, list[Evidence]] = {}
     for item in evidence.select_related("trajectory").order_by("-created_at", "first_step"):
         by_run.setdefault(item.trajectory, []).append(item)
@@ -227,7 +242,22 @@ def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> lis
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
-def find_similar(revision: HeuristicRevision) -> list[SimilarHeuristic]:
+def find_wordings(heuristic: Heuristic, revision: HeuristicRevision) -> list[OtherWording]:
+    """Return the other wordings of a proposal's group, the one that stands for it first."""
+    if heuristic.status != Heuristic.Status.PROPOSED:
+        return []
+    return [
+        OtherWording(
+            heuristic=other,
+            revision=other.current_revision,
+            diff=diff_heuristics(revision.as_text(), other.current_revision.as_text()),
+        )
+        for other in find_others(heuristic)
+        if other.current_revision is not None
+    ]
+
+
+def find_similar(revision: HeuristicRevision, *, leader_id: UUID | None = None) -> list[SimilarHeuristic]:
     """Return the lessons in use that are most similar in meaning; none without an embedder. Two queries."""
     own: Any = (
         HeuristicEmbedding.objects.filter(revision=revision, kind=HeuristicEmbedding.Kind.LESSON, vector__isnull=False)
@@ -240,12 +270,13 @@ def find_similar(revision: HeuristicRevision) -> list[SimilarHeuristic]:
     nearest: Any = (
         HeuristicEmbedding.objects.filter(
             Q(heuristic__current_revision=F("revision")),
+            heuristic__leader__isnull=True,  # the others are below the one that stands for their group
             project=own.project_id,
             embedding_model=own.embedding_model_id,
             kind=HeuristicEmbedding.Kind.LESSON,
             heuristic__status__in=_IN_USE,
         )
-        .exclude(heuristic=own.heuristic_id)
+        .exclude(heuristic__in=[own.heuristic_id, *([leader_id] if leader_id else [])])
         .annotate(distance=MaxInnerProduct("vector", own.vector))
         .filter(distance__lte=-_MIN_SIMILARITY)
         .select_related("revision__heuristic")

@@ -7,9 +7,10 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
@@ -63,7 +64,10 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Heuristic]:
         related = ("current_revision", "superseded_by__current_revision", "project", "claim__user")
-        return super().get_queryset(request).select_related(*related)
+        rows = super().get_queryset(request).select_related(*related)
+        if request.GET.get("status__exact") == Heuristic.Status.PROPOSED:
+            return rows.filter(leader__isnull=True).annotate(other_wordings=Count("members"))
+        return rows
 
     def get_list_display(self, request: HttpRequest) -> Any:
         if request.GET.get("status__exact") == Heuristic.Status.PROPOSED:
@@ -90,7 +94,9 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
     @admin.display(description="when", ordering="current_revision__trigger")
     def trigger_line(self, heuristic: Heuristic) -> str:
         trigger = heuristic.current_revision.trigger if heuristic.current_revision else ""
-        return show_hidden(Truncator(trigger).chars(160))
+        others: int = getattr(heuristic, "other_wordings", 0)
+        more = f" (and {others} more wording{pluralize(others)})" if others else ""
+        return f"{show_hidden(Truncator(trigger).chars(160))}{more}"
 
     @admin.display(description="priority", ordering="-review_priority")
     def why_here(self, heuristic: Heuristic) -> str:

@@ -59,7 +59,7 @@ def _list(name: str, **filters: str | datetime) -> str:
 
 
 def _count_queue(user: Any, now: datetime) -> Iterable[Figure]:
-    queue = narrow_to_projects(Heuristic.objects.proposed(), user).aggregate(
+    queue = narrow_to_projects(Heuristic.objects.proposed().leading(), user).aggregate(
         waiting=Count("id"), oldest=Min("created_at")
     )
     oldest = queue["oldest"]

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
+from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
@@ -82,7 +83,7 @@ class RiskFilter(QueueFilter):
     parameter_name = "risk"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user).exclude(risk_flags=[])
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user).exclude(risk_flags=[])
         codes = rows.order_by().values_list("risk_flags", flat=True).distinct()
         named = sorted({code for each in codes for code in each})
         return [("any", "Flagged"), ("none", "Not flagged"), *((code, code) for code in named)]
@@ -99,7 +100,7 @@ class FamilyFilter(QueueFilter):
     parameter_name = "family"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        rows = narrow_to_projects(Heuristic.objects.proposed(), request.user)
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), request.user)
         counted = rows.order_by().values_list("current_revision__task_id").annotate(n=Count("pk")).order_by("-n")
         return [(family or "-", family or "none") for family, _ in counted[:_FAMILIES]]
 
@@ -179,7 +180,7 @@ class Queue:
     def rows(self) -> QuerySet[Heuristic]:
         """Return the proposals that pass the list's filters, in no particular order."""
         given = dict(parse_qsl(self.query))
-        rows = narrow_to_projects(Heuristic.objects.proposed(), self.user).order_by()
+        rows = narrow_to_projects(Heuristic.objects.proposed().leading(), self.user).order_by()
         rows = rows.exclude(project__archived_at__lte=timezone.now())
         for each in QUEUE_FILTERS:
             if value := given.get(str(each.parameter_name)):
@@ -234,6 +235,9 @@ def explain_priority(heuristic: Heuristic) -> str:
         else "no recent tasks to compare",
         f"seen in {heuristic.support} run{'' if heuristic.support == 1 else 's'}",
     ]
+    if basis.get("tally"):
+        counted = str(Tally(**basis["tally"])).removesuffix(".")
+        parts.append(counted[0].lower() + counted[1:])
     if heuristic.confidence is not None:
         parts.append(f"reflector confidence {heuristic.confidence:.0%}")
     if basis["flags"]:

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.text import Truncator
 
+from memory.curation.proposal_groups import find_group_evidence
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import RULE_TAG
 from memory.retrieval.models import HeuristicEmbedding, PolarityQuota
@@ -128,13 +129,17 @@ def _find_limits(revision: HeuristicRevision) -> list[str]:
 
 def _find_source_tasks(heuristic: Heuristic) -> list[LeadingTask]:
     """Return the different tasks of the evidence, newest first; one that counts by any run of it counts."""
-    rows = heuristic.evidence.order_by("-created_at").values_list(
-        "trajectory__task",
-        "trajectory_id",
-        "trajectory__client",
-        "trajectory__agent",
-        "approved_by",
-        "approved_at",
+    rows = (
+        find_group_evidence(heuristic)
+        .order_by("-created_at")
+        .values_list(
+            "trajectory__task",
+            "trajectory_id",
+            "trajectory__client",
+            "trajectory__agent",
+            "approved_by",
+            "approved_at",
+        )
     )
     found: dict[str, LeadingTask] = {}
     for task, run, client, agent, approved_by, approved_at in rows:

@@ -1,9 +1,11 @@
 """The steps that decisions on heuristics and on mistake cards share: lock, check, serve, withdraw, record."""
 
 from typing import Any, TypedDict, TypeVar
+from uuid import UUID
 
 from django.utils import timezone
 
+from memory.curation.proposal_groups import leave_group
 from memory.errors import ChangedMeanwhile, NotServable
 from memory.events import Event, EventKind, announce
 from memory.heuristics.models import Heuristic, Review
@@ -12,7 +14,12 @@ from memory.heuristics.reviewed import AbstractRevision, Reviewed
 from memory.projects.actors import Actor
 
 # An edit comes with its approval; the others leave a lesson as it was.
-_DECIDES_NOTHING = (Review.Decision.EDIT, Review.Decision.REFLECT_AGAIN, Review.Decision.CONFIRM_EVIDENCE)
+_DECIDES_NOTHING = (
+    Review.Decision.EDIT,
+    Review.Decision.REFLECT_AGAIN,
+    Review.Decision.CONFIRM_EVIDENCE,
+    Review.Decision.SPLIT,
+)
 Item = TypeVar("Item", bound=Reviewed)
 
 
@@ -97,15 +104,23 @@ def refuse_revision(item: Reviewed) -> str:
 
 
 def set_status(item: Reviewed, status: str, *more_fields: str) -> None:
-    """Move a locked row to another status, and save its current revision and the fields named."""
+    """Move a locked row to another status, and save its current revision and the fields named.
+
+    A proposal that is decided on leaves its group.
+    """
+    if isinstance(item, Heuristic) and status != Heuristic.Status.PROPOSED:
+        leave_group(item)
     item.status = status
     item.updated_at = timezone.now()
     item.save(update_fields=["status", "current_revision", "updated_at", *more_fields])
 
 
-def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, **columns: Any) -> None:
-    """Append one decision on one exact text. `columns` are the rest: a `ReviewNote`, and what one kind alone has."""
-    item.reviews.create(
+def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, by: Actor, **columns: Any) -> UUID:
+    """Append one decision on one exact text; return its id.
+
+    `columns` are the rest: a `ReviewNote`, and what one kind alone has.
+    """
+    review = item.reviews.create(
         project_id=item.project_id,
         revision=revision,
         decision=decision,
@@ -119,3 +134,5 @@ def record_review(revision: AbstractRevision, decision: str, *, item: Reviewed, 
         details = {"decision": str(decision)}
         kind = EventKind.DECISION_MADE
         announce(Event(kind=kind, project_id=item.project_id, lesson_ids=(item.pk,), details=details))
+    pk: UUID = review.pk
+    return pk

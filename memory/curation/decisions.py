@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Unpack
+from typing import Any, Unpack
 from uuid import UUID
 
 from django.db import transaction
@@ -20,7 +20,8 @@ from memory.curation.decision_steps import (
     set_status,
     withdraw_revision,
 )
-from memory.curation.evidence import count_support, take_back_evidence
+from memory.curation.evidence import copy_evidence, take_back_evidence
+from memory.curation.proposal_groups import count_support, find_members, lead_group, leave_group, lock_groups
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_decider, find_owners, release_heuristic
 from memory.errors import (
@@ -39,8 +40,10 @@ from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
 from memory.projects.actors import Actor
+from memory.releases.policy import cut_after_approval
 
 MAX_AT_ONCE = 20
+DUPLICATE = "Another wording of the lesson that was approved"
 
 _Decision = Review.Decision
 _Status = Heuristic.Status
@@ -56,6 +59,9 @@ def approve_heuristic(
     **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Serve the newest wording from now on, in place of any earlier one, and count the evidence it has.
+
+    The other wordings of its group that were there when it was read become duplicates of it, and their evidence is its
+    own from then on. One that joined later stays in the queue.
 
     Where the project requires two reviewers, the first approval is recorded and the heuristic stays proposed; the
     approval of the same wording by another person serves it. The database holds that rule too.
@@ -78,13 +84,18 @@ def approve_heuristic(
     if project.four_eyes and not _is_second_approval(revision, by):
         record_review(revision, _Decision.FIRST_APPROVAL, item=heuristic, by=by, **note)
         return heuristic
+    lead_group(heuristic)
     serve_revision(heuristic, revision, by=by)
     after_commit(embed_heuristics, [heuristic.pk])  # a client's proposal may have no vectors yet
     after_commit(count_terms, heuristic.project_id)
+    review_id = record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
+    for member in find_members(heuristic, read_at=read_at):
+        close_duplicate(member, into=heuristic, by=by, seen=True, decided_with=review_id, reason=DUPLICATE)
     set_status(heuristic, _Status.APPROVED)
-    record_review(revision, _Decision.APPROVE, item=heuristic, by=by, **note)
+    count_support(heuristic)
     _approve_evidence(heuristic, by=by, read_at=read_at)
     take_back_evidence(heuristic)  # it may have been merged into another before
+    after_commit(cut_after_approval, heuristic.project_id)
     failpoint("review.before_commit")
     return heuristic
 
@@ -143,9 +154,16 @@ def confirm_evidence(
 
 @transaction.atomic
 def reject_heuristic(
-    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
+    heuristic: Heuristic,
+    *,
+    by: Actor,
+    content_sha256: str | None = None,
+    read_at: datetime | None = None,
+    **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Refuse the newest wording. An earlier approved wording stays served and becomes the current one again.
+
+    With a proposal that stands for a group, its other wordings that were there when it was read are refused too.
 
     Raises:
         AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
@@ -153,8 +171,12 @@ def reject_heuristic(
     heuristic = _lock_proposed(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    review_id = record_review(revision, _Decision.REJECT, item=heuristic, by=by, **note)
+    for member in find_members(heuristic, read_at=read_at):
+        refused = get_current_revision(member, content_sha256=None)
+        set_status(member, refuse_revision(member))
+        record_review(refused, _Decision.REJECT, item=member, by=by, decided_with=review_id, **_for_member(note))
     set_status(heuristic, refuse_revision(heuristic))
-    record_review(revision, _Decision.REJECT, item=heuristic, by=by, **note)
     return heuristic
 
 
@@ -176,6 +198,8 @@ def retire_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNo
 def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) -> Heuristic:
     """Stop serving a heuristic, or keep it from being approved, because it may be harmful.
 
+    Other wordings of its group stay in the queue: others may have said them.
+
     Raises:
         NotServable: it is neither served nor proposed.
     """
@@ -190,6 +214,41 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
         revision = _withdraw(heuristic, _Status.QUARANTINED)
     record_review(revision, _Decision.QUARANTINE, item=heuristic, by=by, **note)
     return heuristic
+
+
+@transaction.atomic
+def split_heuristic(
+    heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
+) -> Heuristic:
+    """Take a proposal out of its group, because it is other advice. It stands in the queue for itself from then on.
+
+    Raises:
+        NothingChanged: it stands for itself.
+        AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
+    """
+    heuristic = _lock_proposed(heuristic)
+    check_decider(heuristic, by=by)
+    revision = get_current_revision(heuristic, content_sha256=content_sha256)
+    if heuristic.leader_id is None:
+        raise NothingChanged("This lesson stands in the queue for itself already.")
+    leave_group(heuristic)
+    record_review(revision, _Decision.SPLIT, item=heuristic, by=by, **note)
+    return heuristic
+
+
+def close_duplicate(heuristic: Heuristic, *, into: Heuristic, by: Actor, seen: bool = False, **columns: Any) -> UUID:
+    """Let a locked lesson be superseded by another, which gets its evidence; return the id of the review.
+
+    Args:
+        seen: the reviewer of the other one saw this evidence too, so that it counts from the day it was linked.
+    """
+    revision = get_current_revision(heuristic, content_sha256=None)
+    heuristic.superseded_by = into
+    heuristic.save(update_fields=["superseded_by"])
+    HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
+    set_status(heuristic, _Status.SUPERSEDED)
+    copy_evidence(heuristic, into=into, seen=seen)
+    return record_review(revision, _Decision.MERGE, item=heuristic, by=by, **columns)
 
 
 @transaction.atomic
@@ -266,7 +325,7 @@ def review_in_bulk(
                 if approve:
                     done = approve_heuristic(heuristic, by=by, content_sha256=sha256, read_at=read_at, **note)
                 else:
-                    done = reject_heuristic(heuristic, by=by, content_sha256=sha256, **note)
+                    done = reject_heuristic(heuristic, by=by, content_sha256=sha256, read_at=read_at, **note)
                 release_heuristic(heuristic, by=by)
         except MemoryAppError as refusal:
             results.append(BulkResult(heuristic=heuristic, refusal=str(refusal)))
@@ -310,8 +369,13 @@ def _approve_evidence(heuristic: Heuristic, *, by: Actor, read_at: datetime | No
     return approved
 
 
+def _for_member(note: ReviewNote) -> ReviewNote:
+    """Return what is recorded with a decision that came with another: the time on screen belongs to that one."""
+    return {**note, "seconds_on_screen": None}
+
+
 def _lock_proposed(heuristic: Heuristic) -> Heuristic:
-    heuristic = lock_item(heuristic)
+    heuristic = lock_groups(heuristic)[heuristic.pk]
     if heuristic.status != _Status.PROPOSED:
         latest = Review.objects.filter(heuristic=heuristic).first()
         who = f" by {latest.reviewer.partition(':')[2]} at {latest.created_at:%H:%M} UTC" if latest else ""

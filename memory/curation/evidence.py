@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from django.db import transaction
-from django.db.models import Count, Q
 from django.utils import timezone
 
 from memory.after_commit import after_commit
-from memory.curation.decision_steps import lock_item
+from memory.curation.proposal_groups import choose_leader, count_support, lock_groups
 from memory.heuristics.models import Evidence, Heuristic
 from memory.heuristics.text import Citation
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
@@ -21,8 +20,10 @@ def add_evidence(heuristic: Heuristic, trajectory: Trajectory, *, citations: Ite
 
     The run changes nothing in what agents are given until a reviewer approves the heuristic or confirms the evidence.
     """
-    heuristic = lock_item(heuristic)
-    return link_evidence(heuristic, [cite(heuristic, trajectory, citation) for citation in citations])
+    heuristic = lock_groups(heuristic)[heuristic.pk]
+    heuristic = link_evidence(heuristic, [cite(heuristic, trajectory, citation) for citation in citations])
+    choose_leader(heuristic)
+    return heuristic
 
 
 def cite(heuristic: Heuristic, trajectory: Trajectory, citation: Citation) -> Evidence:
@@ -46,11 +47,17 @@ def link_evidence(heuristic: Heuristic, pieces: Sequence[Evidence]) -> Heuristic
     if any(piece.approved_at is not None for piece in pieces):
         after_commit(embed_heuristics, [heuristic.pk])
         after_commit(count_terms, heuristic.project_id)
+    if heuristic.leader is not None:
+        count_support(heuristic.leader)
     return count_support(heuristic)
 
 
-def copy_evidence(heuristic: Heuristic, *, into: Heuristic) -> Heuristic:
-    """Give a heuristic the evidence of another that was merged into it; a run that counted still counts."""
+def copy_evidence(heuristic: Heuristic, *, into: Heuristic, seen: bool = False) -> Heuristic:
+    """Give a heuristic the evidence of another that was merged into it; a run that counted still counts.
+
+    Args:
+        seen: a reviewer saw it on the page of the heuristic, so that it keeps the time when it was linked.
+    """
     pieces = list(heuristic.evidence.all())
     for piece in pieces:
         if piece.approved_at is not None:
@@ -70,7 +77,7 @@ def copy_evidence(heuristic: Heuristic, *, into: Heuristic) -> Heuristic:
             approved_by=piece.approved_by,
             approved_at=piece.approved_at,
             merged_from_id=piece.merged_from_id or heuristic.pk,
-            created_at=timezone.now(),
+            created_at=piece.created_at if seen else timezone.now(),
         )
         for piece in pieces
     ]
@@ -87,13 +94,3 @@ def take_back_evidence(heuristic: Heuristic) -> None:
     given.delete()
     for holder in Heuristic.objects.select_for_update().filter(pk__in=holders).order_by("pk"):
         count_support(holder)
-
-
-def count_support(heuristic: Heuristic) -> Heuristic:
-    """Recount the distinct runs a heuristic is drawn from, and those that were approved with it."""
-    runs = Count("trajectory", distinct=True)
-    approved = Count("trajectory", distinct=True, filter=Q(approved_at__isnull=False))
-    counted = heuristic.evidence.aggregate(support=runs, approved_support=approved)
-    heuristic.support, heuristic.approved_support = counted["support"], counted["approved_support"]
-    heuristic.save(update_fields=["support", "approved_support"])
-    return heuristic

@@ -30,6 +30,15 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
         wordings = HeuristicRevision.objects.served().filter(heuristic=OuterRef("pk"))
         return queryset.filter(Exists(wordings) if value == "true" else ~Exists(wordings))
 
+    grouped = filters.ChoiceFilter(
+        choices=[("true", "true"), ("false", "false")],
+        method="filter_grouped",
+        help_text="Whether another proposal that gives the same advice stands in the queue for it.",
+    )
+
+    def filter_grouped(self, queryset: QuerySet[Heuristic], name: str, value: str) -> QuerySet[Heuristic]:
+        return queryset.filter(leader__isnull=value == "false")
+
     external_id = ExactText(help_text="A client's own id of the lesson.")
 
     class Meta:

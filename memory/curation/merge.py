@@ -1,16 +1,17 @@
 """Merge two heuristics that say the same."""
 
+from datetime import datetime
 from typing import Unpack
 
 from django.db import transaction
 
-from memory.curation.decision_steps import ReviewNote, get_current_revision, record_review, set_status
-from memory.curation.decisions import approve_heuristic
-from memory.curation.evidence import copy_evidence
+from memory.curation.decision_steps import ReviewNote, get_current_revision
+from memory.curation.decisions import approve_heuristic, close_duplicate
+from memory.curation.proposal_groups import find_members, lock_groups
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_claim, check_decider
 from memory.errors import AlreadyDecided, CannotMerge, NothingChanged
-from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.provenance import Sources
 from memory.projects.actors import Actor
 
@@ -27,9 +28,12 @@ def merge_heuristics(
     by: Actor,
     content_sha256: str | None = None,
     into_sha256: str | None = None,
+    read_at: datetime | None = None,
     **note: Unpack[ReviewNote],
 ) -> Heuristic:
     """Let one heuristic be superseded by another, which gets its evidence too; return the one that stays.
+
+    With a proposal that stands for a group, its other wordings that were there when it was read are superseded too.
 
     Args:
         take_wording: the one that stays takes over this one's wording; if it is approved, the wording is served at
@@ -45,9 +49,7 @@ def merge_heuristics(
     """
     if heuristic.pk == into.pk or heuristic.project_id != into.project_id:
         raise CannotMerge("Choose another heuristic of the same project to merge this one into.")
-    # In the order of their ids, so that two merges of one pair do not deadlock.
-    rows = Heuristic.objects.select_for_update().filter(pk__in=[heuristic.pk, into.pk]).order_by("pk")
-    locked = {row.pk: row for row in rows}
+    locked = lock_groups(heuristic, into)
     heuristic, into = locked[heuristic.pk], locked[into.pk]
     for each in (heuristic, into):
         if each.status not in _IN_USE:
@@ -57,13 +59,11 @@ def merge_heuristics(
         check_claim(into, user_id=by.user_id)  # its reviewer would otherwise see the wording change
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     get_current_revision(into, content_sha256=into_sha256)
-
-    heuristic.superseded_by = into
-    heuristic.save(update_fields=["superseded_by"])
-    HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
-    set_status(heuristic, _Status.SUPERSEDED)
-    record_review(revision, Review.Decision.MERGE, item=heuristic, by=by, **note)
-    into = copy_evidence(heuristic, into=into)
+    members = [each for each in find_members(heuristic, read_at=read_at) if each.pk != into.pk]
+    review_id = close_duplicate(heuristic, into=into, by=by, **note)
+    for member in members:
+        close_duplicate(member, into=into, by=by, decided_with=review_id, reason=note.get("reason", ""))
+    into.refresh_from_db()
     if take_wording:
         into = _take_wording(into, revision, by=by, request_id=note.get("request_id", ""))
     return into

@@ -1,15 +1,17 @@
 """The order of the review queue: what a reviewer sees first is what a decision affects most (reference: ERL (b) 5).
 
-    priority = traffic · uncertainty · harm
+    priority = traffic · uncertainty · harm · gain
 
 Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, by the measure and the floor
 of retrieval; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and
 with the reflector's confidence, if stated, the further it is from a half. Harm grows with what the checks found, with a
-scope of the whole project, and if an earlier wording is in use.
+scope of the whole project, and if an earlier wording is in use. Gain grows with the share of the failures on record
+that the lesson would have met, and falls with the share of the successes that did what it says to avoid; it is 1 where
+neither is known.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,7 +21,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from memory.heuristics.extensions import find_flags
+from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.retrieval.ranking import FLOORS
@@ -102,11 +104,18 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     )
     counts = _count_fitting_tasks(ids)
     flags = find_flags(ids)
+    tallies = find_tallies(ids)
     now = timezone.now()
     for row in rows:
         fit = counts.get(row.pk, _Fit())
         codes = sorted(flags.get(row.pk, ()))
-        row.review_basis = weigh(row, fit=fit, flags=codes, replaces=row.replaces)
+        row.review_basis = weigh(
+            row,
+            fit=fit,
+            flags=codes,
+            replaces=row.replaces,  # type: ignore[attr-defined]
+            tally=tallies.get(row.pk),
+        )
         row.review_priority = row.review_basis["priority"]
         row.risk_flags = codes
         row.prioritised_at = now
@@ -114,7 +123,9 @@ def prioritise_heuristics(heuristic_ids: Iterable[UUID]) -> int:
     return len(rows)
 
 
-def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) -> dict[str, Any]:
+def weigh(
+    heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool, tally: Tally | None = None
+) -> dict[str, Any]:
     """Return the priority and what it is made of."""
     revision = heuristic.current_revision
     broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
@@ -123,13 +134,19 @@ def weigh(heuristic: Heuristic, *, fit: _Fit, flags: list[str], replaces: bool) 
     if heuristic.confidence is not None:
         uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
     harm = 1 + (0.5 + 0.5 * len(flags) if flags else 0) + 0.5 * broad + 0.5 * replaces
+    gain = 1.0
+    if tally is not None:
+        gain += tally.failures_met / max(1, tally.failures)
+        gain -= 0.5 * (tally.successes_contradicted or 0) / max(1, tally.successes)
     return {
-        "priority": round(traffic * uncertainty * harm, 6),
+        "priority": round(traffic * uncertainty * harm * gain, 6),
         "matches": fit.matches,
         "tasks": fit.tasks,
         "traffic": round(traffic, 4),
         "uncertainty": round(uncertainty, 4),
         "harm": round(harm, 2),
+        "gain": round(gain, 4),
+        "tally": asdict(tally) if tally else None,
         "flags": flags,
         "broad": broad,
         "replaces": replaces,

@@ -1,7 +1,7 @@
 """Bring lessons into the review queue: new ones and new wordings."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memory.after_commit import after_commit
 from memory.curation.decision_steps import get_current_revision, lock_item
+from memory.curation.proposal_groups import leave_group, lock_groups
 from memory.curation.reviewers import check_decider
 from memory.errors import NothingChanged, TooManyProposals
 from memory.events import Event, EventKind, announce
@@ -84,7 +85,9 @@ def repropose_heuristic(
     Args:
         waits: as for `revise_heuristic`.
     """
-    heuristic = lock_item(heuristic)
+    heuristic = lock_groups(heuristic)[heuristic.pk]
+    if waits and heuristic.current_revision and not _is_same_advice(heuristic.current_revision.as_text(), text):
+        leave_group(heuristic)
     number = heuristic.revisions.order_by("-number").values_list("number", flat=True)[0] + 1
     _add_revision(heuristic, number=number, text=text, by=by, sources=sources)
     if waits:
@@ -154,6 +157,12 @@ def lock_proposals_of(project_id: UUID, client: str) -> None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"memory.proposals:{project_id}:{client}"]
         )
+
+
+def _is_same_advice(one: HeuristicText, other: HeuristicText) -> bool:
+    """Tell whether two texts differ only in what is no advice: a wording with other advice leaves its group."""
+    aside: dict[str, Any] = {"rationale": "", "tags": (), "source_task": ""}
+    return replace(one, **aside) == replace(redact_text(other), **aside)
 
 
 def redact_text(text: HeuristicText) -> HeuristicText:

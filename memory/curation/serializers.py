@@ -319,6 +319,17 @@ class LessonMetadataField(serializers.JSONField):
     """What the client keeps with a lesson."""
 
 
+class TallySerializer(serializers.Serializer[Any]):
+    """How many runs of its task family, or of the project, speak for and against a proposal, when last counted."""
+
+    failures_met = serializers.IntegerField(help_text="Failed runs that it would have met.")
+    failures = serializers.IntegerField(help_text="All failed runs.")
+    successes_contradicted = serializers.IntegerField(
+        allow_null=True, help_text="Successful runs that did what it says to avoid; null where that is not known."
+    )
+    successes = serializers.IntegerField(help_text="All successful runs.")
+
+
 class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     """A heuristic: its status, its newest wording, and the wording that is served, if any."""
 
@@ -339,6 +350,11 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     served = serializers.SerializerMethodField()
     served_revision = serializers.SerializerMethodField()
     superseded_by_id = serializers.UUIDField(allow_null=True)
+    leader_id = serializers.UUIDField(
+        allow_null=True,
+        help_text="The proposal that gives the same advice in better words; a decision on it is one on this too.",
+    )
+    tally = serializers.SerializerMethodField()
     metadata = LessonMetadataField(read_only=True)
 
     class Meta:
@@ -364,6 +380,8 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
             "served",
             "served_revision",
             "superseded_by_id",
+            "leader_id",
+            "tally",
             "created_at",
             "updated_at",
         ]
@@ -372,6 +390,11 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     @extend_schema_field(serializers.BooleanField(help_text="Whether agents are given a wording of it now."))
     def get_served(self, heuristic: Heuristic) -> bool:
         return bool(heuristic.served_revisions)  # type: ignore[attr-defined]
+
+    @extend_schema_field(TallySerializer(allow_null=True))
+    def get_tally(self, heuristic: Heuristic) -> dict[str, Any] | None:
+        tally = heuristic.review_basis.get("tally") if heuristic.status == Heuristic.Status.PROPOSED else None
+        return represent(TallySerializer, tally) if tally else None
 
     @extend_schema_field(ServedRevisionSerializer(allow_null=True))
     def get_served_revision(self, heuristic: Heuristic) -> dict[str, Any] | None:

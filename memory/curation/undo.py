@@ -6,8 +6,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from memory.curation.decision_steps import get_current_revision, lock_item, record_review, serve_again, set_status
-from memory.curation.evidence import count_support
+from memory.curation.decision_steps import get_current_revision, record_review, serve_again, set_status
+from memory.curation.evidence import take_back_evidence
+from memory.curation.proposal_groups import count_support, join_group, lock_groups
 from memory.curation.proposals import repropose_heuristic
 from memory.curation.reviewers import check_decider
 from memory.errors import TooLateToUndo
@@ -20,9 +21,9 @@ _GRACE_SECONDS = 5  # for the request to arrive
 _Decision = Review.Decision
 _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
 # Records that leave the wording undecided.
-_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
+_UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
 # Records that change nothing that is served; an edit comes with its approval.
-_WITHOUT_EFFECT = (_Decision.EDIT, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE)
+_WITHOUT_EFFECT = (_Decision.EDIT, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
 _UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
 
 
@@ -45,7 +46,10 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         TooLateToUndo: it is too old, another person's, or not the latest decision.
         CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
     """
-    heuristic = lock_item(review.heuristic)
+    also = Review.objects.filter(decided_with=review.pk, project=review.project_id).select_related("revision")
+    decided_with = list(also.order_by("heuristic"))
+    locked = lock_groups(review.heuristic, *(each.heuristic for each in decided_with))
+    heuristic = locked[review.heuristic_id]
     check_decider(heuristic, by=by)
     latest = Review.objects.filter(heuristic=heuristic).exclude(decision=_Decision.REFLECT_AGAIN).first()
     if timezone.now() - review.created_at > timedelta(seconds=UNDO_SECONDS + _GRACE_SECONDS):
@@ -69,8 +73,25 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         _put_back(heuristic, decided)
     revision = get_current_revision(heuristic, content_sha256=None)
     reason = f"Undid: {review.decision}."
-    record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason)
-    return heuristic
+    review_id = record_review(revision, _Decision.UNDO, item=heuristic, by=by, reason=reason)
+    members = [(locked[each.heuristic_id], each) for each in decided_with]
+    for member, closed in members:
+        _reopen_member(member, closed, leader=heuristic, by=by, decided_with=review_id)
+    return count_support(heuristic)
+
+
+def _reopen_member(heuristic: Heuristic, closed: Review, *, leader: Heuristic, by: Actor, decided_with: UUID) -> None:
+    """Put another wording back behind the proposal it was closed with, unless it was decided on again since."""
+    latest = Review.objects.filter(heuristic=heuristic).first()
+    if latest is None or latest.pk != closed.pk:
+        return
+    take_back_evidence(heuristic)
+    heuristic.superseded_by = None
+    heuristic.save(update_fields=["superseded_by"])
+    _put_back(heuristic, closed.revision)
+    join_group(heuristic, leader=leader)
+    reason = f"Undid: {closed.decision}."
+    record_review(closed.revision, _Decision.UNDO, item=heuristic, by=by, reason=reason, decided_with=decided_with)
 
 
 def _put_back(heuristic: Heuristic, decided: HeuristicRevision) -> None:
@@ -91,11 +112,7 @@ def _find_served_before(review: Review) -> UUID | None:
     for decision, revision_id in earlier.order_by("created_at", "id").values_list("decision", "revision_id"):
         if decision == _Decision.UNDO:
             served = before.pop()
-        elif decision not in (
-            _Decision.EDIT,
-            _Decision.REFLECT_AGAIN,
-            _Decision.CONFIRM_EVIDENCE,
-        ):  # an edit comes with its approval
+        elif decision not in _WITHOUT_EFFECT:
             before.append(served)
             if decision == _Decision.APPROVE:
                 served = revision_id

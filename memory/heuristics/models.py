@@ -1,5 +1,7 @@
 """Lessons, their immutable revisions and the runs they come from."""
 
+from typing import Self
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -45,6 +47,12 @@ class HeuristicStatus(models.TextChoices):
     SUPERSEDED = "superseded"
 
 
+class HeuristicQuerySet(ReviewedQuerySet["Heuristic"]):
+    def leading(self) -> Self:
+        """Those that stand for themselves: not the other wordings of a group of proposals."""
+        return self.filter(leader__isnull=True)
+
+
 class Heuristic(Reviewed):
     """A lesson. Its wordings are revisions; this row is its identity and its status.
 
@@ -77,6 +85,16 @@ class Heuristic(Reviewed):
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
     )
+    leader = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="members",
+        editable=False,
+        help_text="The proposal that gives the same advice in better words and stands in the queue for this one.",
+    )
+    grouped_at = models.DateTimeField(null=True, editable=False, help_text="When it last joined a group.")
     review_priority = models.FloatField(
         default=0, editable=False, help_text="Expected effect of a decision; orders the queue."
     )
@@ -95,7 +113,7 @@ class Heuristic(Reviewed):
         blank=True, default="", editable=False, help_text="Version of the rule that computed it; empty if none did."
     )
 
-    objects = ReviewedQuerySet["Heuristic"].as_manager()
+    objects = HeuristicQuerySet.as_manager()
 
     class Meta(Reviewed.Meta):
         verbose_name = "lesson"
@@ -107,6 +125,10 @@ class Heuristic(Reviewed):
             ),
             models.CheckConstraint(
                 condition=Q(usefulness__gte=0, usefulness__lte=1), name="memory_heuristic_usefulness_0_to_1"
+            ),
+            models.CheckConstraint(
+                condition=Q(leader__isnull=True) | Q(status="proposed", grouped_at__isnull=False),
+                name="memory_heuristic_grouped_is_proposed",
             ),
             models.UniqueConstraint(
                 fields=["project", "client", "external_id"],
@@ -289,6 +311,7 @@ class ReviewDecision(models.TextChoices):
     UNDO = "undo"
     REFLECT_AGAIN = "reflect_again", "Another reflection"
     CONFIRM_EVIDENCE = "confirm_evidence", "Evidence confirmed"
+    SPLIT = "split", "Taken out of its group"
 
 
 class Review(AbstractReview):
@@ -300,13 +323,21 @@ class Review(AbstractReview):
     revision = models.ForeignKey(HeuristicRevision, on_delete=models.CASCADE, related_name="reviews")
     decision = models.TextField(choices=Decision.choices)
     seconds_on_screen = models.FloatField(null=True, blank=True)
+    decided_with = models.UUIDField(  # no foreign key: it stays when the other lesson is erased
+        null=True, blank=True, help_text="The review of the proposal that stood for this one's group."
+    )
 
     class Meta(AbstractReview.Meta):
         constraints = [
             one_of("decision", ReviewDecision, "memory_review_decision_known"),
             not_blank("reviewer", "memory_review_reviewer_not_blank"),
         ]
-        indexes = [models.Index(fields=["project", "-created_at"], name="memory_review_recent")]
+        indexes = [
+            models.Index(fields=["project", "-created_at"], name="memory_review_recent"),
+            models.Index(
+                fields=["decided_with"], condition=Q(decided_with__isnull=False), name="memory_review_of_group"
+            ),
+        ]
 
 
 class ReviewClaim(models.Model):

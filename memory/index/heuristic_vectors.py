@@ -78,6 +78,20 @@ def embed_heuristics(heuristic_ids: Iterable[UUID], *, model: EmbeddingModel | N
     return len(missing)
 
 
+def store_lesson_vector(revision: HeuristicRevision, *, model_id: str, vector: str) -> None:
+    """Store the vector of a wording that was made before, so that the next transaction finds the wording by it.
+
+    The rest is made by `embed_heuristics`. Nothing is stored where another model is active.
+
+    Args:
+        vector: as PostgreSQL writes it.
+    """
+    model = EmbeddingModel.objects.filter(pk=model_id, active=True).first()
+    if model is not None:
+        with connection.cursor() as cursor:
+            cursor.execute(_INSERT, _as_row(_lesson_text(revision), model, vector))
+
+
 def find_heuristics_without_vectors(*, limit: int = 100, model: EmbeddingModel | None = None) -> list[UUID]:
     """Return heuristics of which a current or served revision is not fully searchable, oldest first."""
     lacking = _revisions_lacking(model or get_active_model())
@@ -172,9 +186,7 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
     present = set(complete.values_list("revision_id", "kind", "text_sha256"))
     missing = []
     for revision in revisions:
-        # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
-        said = join_sections((revision.trigger, revision.guideline, revision.avoid))
-        texts = [_Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, body=said)]
+        texts = [_lesson_text(revision)]
         own: dict[str, UUID | None] = {revision.source_task: None} if revision.source_task else {}
         of_heuristic = own | tasks.get(revision.heuristic_id, {})
         texts += [
@@ -187,6 +199,12 @@ def _find_missing(heuristic_ids: list[UUID], model: EmbeddingModel, *, with_vect
         ]
         missing += [text for text in texts if (revision.pk, text.kind, text.sha256) not in present]
     return missing
+
+
+def _lesson_text(revision: HeuristicRevision) -> _Text:
+    # What not to do belongs to the lesson; when it does not apply would only attract the wrong tasks.
+    said = join_sections((revision.trigger, revision.guideline, revision.avoid))
+    return _Text(revision=revision, trajectory_id=None, kind=_Kind.LESSON, body=said)
 
 
 def _find_source_tasks(heuristic_ids: list[UUID]) -> dict[UUID, dict[str, UUID | None]]:

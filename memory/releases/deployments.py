@@ -134,7 +134,6 @@ def promote(project: Project, *, by: Actor, release: Release | None = None, reas
         raise NotDeployable(f"{wanted} is stable already, so nothing was changed.")
     deployment.previous = deployment.stable
     _make_stable(deployment, wanted)
-    failpoint("deployment.before_commit")
     return _save(deployment, _Kind.PROMOTED, by=by, reason=reason)
 
 
@@ -163,7 +162,6 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
             raise NotDeployable("No release was stable before this one. Name the release to return to.")
         deployment.previous = _find_previous(deployment, wanted)
         _make_stable(deployment, wanted)
-    failpoint("deployment.before_commit")
     return _save(deployment, _Kind.ROLLED_BACK, by=by, reason=reason)
 
 
@@ -189,13 +187,6 @@ def get_release(project: Project, name: str) -> Release:
     if len(found) != 1:
         raise NoSuchRelease(f"There is no release {name[:64]!r} in the project {project}. GET /releases lists them.")
     return found[0]
-
-
-def cut_by_policy(project: Project, *, policy: str) -> Release | None:
-    """Cut a release if the project's policy is the one named."""
-    if not Deployment.objects.filter(project=project, cut_policy=policy).exists():
-        return None
-    return cut_release(project, by=Actor.policy("releases"), how=Release.How.POLICY)
 
 
 def _lock(project: Project, *, serves_releases: bool = False) -> Deployment:
@@ -292,6 +283,7 @@ def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deplo
         "holdout_share": deployment.holdout_share,
     }
     announce(Event(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
+    failpoint("deployment.before_commit")
     log.info("deployment_changed", change=str(kind), version=deployment.version, by=by.label)
     return deployment
 

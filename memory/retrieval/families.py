@@ -10,14 +10,19 @@ from memory.retrieval.database import read_prepared
 
 MOST_LESSONS = 200
 
+# Where a project serves releases, only what the stable one has.
+_STABLE = """NOT EXISTS (
+    SELECT FROM memory_deployment d WHERE d.project_id = h.project_id AND d.mode = 'releases' AND NOT EXISTS (
+        SELECT FROM servable_member k WHERE k.release_id = d.stable_id AND k.revision_id = h.id))"""
+
 # A lesson for the whole project is also one of the families it was learnt in, as for the filter `families`.
-_LESSONS = """
+_LESSONS = f"""
 SELECT h.heuristic_id, h.trigger, h.guideline, h.avoid, h.not_when, count(*) OVER () FROM servable_heuristic h
-WHERE h.project_id = %(project)s AND (h.task_id = %(family)s OR h.scope = 'project' AND EXISTS (
+WHERE h.project_id = %(project)s AND {_STABLE} AND (h.task_id = %(family)s OR h.scope = 'project' AND EXISTS (
     SELECT FROM servable_evidence e JOIN servable_outcome o ON o.id = e.trajectory_id
     WHERE e.heuristic_id = h.heuristic_id AND o.task_id = %(family)s))
 ORDER BY h.usefulness DESC, h.support DESC, h.heuristic_id LIMIT %(limit)s
-"""
+"""  # noqa: S608
 _FAMILIES = """
 SELECT task_id FROM servable_heuristic WHERE project_id = %(project)s AND task_id > %(after)s
 UNION

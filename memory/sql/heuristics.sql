@@ -157,13 +157,13 @@ BEGIN
     SELECT h.status, EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.served),
         EXISTS (SELECT FROM memory_heuristicrevision v WHERE v.heuristic_id = h.id AND v.live)
     INTO current_status, serves, lives FROM memory_heuristic h WHERE h.id = of_heuristic;
-    IF current_status = 'quarantined' AND lives THEN
-        RAISE EXCEPTION 'the heuristic % is quarantined but a release gives it', of_heuristic
-            USING ERRCODE = 'restrict_violation';
-    END IF;
     IF (current_status = 'approved' AND NOT serves) OR (current_status NOT IN ('approved', 'proposed') AND serves) THEN
         RAISE EXCEPTION 'the heuristic % is % but % a revision', of_heuristic, current_status,
             CASE WHEN serves THEN 'serves' ELSE 'does not serve' END USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF current_status = 'quarantined' AND lives THEN
+        RAISE EXCEPTION 'the heuristic % is quarantined but a release gives a revision of it', of_heuristic
+            USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NULL;
 END $$;
@@ -182,3 +182,26 @@ CREATE CONSTRAINT TRIGGER memory_service_agrees AFTER UPDATE OF served ON memory
 DROP TRIGGER IF EXISTS memory_service_agrees_at_once ON memory_heuristicrevision;
 CREATE CONSTRAINT TRIGGER memory_service_agrees_at_once AFTER INSERT ON memory_heuristicrevision
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.served) EXECUTE FUNCTION memory_status_agrees();
+
+-- At commit every proposal that another one stands for in the queue has one that stands in the queue itself: it waits
+-- for a decision, in the same project, and no third stands for it. So no proposal is hidden from reviewers.
+CREATE OR REPLACE FUNCTION memory_group_agrees() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM memory_heuristic m JOIN memory_heuristic l ON l.id = m.leader_id
+        WHERE (m.id = NEW.id OR m.leader_id = NEW.id)
+            AND (l.status <> 'proposed' OR l.leader_id IS NOT NULL OR l.id = m.id OR l.project_id <> m.project_id)
+    ) THEN
+        RAISE EXCEPTION 'the heuristic % would be hidden from the queue', NEW.id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS memory_group_agrees ON memory_heuristic;
+CREATE CONSTRAINT TRIGGER memory_group_agrees AFTER UPDATE OF status, leader_id ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.status, OLD.leader_id) IS DISTINCT FROM (NEW.status, NEW.leader_id))
+    EXECUTE FUNCTION memory_group_agrees();
+DROP TRIGGER IF EXISTS memory_group_agrees_at_once ON memory_heuristic;
+CREATE CONSTRAINT TRIGGER memory_group_agrees_at_once AFTER INSERT ON memory_heuristic
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.leader_id IS NOT NULL)
+    EXECUTE FUNCTION memory_group_agrees();

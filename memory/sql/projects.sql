@@ -197,7 +197,8 @@ SELECT memory_check_references('memory_trajectory', ARRAY[
 ]);
 SELECT memory_check_references('memory_heuristic', ARRAY[
     ['current_revision_id', 'memory_heuristicrevision', 'p.heuristic_id = NEW.id'],
-    ['superseded_by_id', 'memory_heuristic', '']
+    ['superseded_by_id', 'memory_heuristic', ''],
+    ['leader_id', 'memory_heuristic', '']
 ]);
 SELECT memory_check_references('memory_heuristicrevision', ARRAY[
     ['heuristic_id', 'memory_heuristic', '']

@@ -11,7 +11,7 @@ from django.db.models.functions import Left, Length
 from psycopg.errors import DeadlockDetected
 
 from memory.curation.decision_steps import set_status
-from memory.curation.evidence import count_support
+from memory.curation.proposal_groups import count_support, leave_group
 from memory.curation.proposals import repropose_heuristic
 from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
 from memory.failpoints import failpoint
@@ -85,6 +85,8 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     orphans = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
     kept = [heuristic for heuristic in touched if heuristic not in orphans]
     forget_answers(trajectory, lessons=[heuristic.pk for heuristic in touched])
+    for orphan in orphans:
+        leave_group(orphan)
     _delete(orphans)
     reworded = [heuristic for heuristic in kept if _reword(heuristic, trajectory, by=by)]
     _forget_log_entries([trajectory.pk, *(heuristic.pk for heuristic in (*orphans, *reworded))])

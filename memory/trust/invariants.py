@@ -59,7 +59,7 @@ _INVARIANTS: list[Invariant] = [
     Invariant(
         name="served_is_approved",
         says="A served wording has the hash that was approved.",
-        broken_by="SELECT id FROM memory_heuristicrevision WHERE served AND "
+        broken_by="SELECT id FROM memory_heuristicrevision WHERE (served OR live) AND "
         "(approved_sha256 <> content_sha256 OR approved_by = '' OR approved_at IS NULL)",
     ),
     Invariant(

@@ -20,21 +20,29 @@ class NearHeuristic:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProposedLesson:
-    """A lesson with the steps it is drawn from. `confidence` is 0–1; `covers_existing` names a heuristic it repeats."""
+    """A lesson with the steps it is drawn from. `confidence` is 0–1; `covers_existing` names a heuristic it repeats.
+
+    `pattern` is the key of what was found in the run, the same in every run that shows it; "" where it has none.
+    """
 
     text: HeuristicText
     citations: tuple[Citation, ...]
     confidence: float | None = None
     covers_existing: UUID | None = None
     tools: tuple[str, ...] = ()
+    pattern: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReflectionResult:
-    """The result of one reflection: lessons, or a sentence saying why there are none."""
+    """The result of one reflection: lessons, or a sentence saying why there are none.
+
+    `patterns` are the keys of all that the run shows, proposed or not; None where the reflector does not look for any.
+    """
 
     lessons: tuple[ProposedLesson, ...] = ()
     skip_reason: str = ""
+    patterns: tuple[str, ...] | None = None
 
 
 class Reflector(Protocol):

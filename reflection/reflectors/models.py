@@ -1,5 +1,7 @@
 """Reflections and their results."""
 
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.utils import timezone
 
@@ -38,11 +40,12 @@ class Reflection(Job):
 class ProposalEffect(models.TextChoices):
     NEW = "new"
     SUPPORT = "support"
+    GROUP = "group", "Another wording"
     MERGE = "merge"
 
 
 class Proposal(models.Model):
-    """A result of one reflection: a new heuristic, support for an existing one, or a proposal to merge."""
+    """A result of one reflection: a new heuristic, support for one, another wording of one, or a proposal to merge."""
 
     Effect = ProposalEffect
 
@@ -63,6 +66,7 @@ class Proposal(models.Model):
     findings = models.JSONField(
         default=list, blank=True, help_text="What the checks found for the reviewer: [{code, message}]."
     )
+    pattern = models.TextField(blank=True, default="", help_text="The key of what was found in the run, if it has one.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -74,3 +78,37 @@ class Proposal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.effect} {self.heuristic_id}"
+
+
+class RunPatternsEnd(models.TextChoices):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+class RunPatterns(models.Model):
+    """Which patterns the newest reflection found in a run, proposed or not, and how the run had ended by then.
+
+    Only a reflector that looks for the same patterns in every run writes them. They count how often a lesson would have
+    applied.
+    """
+
+    trajectory = models.OneToOneField(Trajectory, primary_key=True, on_delete=models.CASCADE, related_name="patterns")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    task_id = models.TextField(blank=True, default="")
+    ended = models.TextField(choices=RunPatternsEnd.choices)
+    keys = ArrayField(models.TextField(), default=list)
+    reflector_version = models.TextField()
+
+    class Meta:
+        ordering = ["trajectory"]
+        constraints = [
+            one_of("ended", RunPatternsEnd, "reflection_patterns_ended_known"),
+        ]
+        indexes = [
+            models.Index(fields=["project", "task_id", "ended"], name="reflection_patterns_of_family"),
+            GinIndex(fields=["keys"], name="reflection_patterns_keys"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{len(self.keys)} patterns in {self.trajectory_id}"

@@ -10,7 +10,7 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Func, IntegerFi
 from pgvector import HalfVector
 from pgvector.django import MaxInnerProduct
 
-from memory.embeddings.base import Vectors, embed_composites
+from memory.embeddings.base import Vectors, embed_composites, join_sections
 from memory.embeddings.registry import get_embedder
 from memory.errors import EmbedderError
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -79,7 +79,7 @@ def find_family_runs(trajectory: Trajectory) -> tuple[Episode, ...]:
 
 def embed_lesson(text: HeuristicText) -> tuple[str, Vectors] | None:
     """Return the embedder's id and the lesson's vector, made from the same text as `embed_heuristics` uses."""
-    return embed_texts([tuple(part for part in (text.trigger, text.guideline, text.avoid) if part)])
+    return embed_texts([(join_sections((text.trigger, text.guideline, text.avoid)),)])
 
 
 def embed_texts(texts: Sequence[Sequence[str]]) -> tuple[str, Vectors] | None:

@@ -1,16 +1,19 @@
 """Turn the lessons of one reflection into new proposals, support for what exists, or proposals to merge."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import connection
 from django.db.models import F, Q, QuerySet, TextField, Value
+from pgvector import HalfVector
 
 from memory.curation.evidence import add_evidence
+from memory.curation.proposal_groups import join_group
 from memory.curation.proposals import has_room, propose_heuristic
 from memory.embeddings.base import Vectors
 from memory.heuristics.models import Heuristic, HeuristicRevision, hash_said, hash_words
 from memory.heuristics.text import Citation, HeuristicText, Origin
+from memory.index.heuristic_vectors import store_lesson_vector
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.redaction import redact
@@ -18,6 +21,7 @@ from memory.runs.models import Trajectory
 from reflection.reflectors.base import ProposedLesson
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.reflectors.nearest import find_neighbours
+from reflection.reflectors.same_advice import SAME_MEANING_OF_SAME_GUIDELINE, is_same_advice
 
 # The cosines from which a lesson counts as a repetition, and from which it may be one
 # (reference: ERL c.1; after Hindsight and ACE).
@@ -42,7 +46,7 @@ class CheckedLesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """How a lesson relates to the existing ones: new, the same as one, or close to one."""
+    """How a lesson relates to the existing ones: new, the same as one, another wording of one, or close to one."""
 
     effect: str
     heuristic: Heuristic | None = None
@@ -91,17 +95,32 @@ def _store_lesson(
             ),
             runs=[trajectory.pk],
         )
+        _store_vector(heuristic, checked)
+        if match.effect == _Effect.GROUP and match.heuristic is not None:
+            joined = join_group(heuristic, leader=match.heuristic)
+            match = match if joined else replace(match, effect=_Effect.MERGE)
     add_evidence(heuristic, trajectory, citations=lesson.citations or (Citation(),))
     return Proposal.objects.create(
         project_id=reflection.project_id,
         reflection=reflection,
         ordinal=ordinal,
         heuristic=heuristic,
-        near=match.heuristic if match.effect == _Effect.MERGE else None,
+        near=match.heuristic if match.effect in (_Effect.MERGE, _Effect.GROUP) else None,
         effect=match.effect,
         similarity=match.similarity,
+        pattern=lesson.pattern,
         findings=list(checked.findings),
     )
+
+
+def _store_vector(heuristic: Heuristic, checked: CheckedLesson) -> None:
+    """Store the vector with the lesson, for the reflection that waits for the lock; not that of words that changed."""
+    revision, text = heuristic.current_revision, checked.lesson.text
+    if checked.vectors is None or revision is None:
+        return
+    if (revision.trigger, revision.guideline, revision.avoid) == (text.trigger, text.guideline, text.avoid):
+        model_id, vectors = checked.vectors
+        store_lesson_vector(revision, model_id=model_id, vector=HalfVector(vectors[0].tolist()).to_text())
 
 
 def find_match(project: Project, checked: CheckedLesson) -> Match:
@@ -111,25 +130,30 @@ def find_match(project: Project, checked: CheckedLesson) -> Match:
         covered = Heuristic.objects.for_project(project).filter(pk=lesson.covers_existing, status__in=_LIVE).first()
         if covered is not None:
             return Match(effect=_Effect.SUPPORT, heuristic=covered)
-    same = _find_same_words(project, lesson.text)
-    if same is not None:
-        effect = _Effect.SUPPORT if _is_same_place(same, lesson.text) else _Effect.MERGE
-        return Match(effect=effect, heuristic=same.heuristic, similarity=1.0)
+    said = _find_same_words(project, lesson.text)
+    if said is not None:
+        effect = _Effect.SUPPORT if _is_same_place(said, lesson.text) else _Effect.MERGE
+        return Match(effect=effect, heuristic=said.heuristic, similarity=1.0)
     if checked.vectors is None:
         return Match(effect=_Effect.NEW)
-    for neighbour in find_neighbours(project, checked.vectors, at_least=MERGE_SIMILARITY)[:1]:
-        heuristic = Heuristic.objects.with_text().get(pk=neighbour.heuristic_id)
-        # Vectors of "do" and "do not" are close: lessons of another polarity or family are never the same.
-        revision = heuristic.current_revision
-        is_same = (
-            neighbour.similarity >= SAME_SIMILARITY
-            and revision is not None
-            and revision.polarity == lesson.text.polarity
-            and _is_same_place(revision, lesson.text)
-        )
-        effect = _Effect.SUPPORT if is_same else _Effect.MERGE
-        return Match(effect=effect, heuristic=heuristic, similarity=min(neighbour.similarity, 1.0))
+    neighbours = find_neighbours(project, checked.vectors, at_least=SAME_MEANING_OF_SAME_GUIDELINE)
+    found = Heuristic.objects.with_text().in_bulk([neighbour.heuristic_id for neighbour in neighbours])
+    near = [(found[each.heuristic_id], min(each.similarity, 1.0)) for each in neighbours if each.heuristic_id in found]
+    same = [(heuristic, similarity) for heuristic, similarity in near if _is_same_advice(heuristic, lesson, similarity)]
+    for heuristic, similarity in same:
+        if similarity >= SAME_SIMILARITY:
+            return Match(effect=_Effect.SUPPORT, heuristic=heuristic, similarity=similarity)
+    for heuristic, similarity in same:
+        if heuristic.status == _Status.PROPOSED and heuristic.leader_id is None:
+            return Match(effect=_Effect.GROUP, heuristic=heuristic, similarity=similarity)
+    for heuristic, similarity in [*same, *(each for each in near if each[1] >= MERGE_SIMILARITY)][:1]:
+        return Match(effect=_Effect.MERGE, heuristic=heuristic, similarity=similarity)
     return Match(effect=_Effect.NEW)
+
+
+def _is_same_advice(heuristic: Heuristic, lesson: ProposedLesson, similarity: float) -> bool:
+    revision = heuristic.current_revision
+    return revision is not None and is_same_advice(revision.as_text(), lesson.text, similarity=similarity)
 
 
 def _find_same_words(project: Project, text: HeuristicText) -> HeuristicRevision | None:

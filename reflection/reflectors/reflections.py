@@ -26,6 +26,7 @@ from reflection.reflectors.models import KIND, Proposal, Reflection
 from reflection.reflectors.nearest import embed_lesson, find_family_runs, find_near_heuristics
 from reflection.reflectors.proposals import CheckedLesson, store_lessons
 from reflection.reflectors.rules import RulesReflector
+from reflection.reflectors.tallies import record_patterns
 
 MAX_NOTES = 5  # rules that come from the notes of one run
 NO_ROOM = (
@@ -102,14 +103,20 @@ def _reflect(
     lessons, dropped = _check(result, episode)
     heartbeat.ensure_held()
     failpoint("reflection.before_write")
-    proposals = _store(reflection, trajectory, lessons=lessons, skip_reason=result.skip_reason or dropped)
+    reason = result.skip_reason or dropped
+    proposals = _store(reflection, trajectory, lessons=lessons, skip_reason=reason, patterns=result.patterns)
     failpoint("reflection.after_commit")
     return proposals
 
 
 @transaction.atomic
 def _store(
-    reflection: Reflection, trajectory: Trajectory, *, lessons: list[CheckedLesson], skip_reason: str
+    reflection: Reflection,
+    trajectory: Trajectory,
+    *,
+    lessons: list[CheckedLesson],
+    skip_reason: str,
+    patterns: tuple[str, ...] | None = None,
 ) -> list[Proposal]:
     """Write the effect and the end of the reflection together, or nothing."""
     # Locked until the end: an outcome reported now is either seen here, or comes later and queues a reflection.
@@ -122,6 +129,8 @@ def _store(
         trajectory.outcome_source,
     ):
         raise OutcomeChanged("The outcome of the run was reported again. The reflection is repeated.")
+    if patterns is not None:
+        record_patterns(trajectory, patterns, version=reflection.reflector_version)
     proposals = store_lessons(reflection, trajectory, lessons=lessons)
     proposed = sum(proposal.effect != Proposal.Effect.SUPPORT for proposal in proposals)
     reason = "" if proposals else NO_ROOM if lessons else skip_reason

@@ -5,6 +5,7 @@ SELECT memory_belongs_to_project('reflection_dailyspend');
 SELECT memory_belongs_to_project('reflection_job');
 SELECT memory_belongs_to_project('reflection_modelcall');
 SELECT memory_belongs_to_project('reflection_proposal');
+SELECT memory_belongs_to_project('reflection_runpatterns');
 SELECT memory_belongs_to_project('reflection_suggestion');
 SELECT memory_belongs_to_project('reflection_suggestionevidence');
 -- What a kind adds to a job has no project_id of its own: it is seen where its job is.
@@ -26,6 +27,9 @@ SELECT memory_check_references('reflection_proposal', ARRAY[
     ['reflection_id', 'reflection_job', ''],
     ['heuristic_id', 'memory_heuristic', ''],
     ['near_id', 'memory_heuristic', '']
+]);
+SELECT memory_check_references('reflection_runpatterns', ARRAY[
+    ['trajectory_id', 'memory_trajectory', '']
 ]);
 SELECT memory_check_references('reflection_modelcall', ARRAY[
     ['job_id', 'reflection_job', '']

@@ -109,7 +109,7 @@ def find_link(delivery: WebhookDelivery) -> str:
 
 
 def _count_waiting(delivery: WebhookDelivery) -> int:
-    return Heuristic.objects.proposed().filter(project_id=delivery.project_id).count()
+    return Heuristic.objects.proposed().leading().filter(project_id=delivery.project_id).count()
 
 
 def _find_texts(delivery: WebhookDelivery) -> dict[Any, dict[str, str]]:

@@ -47,7 +47,7 @@ def test_guide_commands_succeed_one_after_the_other(stack):
 
     statuses = [shell.run(command) for command in COMMANDS]
 
-    assert statuses == [200, 200, 201, 201, 200, 200, 200, 201, 200, 200, 200, 200, 200, 201]
+    assert statuses == [200, 200, 201, 201, 200, 200, 200, 201, 200, 200, 200, 200, 200, 200, 201]
 
 
 @pytest.mark.slow

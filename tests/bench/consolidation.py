@@ -1,12 +1,12 @@
 """Consolidate the memory of real episodes, twice, and under kills; print the figures and some proposals unedited.
 
-    uv run python -m tests.bench.consolidation --data FOLDER [--kills 20] [--show 30] [--seed 1]
+    uv run python -m tests.bench.consolidation --data FOLDER [--kills 20] [--show 30] [--groups 50] [--seed 1]
 
 FOLDER holds reflexion_runs, tau_airline_trajectories and webshop_trajectories. Their episodes are recorded in a scratch
-project of a database of its own and reflected on by the offline rules, as they would be by the worker. Then the memory
-is consolidated; a second consolidation of everything must add nothing. With --kills the same consolidation is made in
-a second project by processes that are killed (SIGKILL) after a random time, so many times, and must end in the same
-state.
+project of a database of its own and reflected on by the offline rules, as they would be by the worker. How many rows of
+the queue the proposals take is counted; --groups prints some of those that share a row. Then the memory is
+consolidated; a second consolidation of everything must add nothing. With --kills the same consolidation is made in a
+second project by processes that are killed (SIGKILL) after a random time, and must end in the same state.
 """
 
 import argparse
@@ -38,6 +38,8 @@ from django.test.utils import setup_databases, setup_test_environment, teardown_
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
+from memory.curation.proposal_groups import find_members  # noqa: E402
+from memory.heuristics.extensions import find_tallies  # noqa: E402
 from memory.heuristics.models import Evidence, Heuristic  # noqa: E402
 from memory.intake.files import read_entries  # noqa: E402
 from memory.intake.recording import Sender, record_trajectory  # noqa: E402
@@ -178,6 +180,22 @@ def show_rules(project: Project, *, count: int, seed: int) -> None:
         _print_lesson("lesson", heuristic)
 
 
+def show_groups(project: Project, *, count: int, seed: int) -> None:
+    """Print how many rows of the queue the proposals take, and a random choice of those that share one."""
+    proposed = Heuristic.objects.for_project(project).proposed()
+    leaders = list(proposed.leading().filter(members__isnull=False).distinct().with_text().order_by("created_at", "id"))
+    rows = proposed.leading().count()
+    print(f"queue: {proposed.count()} proposals in {rows} rows, {len(leaders)} of them groups")
+    counted = find_tallies(proposed.leading().values_list("pk", flat=True))
+    met = sum(tally.failures_met > 1 for tally in counted.values())
+    print(f"failures are counted for {len(counted)} rows; {met} would have met more than one")
+    for number, leader in enumerate(random.Random(seed).sample(leaders, min(count, len(leaders))), 1):
+        print(f"\n── group {number}")
+        _print_lesson("shown", leader)
+        for member in find_members(leader):
+            _print_lesson("other", member)
+
+
 def _print_lesson(label: str, heuristic: Heuristic) -> None:
     text = heuristic.current_revision
     assert text is not None
@@ -229,6 +247,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, help="only the first N episodes")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--show", type=int, default=0)
+    parser.add_argument("--groups", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random.seed(options.seed)
@@ -241,6 +260,7 @@ def main() -> int:
         lessons = Heuristic.objects.for_project(project).count()
         runs = Trajectory.objects.for_project(project).count()
         print(f"recorded {runs} and reflected in {time.perf_counter() - start:.0f} s: {lessons} lessons proposed")
+        show_groups(project, count=options.groups, seed=options.seed)
         run, seconds = consolidate(project)
         _report("first consolidation", run, seconds)
         first = state_of(project)

@@ -26,6 +26,20 @@ PAGE = (REPOSITORY / "clients" / "python" / "README.md").read_text(encoding="utf
 FRONT_PAGE = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
+def test_past_requests_are_brought_with_the_lessons_that_served_them(erl: ERL) -> None:
+    snippet = re.search(r"```python\n(def bring.*?)```", PAGE, re.DOTALL)
+    assert snippet is not None
+    names: dict[str, Any] = {}
+    exec(compile(snippet[1], "README.md", "exec"), names)  # noqa: S102 - our own documentation
+    lessons = {"fare": ("A ticket is to be cancelled", "Read the fare class first.", ["r1", "r2"])}
+
+    for _ in range(2):
+        names["bring"](erl, {"r1": "Cancel EHGLP3.", "r2": "Cancel my flight."}, lessons)
+
+    lesson = Heuristic.objects.get(external_id="fare")
+    assert (lesson.support, set(lesson.evidence.values_list("trajectory__external_id", flat=True))) == (2, {"r1", "r2"})
+
+
 def test_first_snippet_records_its_run(erl: ERL, monkeypatch: pytest.MonkeyPatch) -> None:
     snippet = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
     names: dict[str, Any] = {}

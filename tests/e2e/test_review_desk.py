@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from memory.curation.proposal_groups import join_group
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import take_over_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -177,6 +178,27 @@ def test_keys_approve_and_undo(desk: Page, live_server: Any, project: Project) -
 
     expect(desk.locator(".messagelist")).to_contain_text("Undone")
     assert not HeuristicRevision.objects.filter(served=True).exists()
+
+
+def test_one_key_decides_on_every_wording_of_a_row(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(project=project, trigger="something else")
+    shown = make_heuristic(
+        project=project, trigger="a refund is asked for", trajectory=make_trajectory(project=project)
+    )
+    longer = "the money for a booking is wanted back"
+    other = make_heuristic(project=project, trigger=longer, trajectory=make_trajectory(project=project))
+    join_group(other, leader=shown)
+    desk.goto(f"{live_server.url}/admin/memory/heuristic/?status__exact=proposed")
+    expect(desk.locator("#result_list tbody tr")).to_have_count(2)
+    desk.get_by_role("link", name="a refund is asked for (and 1 more wording)").click()
+    expect(desk.locator(".wordings")).to_contain_text(longer)
+
+    press(desk, "a")
+
+    expect(desk.locator(".lesson")).to_contain_text("something else")
+    other.refresh_from_db()
+    assert (other.status, other.superseded_by_id) == ("superseded", shown.pk)
+    assert Heuristic.objects.get(pk=shown.pk).approved_support == 2
 
 
 def test_keys_walk_the_queue_and_edit(desk: Page, live_server: Any, project: Project) -> None:

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from memory.runs.limits_reached import limit_reached
-from reflection.reflectors.rules.detectors import contrast, cut_off, fatal_call, gave_up, omitted_action
+from reflection.reflectors.rules.detectors import (
+    contrast,
+    cut_off,
+    fatal_call,
+    gave_up,
+    omitted_action,
+    unanswered_question,
+)
 from reflection.reflectors.rules.run_view import RunView
 from tests.reflection.rules_runs import call, make_run, say, view
 
@@ -63,6 +70,26 @@ def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
 )
 def test_action_that_is_uncertain_or_harmful_is_not_asked_for(run: RunView) -> None:
     assert omitted_action.find(run) == []
+
+
+def test_question_answered_with_done_is_to_be_answered() -> None:
+    run = view(call("search_events", "three"), DONE, task="How many appointments do I have?")
+
+    (finding,) = unanswered_question.find(run)
+
+    assert finding.avoid == "Answering only that it is done."
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        view(call("search_events", "three"), say("Three."), task="How many appointments do I have?"),
+        view(call("cancel", "ok"), DONE, task="Cancel my order."),
+        view(call("search_events", "three"), DONE, task="How many?", outcome="success"),
+    ],
+)
+def test_question_that_was_answered_or_never_asked_is_ignored(run: RunView) -> None:
+    assert unanswered_question.find(run) == []
 
 
 def test_call_that_lost_the_run_is_to_be_compared_with_what_was_read() -> None:

@@ -34,13 +34,6 @@ def test_of_several_calls_the_one_that_the_error_speaks_of_is_named() -> None:
     assert finding.tools == ("start_engine", "press_brake_pedal")
 
 
-def test_flags_of_the_other_call_are_part_of_the_lesson() -> None:
-    refused = "Error: all doors must be locked before starting the engine"
-    run = view(start(refused), call("lock_doors", "locked", unlock=False), start())
-
-    assert find(run)[0].guideline.startswith("Call `lock_doors` with `unlock` set to false first")
-
-
 @pytest.mark.parametrize(
     "between",
     [

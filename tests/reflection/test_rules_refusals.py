@@ -38,7 +38,7 @@ def test_condition_names_the_tool_on_offer_that_it_speaks_of() -> None:
 def test_condition_without_such_a_tool_is_quoted() -> None:
     (finding,) = quoted_rule.find(view(call("chop", "You need to take the knife first", input="carrot")))
 
-    assert "See to it first that what `chop` asks for holds" in finding.guideline
+    assert "Do first what `chop` asks for" in finding.guideline
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,28 @@ def test_made_up_identifier_names_the_tool_that_returns_it() -> None:
 
     assert finding.guideline == "Take `booking_id` from the answer of `book_flight`, which returns it."
     assert [c.quote for c in finding.citations] == ["1234567", "Error: booking not found"]
+
+
+def test_value_made_up_beside_a_tool_for_it_names_the_tool() -> None:
+    run = make_run(call("check_range", "ok", distance=100.0), tools=("estimate_distance", "check_range"))
+
+    (finding,) = invented_value.find(RunView(run))
+
+    assert finding.guideline == "Call `estimate_distance` first and take `distance` from its answer."
+
+
+def test_identifier_other_than_the_one_just_made_names_its_origin() -> None:
+    run = view(call("post_tweet", {"id": 10}, text="Hi"), call("comment", "ok", tweet_id=1, words="x"))
+
+    assert invented_value.find(run)[0].guideline == "Take it from `id` in the answer of `post_tweet`."
+
+
+def test_value_that_a_person_gave_is_not_made_up() -> None:
+    run = make_run(
+        call("check_range", "ok", distance=100.0), task="Can I drive 100 miles?", tools=("estimate_distance",)
+    )
+
+    assert invented_value.find(RunView(run)) == []
 
 
 def test_identifier_from_the_task_is_not_made_up() -> None:

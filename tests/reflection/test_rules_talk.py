@@ -1,6 +1,6 @@
-"""Runs with a conversation: unknown identifiers, and rules that are kept."""
+"""Runs with a conversation: identifiers that the user does not know."""
 
-from reflection.reflectors.rules.detectors import held_rule, missing_identifier
+from reflection.reflectors.rules.detectors import missing_identifier
 from tests.reflection.rules_runs import call, load_real_run, reflect_on, say, view
 
 ASK = say("Please give me your user ID and the order ID.", "I don't have the order ID. I am ana_li_12.")
@@ -42,30 +42,6 @@ def test_identifier_not_asked_for_in_a_run_that_succeeded_is_ignored() -> None:
     run = view(ASK, say("I need the order ID.", "No."), say("Give me the order ID.", "No."), outcome="success")
 
     assert missing_identifier.find(run) == []
-
-
-def test_rule_that_was_kept_to_under_pressure_is_a_lesson_that_works() -> None:
-    run = view(
-        say("Unfortunately, opened software cannot be returned for a refund.", "Is there really no way?"),
-        say("I am sorry, no.", "Fine."),
-        outcome="success",
-    )
-
-    (finding,) = held_rule.find(run)
-
-    assert finding.trigger == 'When a request goes against this rule: "opened software cannot be returned for a refund"'
-    assert finding.citations[0].quote == "opened software cannot be returned for a refund"
-
-
-def test_refusal_that_speaks_of_one_person_is_no_rule() -> None:
-    assert held_rule.rule_in("Unfortunately, your order W123 cannot be returned any more.") == ""
-    assert held_rule.rule_in("Unfortunately, I cannot do that for you right now, sorry.") == ""
-
-
-def test_rule_in_a_run_that_failed_may_have_been_wrong() -> None:
-    run = view(say("Opened software cannot be returned for a refund.", "Is there really no way?"))
-
-    assert held_rule.find(run) == []
 
 
 def test_real_run_that_looked_the_reservation_up_is_a_lesson_that_works() -> None:

@@ -59,6 +59,8 @@ def test_read_error_prefers_the_error_of_the_step() -> None:
         ("unknown user 'ana.b' in /srv/data/x.json", "unknown user … in …"),
         ("mail ana@example.org is not known", "mail … is not known"),
         ("payment method not found", "payment method not found"),
+        ("the date must be in the form YYYY-MM-DD", "the date must be in the form YYYY-MM-DD"),
+        ("You need to take the red potato first.", "You need to take the … first"),
         ("Error:", "an error"),
     ],
 )

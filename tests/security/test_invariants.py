@@ -101,7 +101,9 @@ def test_nothing_is_broken_in_a_sound_database(whole: Any) -> None:
 def test_invariant_finds_its_violation(whole: Any, name: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # the database itself would refuse most of it
-        cursor.execute("ALTER TABLE memory_heuristicrevision DROP CONSTRAINT memory_revision_served_is_approved")
+        for flag in ("served", "live"):
+            rule = f"memory_revision_{flag}_is_approved"
+            cursor.execute(f"ALTER TABLE memory_heuristicrevision DROP CONSTRAINT {rule}")
         for rule in ("lease_while_running", "end_is_known"):
             cursor.execute(f"ALTER TABLE reflection_job DROP CONSTRAINT reflection_job_{rule}")
         cursor.execute(BREAKS[name])

@@ -22,9 +22,9 @@ HEURISTIC_MOVES = {
     "proposed": {"approved", "rejected", "retired", "quarantined", "superseded"},
     "approved": {"proposed", "retired", "quarantined", "superseded"},
     "rejected": {"proposed"},
-    "retired": {"proposed", "approved"},  # approved: the withdrawal was undone
+    "retired": {"proposed", "approved", "quarantined"},  # approved: undone; quarantined: a release still gave it
     "quarantined": {"proposed", "approved"},
-    "superseded": {"proposed"},
+    "superseded": {"proposed", "quarantined"},
 }
 CARD_MOVES = {
     "proposed": {"approved", "rejected", "retired"},

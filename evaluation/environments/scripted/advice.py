@@ -51,10 +51,10 @@ class Advice:
         return None
 
     def first_of(self, later: str) -> Iterator[str]:
-        """Yield the tools that lessons want before this one."""
+        """Yield what lessons name as coming before this tool: tools, and arguments too."""
         for sentence in self._about(later):
             if not sentence.is_negative and _FIRST.search(sentence.text):
-                yield from (name for name in sentence.names[:1] if name != later)
+                yield from (name for name in sentence.names if name != later)
 
     def form_of(self, tool: str, argument: str, *, right: Any, wrong: Any) -> Any:
         """Return the value to give: of the two that the agent has in mind the one that a lesson describes, or None."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.environments.scripted.advice import Advice
 from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, Work, World
+from evaluation.environments.scripted.slips import make_up, occurs
 
 MAX_STEPS, SPARE_STEPS = 30, 8
 REPEATS = 2
@@ -18,8 +19,10 @@ class ScriptedAgent:
 
     def __init__(self, world: World, work: Work, slips: Sequence[Slip], *, advice: Advice, seed: str) -> None:
         self.world, self.slips, self.advice, self.seed = world, slips, advice, seed
-        self.plan, self.requests, self.forms = work.plan, work.requests, work.forms
+        self.plan, self.requests, self.forms, self.sources = work.plan, work.requests, work.forms, work.sources
+        self.heard: list[str] = []
         self.called: set[str] = set()
+        self.unneeded = frozenset(work.offered) - {call.name for call in work.plan}
         self.steps: list[dict[str, Any]] = []
         self.answers: list[list[Any]] = [[] for _ in work.requests]
         self.max_steps = max(MAX_STEPS, len(work.plan) + SPARE_STEPS)
@@ -33,7 +36,7 @@ class ScriptedAgent:
                 continue
             wanted = self._form(place)
             for name in self.advice.first_of(wanted.name):
-                if name not in self.called and not any(each.name == name for each in self.plan):
+                if name in self.unneeded - self.called:
                     self._do(turn, PlannedCall(turn=turn, name=name))  # as told, though the task does not need it
             answer = self._do(turn, wanted)
             if answer.is_error:
@@ -70,6 +73,8 @@ class ScriptedAgent:
                 other = convert(value)
             told = self.advice.form_of(right.name, name, right=value, wrong=other) if other != value else None
             arguments[name] = arguments.get(name, value) if told is None else told
+            if (place, name) in self.sources and not occurs(value, "\n".join(self.heard)):
+                arguments[name] = make_up(value)  # it did not read what holds the value
         return replace(wanted, arguments=arguments)
 
     def _react(self, turn: int, place: int, call: PlannedCall, answer: Answer) -> Answer:
@@ -81,7 +86,7 @@ class ScriptedAgent:
         if reaction == "recover":
             for earlier in mended:
                 self._do(turn, self.plan[earlier])
-            return self._do(turn, self.plan[place])
+            return self._do(turn, self.plan[place])  # after the error it looks closely
         for _ in range({"repeat": REPEATS, "loop": MAX_STEPS}.get(reaction, 0)):
             if answer.is_error:
                 answer = self._do(turn, call)
@@ -96,6 +101,7 @@ class ScriptedAgent:
             return Answer(text="The limit of steps is reached.", is_error=True)
         answer = self.world.call(call.name, call.arguments)
         self.called.add(call.name)
+        self.heard.append(answer.text)
         self.answers[turn].append(answer.value)
         action = {"name": call.name, "arguments": call.arguments}
         self.steps.append({"action": action, "observation": answer.text})

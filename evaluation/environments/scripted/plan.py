@@ -23,14 +23,18 @@ class PlannedCall:
 class Work:
     """What there is to do: what the user says by turn, the calls that do it, and how an agent may get them wrong.
 
-    `may_skip` names the tools whose calls it may leave out although later ones need them; any, if empty.
+    `offered` names all tools. `may_skip` names the tools whose calls it may leave out although later ones need them;
+    any, if empty. `sources` says for the arguments that only an earlier answer holds which call gives it, by position
+    of the call and name.
     """
 
     requests: Sequence[str]
     plan: Sequence[PlannedCall]
+    offered: Sequence[str] = ()
     forms: WrongForms = field(default_factory=dict)
     tools: WrongTools = field(default_factory=dict)
     may_skip: Sequence[str] = ()
+    sources: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,14 +25,15 @@ SLIP_SHARE = 0.75  # of the tasks that meet a habit's situation
 SECOND_SHARE = 0.3  # of the tasks with a slip that have another
 
 
-def find_slips(open_world: Callable[[], World], work: Work) -> list[Slip]:
-    """Return every slip that a task gives occasion for."""
+def find_slips(open_world: Callable[[], World], work: Work) -> tuple[Work, list[Slip]]:
+    """Return the work with the sources of its values, and every slip that it gives occasion for."""
     plan = work.plan
     answers = [answer for answer in replay(open_world(), plan) if answer is not None]
-    return [
+    work = replace(work, sources=dict(_find_sources(plan, answers, work.requests)))
+    return work, [
         *_skipped(open_world, plan, answers, work.may_skip),
         *_wrong_forms(plan, work.forms),
-        *_invented(plan, answers, work.requests),
+        *_invented(work),
         *_wrong_tools(plan, work.tools),
         *_forgotten(plan),
     ]
@@ -74,21 +75,31 @@ def _wrong_forms(plan: Sequence[PlannedCall], forms: WrongForms) -> Iterator[Sli
                 yield Slip(kind="form", habit=(call.name, name), replaced={place: changed})
 
 
-def _invented(plan: Sequence[PlannedCall], answers: Sequence[Answer], requests: Sequence[str]) -> Iterator[Slip]:
-    """Make up a value that only an earlier answer holds, without asking for that answer."""
+def _find_sources(
+    plan: Sequence[PlannedCall], answers: Sequence[Answer], requests: Sequence[str]
+) -> Iterator[tuple[tuple[int, str], int]]:
+    """Yield the arguments whose value no one says and an earlier answer holds, each with the call of that answer."""
     for place, call in enumerate(plan):
         said = "\n".join(requests[: call.turn + 1])
         for name, value in call.arguments.items():
-            if isinstance(value, (bool, list, dict)) or not re.search(r"\d\d", str(value)) or _occurs(value, said):
+            if isinstance(value, (bool, list, dict)) or not re.search(r"\d\d", str(value)) or occurs(value, said):
                 continue
-            source = next((at for at in range(place) if _occurs(value, answers[at].text)), None)
-            if source is not None and not any(
-                _occurs(value, str(each)) for earlier in plan[:place] for each in earlier.arguments.values()
-            ):
-                changed = replace(call, arguments=call.arguments | {name: _make_up(value)})
-                dropped = (source,) if plan[source].turn == call.turn else ()
-                habit = (call.name, name, plan[source].name)
-                yield Slip(kind="invented", habit=habit, dropped=dropped, replaced={place: changed})
+            source = next((at for at in range(place) if occurs(value, answers[at].text)), None)
+            if source is not None:
+                yield (place, name), source
+
+
+def _invented(work: Work) -> Iterator[Slip]:
+    """Make up a value that only an earlier answer holds, without asking for that answer."""
+    for (place, name), source in work.sources.items():
+        call = work.plan[place]
+        value = call.arguments[name]
+        if any(occurs(value, str(each)) for earlier in work.plan[:place] for each in earlier.arguments.values()):
+            continue
+        changed = replace(call, arguments=call.arguments | {name: make_up(value)})
+        dropped = (source,) if work.plan[source].turn == call.turn else ()
+        habit = (call.name, name, work.plan[source].name)
+        yield Slip(kind="invented", habit=habit, dropped=dropped, replaced={place: changed})
 
 
 def _wrong_tools(plan: Sequence[PlannedCall], tools: WrongTools) -> Iterator[Slip]:
@@ -108,7 +119,7 @@ def _forgotten(plan: Sequence[PlannedCall]) -> Iterator[Slip]:
             yield Slip(kind="forgotten", habit=(plan[place - 1].name, call.name), dropped=(place,))
 
 
-def _make_up(value: Any) -> Any:
+def make_up(value: Any) -> Any:
     """Return a value of the same kind that looks plausible."""
     if isinstance(value, int):
         return 1
@@ -118,7 +129,8 @@ def _make_up(value: Any) -> Any:
     return re.sub(r"\d", lambda _: next(digits), str(value))
 
 
-def _occurs(value: Any, text: str) -> bool:
+def occurs(value: Any, text: str) -> bool:
+    """Tell whether a text holds a value as a whole word."""
     forms = {str(value), f"{value:g}"} if isinstance(value, float) else {str(value)}
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text) for form in forms)
 

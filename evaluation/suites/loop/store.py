@@ -124,7 +124,7 @@ def approve_all(project: Project) -> list[float]:
     The actor of each review is a policy, since no person read these lessons.
     """
     spent = []
-    for heuristic in Heuristic.objects.filter(project=project, status=Heuristic.Status.PROPOSED).order_by("id"):
+    for heuristic in Heuristic.objects.for_project(project).proposed().leading().order_by("id"):
         started = time.perf_counter()
         approve_unread(heuristic, reason="Approved unread, in an evaluation's sandbox.")
         spent.append(milliseconds_since(started))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memory.runs.episode import Step
+from reflection.reflectors.rules.wording import KNOWN_CODES
 
 MAX_MESSAGE_CHARS = 160
 MAX_ANSWER_CHARS = 2000  # an error stands near the beginning of an answer, or the answer is short
@@ -133,7 +134,7 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
         if len(value) >= MIN_VALUE_CHARS and value in shape:
             shape = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", shape)
     shape = _QUOTED.sub("…", shape)
-    shape = _VALUE.sub("…", shape)
+    shape = _VALUE.sub(lambda found: found[0] if found[0] in KNOWN_CODES else "…", shape)
     shape = _NAME.sub("…", shape)
     shape = _OBJECT.sub(r"\1 … first", shape)
     shape = re.sub(r"…(?:[\s,:.]*…)+", "…", shape).replace('"', "")

@@ -1,6 +1,8 @@
 """The offline reflector: runs a fixed set of detectors over a run and proposes what they find."""
 
+import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from memory.heuristics.text import RULE_TAG, HeuristicText
 from memory.runs.episode import Episode
@@ -14,7 +16,6 @@ from reflection.reflectors.rules.detectors import (
     empty_answer,
     fatal_call,
     gave_up,
-    held_rule,
     incomplete_sweep,
     invented_value,
     missing_identifier,
@@ -24,6 +25,7 @@ from reflection.reflectors.rules.detectors import (
     recorded_notes,
     refused_edit,
     repeated_call,
+    unanswered_question,
     unknown_name,
     unverified_change,
 )
@@ -50,6 +52,7 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     quoted_rule.find,
     invented_value.find,
     omitted_action.find,
+    unanswered_question.find,
     contrast.find,
     cut_off.find,
     fatal_call.find,
@@ -57,7 +60,6 @@ DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     missing_identifier.find,
     incomplete_sweep.find,
     empty_answer.find,
-    held_rule.find,
     repeated_call.find,
     recorded_notes.find,
 )
@@ -84,18 +86,43 @@ class RulesReflector:
         """Return the best lessons of a run, or the reason why there are none."""
         if not episode.steps and not (episode.mistakes or episode.successes or episode.mistake_cards):
             return ReflectionResult(
-                skip_reason="The run has no steps and no recorded notes, so there is nothing to read."
+                skip_reason="The run has no steps and no recorded notes, so there is nothing to read.", patterns=()
             )
         run = RunView(episode, injected=episode.injected)
-        found = [match for detect in DETECTORS for match in detect(run)]
+        found = _detect(run)
+        patterns = _find_patterns(run, found)
         fit = [match for match in found if _is_fit(match, run)]
         ranked = _distinct(sorted(fit, key=lambda match: -match.confidence))
         noted = [match for match in ranked if match.rule == NOTES][: max(self.max_notes, self.max_lessons)]
         seen = [match for match in ranked if match.rule != NOTES][: self.max_lessons]
         best = [match for match in ranked if match in noted or match in seen]
         if not best:
-            return ReflectionResult(skip_reason=_why_none(run, found))
-        return ReflectionResult(lessons=tuple(_propose(match, episode, near) for match in best))
+            return ReflectionResult(skip_reason=_why_none(run, found), patterns=patterns)
+        lessons = tuple(_propose(match, episode, near) for match in best)
+        return ReflectionResult(lessons=lessons, patterns=patterns)
+
+
+def pattern_of(match: RuleMatch) -> str:
+    """Return the key of a finding: the detector and a hash of the trigger, which names tools but no values of a run.
+
+    Notes have none: what an agent wrote about one run shows nothing in another.
+    """
+    if match.rule == NOTES:
+        return ""
+    return f"{match.rule}:{hashlib.sha256(match.trigger.encode()).hexdigest()[:16]}"
+
+
+def _detect(run: RunView) -> list[RuleMatch]:
+    return [match for detect in DETECTORS for match in detect(run)]
+
+
+def _find_patterns(run: RunView, found: list[RuleMatch]) -> tuple[str, ...]:
+    """Return the keys of what a run shows, a pattern of failure included where the run did not fail."""
+    as_failure = found
+    if not run.failed:
+        failed = RunView(replace(run.episode, outcome="failure", score=None), injected=run.injected)
+        as_failure = [match for match in _detect(failed) if match.polarity == "avoid"]
+    return tuple(sorted({key for match in (*found, *as_failure) if (key := pattern_of(match))}))
 
 
 def _is_fit(match: RuleMatch, run: RunView) -> bool:
@@ -138,6 +165,7 @@ def _propose(match: RuleMatch, episode: Episode, near: tuple[NearHeuristic, ...]
         confidence=round(match.confidence, 2),
         covers_existing=covers,
         tools=match.tools,
+        pattern=pattern_of(match),
     )
 
 
@@ -157,6 +185,12 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
         )
     if not run.calls and not run.turns:
         return "The run has no tool call or conversation that a rule could read."
+    red = next((call.index for call in run.calls if call.is_red), None)
+    if red is not None and any(call.is_green and call.index > red for call in run.calls):
+        return (
+            "Tests or a build failed and passed after the code was changed. That is a fact of this change, not a "
+            "lesson for other tasks."
+        )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
     return (
         "No failed call was corrected, none was repeated in vain, no note was recorded, and no step shows in a way the "

@@ -8,7 +8,7 @@ respond reply say speak answer tell ask talk message_user ask_user send_message_
 """
 _READ_WORDS = """
 get list search find look lookup fetch read query check show view describe retrieve calculate compute count
-inspect load scan browse select explain examine
+inspect load scan browse select explain examine estimate convert
 """
 _CHANGE_WORDS = """
 update book cancel create delete remove add send set modify change buy pay purchase post put write submit
@@ -29,7 +29,7 @@ withdraw fund deposit charge order book reserve reset wipe kill ban block publis
 _HARM = frozenset(_HARM_WORDS.split())
 _IRREVERSIBLE_WORDS = """
 delete remove cancel pay buy purchase transfer refund drop force override disable bypass grant withdraw fund deposit
-charge reset wipe kill ban block order
+charge reset wipe kill ban block order money payment transaction funds password
 """
 _IRREVERSIBLE = frozenset(_IRREVERSIBLE_WORDS.split())
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])

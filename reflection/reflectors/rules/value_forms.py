@@ -93,7 +93,7 @@ def _listed_values(value: str, error: str) -> str:
     allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error)))
     if value not in allowed or not 1 < len(allowed) <= MAX_ENUMERATED:
         return "as one of the values that the error lists"
-    return "as " + listed([f'"{each}"' for each in allowed], last="or")
+    return "as " + listed([f'"{each}"' for each in sorted(allowed)], last="or")
 
 
 def _form(text: str) -> str:

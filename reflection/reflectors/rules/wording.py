@@ -12,7 +12,7 @@ _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _CALENDAR = re.compile(rf"\b(?:{'|'.join(_MONTHS.split())}|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.I)
 _ADDRESS = re.compile(r"@|https?://|www\.", re.I)
 _CODE_WORDS = "ID IDs API JSON URL SQL HTTP HTML CSV XML PDF UI OK PIN SKU FAQ VAT YYYY MM DD"
-_KNOWN_CODES = frozenset(_CODE_WORDS.split())
+KNOWN_CODES = frozenset(_CODE_WORDS.split())
 _PROGRAM_WORDS = "python3 pip3 python2 base64 md5sum sha1sum sha256sum bzip2 7z x86 utf8"
 PROGRAMS_WITH_DIGITS = frozenset(_PROGRAM_WORDS.split())
 _PROGRAMS = re.compile(rf"\b(?:{'|'.join(sorted(PROGRAMS_WITH_DIGITS))})\b")
@@ -30,7 +30,7 @@ def is_general(text: str) -> bool:
     prose = _BACKTICKS.sub("x", text)
     if _CALENDAR.search(prose) or _CAPITAL.search(prose):
         return False
-    return all(code in _KNOWN_CODES for code in _CODE.findall(prose))
+    return all(code in KNOWN_CODES for code in _CODE.findall(prose))
 
 
 def code(name: str) -> str:

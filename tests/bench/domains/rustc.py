@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 from tests.bench.domains.pairs import Page, Pairs, Question, join_lines
@@ -47,18 +48,17 @@ def compile_faulty(rustc: Path, program: str, code: str) -> str:
         "--edition=2021",
         "--crate-type=lib",
         "--emit=metadata",
-        "-o",
-        os.devnull,
         "--error-format=json",
     ]
-    result = subprocess.run(
-        [*command, "-"],
-        input=program,
-        env={"RUSTC_BOOTSTRAP": "1", "PATH": os.environ["PATH"]},  # examples use unstable features
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # rustc replaces the file it writes, and as root even /dev/null
+        result = subprocess.run(
+            [*command, "--out-dir", folder, "-"],
+            input=program,
+            env={"RUSTC_BOOTSTRAP": "1", "PATH": os.environ["PATH"]},  # examples use unstable features
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     for line in result.stderr.splitlines():
         report = json.loads(line) if line.startswith("{") else {}
         if (report.get("code") or {}).get("code") == code:

@@ -204,11 +204,15 @@ def _read(content: bytes, options: argparse.Namespace, *, name: str) -> LogFile:
 
 def _review(options: argparse.Namespace) -> int:
     with _client() as erl:
-        waiting = list(erl.api.list_all("/heuristics", status="proposed"))
+        proposed = list(erl.api.list_all("/heuristics", status="proposed"))
+        waiting = [lesson for lesson in proposed if not lesson.get("leader_id")]
         for number, lesson in enumerate(waiting, start=1):
-            evidence = erl.api.get(f"/heuristics/{lesson['id']}")["evidence"]
+            others = [other for other in proposed if other.get("leader_id") == lesson["id"]]
+            read = [erl.api.get(f"/heuristics/{each['id']}") for each in (lesson, *others)]
+            evidence = [seen for each in read for seen in each["evidence"]]
             quotes = [show_indented(f"Seen in run {seen['trajectory_id']}: {seen['quote']}") for seen in evidence]
-            print("\n".join([f"[{number}/{len(waiting)}] {describe(lesson)}", *quotes, ""]))
+            words = [f"In other words, for which your decision is too: {describe(other)}" for other in others]
+            print("\n".join([f"[{number}/{len(waiting)}] {describe(lesson)}", *words, *quotes, ""]))
             if not options.list and not _decide(erl, lesson):
                 return 0
     if not waiting:

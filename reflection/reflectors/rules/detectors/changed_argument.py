@@ -6,16 +6,18 @@ from typing import Any
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
-from reflection.reflectors.rules.tools import is_talk, words_of
+from reflection.reflectors.rules.tools import is_harmful, is_talk, words_of
 from reflection.reflectors.rules.value_forms import change_of_form, form_of_schema
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_FAILURES = 50
 MAX_CALLS_BETWEEN = 12
 MAX_FREE_TEXT_CHARS = 120
+MIN_ID_NUMBER = 100
 
 # Errors about the state of things, which no form of an argument explains.
 _OF_STATE = (ErrorKind.UNAVAILABLE, ErrorKind.TRANSIENT, ErrorKind.REFUSED)
+_ID_WORDS = frozenset(["id", "ids", "number", "no"])
 _AS_LIST = "as a list, even for a single entry"
 _UNSPECIFIC = frozenset("id ids name number value key input type code".split())  # noqa: SIM905
 FREE_TEXT = frozenset("input text content query title name description message body command".split())  # noqa: SIM905
@@ -26,11 +28,11 @@ def find(run: RunView) -> list[RuleMatch]:
     matches = []
     for failed in [c for c in run.calls if c.error and c.command is None and not c.is_edit][:MAX_FAILURES]:
         fixed = run.next_success(failed)
-        if fixed is None and (match := _of_schema(run, failed)):
-            matches.append(match)
-        if fixed is None or len(run.between(failed, fixed)) > MAX_CALLS_BETWEEN:
-            continue
-        if match := _explain(run, failed, fixed):
+        is_near = fixed is not None and len(run.between(failed, fixed)) <= MAX_CALLS_BETWEEN
+        match = _of_schema(run, failed, fixed if is_near else None)
+        if match is None and fixed is not None and is_near:
+            match = _explain(run, failed, fixed)
+        if match:
             matches.append(match)
     return matches
 
@@ -71,11 +73,11 @@ def names_parameter(error: ToolError, path: str) -> bool:
     return bool(words) and all(re.search(rf"\b{re.escape(word)}", said.replace("_", " ")) for word in words)
 
 
-def _of_schema(run: RunView, failed: Call) -> RuleMatch | None:
-    """Describe what a tool's schema asks for, where the run never gave it."""
+def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | None:
+    """Describe what a tool's schema asks for, whether the run gave it in the end or not."""
     assert failed.error is not None
     field = failed.error.field.partition(".")[0]
-    if not field or run.succeeded:
+    if not field:
         return None
     tool, parameter, said = code(failed.name), code(field), shape_of(failed.error.text)
     is_missing = said.lower() == "field required"
@@ -87,11 +89,12 @@ def _of_schema(run: RunView, failed: Call) -> RuleMatch | None:
         guideline=(f"Pass {parameter}: the schema of {tool} requires it." if is_missing else asked),
         avoid=f"Sending {tool} again unchanged, or giving up, after a validation error.",
         rationale=(
-            f'At step {failed.index} {tool} refused its {parameter}: "{said}". The run did not correct it. {run.ending}'
+            f'At step {failed.index} {tool} refused its {parameter}: "{said}". '
+            f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
         ),
-        polarity="avoid",
+        polarity="works" if run.succeeded else "mixed" if fixed else "avoid",
         confidence=0.8,
-        citations=(run.cite(failed.step, failed.error.text),),
+        citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
         tools=(failed.name,),
     )
 
@@ -137,13 +140,16 @@ def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -
 def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, new: Any) -> RuleMatch | None:
     """Describe a value that another tool had returned, where the first one had come from nowhere."""
     assert failed.error is not None
+    is_number = isinstance(new, int) and new >= MIN_ID_NUMBER and bool(set(words_of(path)) & _ID_WORDS)
     is_code = isinstance(new, str) and re.fullmatch(r"[A-Z]{2,5}", new) is not None
-    if not (is_reference(new) or is_code) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
+    if not (is_reference(new) or is_code or is_number) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
         return None
-    if path in FREE_TEXT or (isinstance(old, str) and old.lower() == new.lower()):
+    if path in FREE_TEXT or str(old).lower() == str(new).lower():
         return None
     source = run.latest_source(new, before=fixed.index)
     known = run.source_of(old, before=failed.index)
+    if source and (is_number or is_harmful(source.name)) and not _returns(source, path):
+        return None
     if source is None or source.name == failed.name or known or is_talk(source.name):
         return None
     if run.said_by_anyone(new, before=failed.index):
@@ -155,7 +161,9 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
         fixed,
         trigger=f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet",
         guideline=(
-            f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
+            f"Copy {parameter} from the answer of {lookup}; before that call there is none."
+            if is_harmful(source.name)
+            else f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
             f'"{failed.error.shape}".'
         ),
         avoid=f"Making up {parameter}, or deriving it from the way a person describes it.",
@@ -164,6 +172,12 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
         confidence=0.85,
         source=source,
     )
+
+
+def _returns(source: Call, path: str) -> bool:
+    """Return whether an answer has a member of the parameter's name, or an `id`."""
+    name = path.removesuffix("[]").rpartition(".")[2]
+    return re.search(rf'"(?:{re.escape(name)}|id)"\s*:', source.answer) is not None
 
 
 def _match(

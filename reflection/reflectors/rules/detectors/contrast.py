@@ -28,7 +28,7 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
     bad = [_steps_of(other) for other in failures]
     # What the failed runs tried in vain, and what only ends a run that went well, is an effect and not a reason.
     tried = frozenset(call.label for other in failures for call in other.calls)
-    always = frozenset.intersection(*good) - tried - {other.calls[-1].label for other in successes}
+    always = frozenset.intersection(*good) - tried - frozenset.union(*(_last_steps(other) for other in successes))
     helpful = sorted(name for name in always if not is_harmful(name))
     fatal = sorted(name for name in frozenset.intersection(*bad) - frozenset.union(*good) if is_handover(name))
     trigger = describe_tasks([run.episode.task_id], [run.episode.task])
@@ -39,6 +39,12 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
 
 def _steps_of(run: RunView) -> frozenset[str]:
     return frozenset(call.label for call in run.calls if not call.error)
+
+
+def _last_steps(run: RunView) -> frozenset[str]:
+    """Return what the run first did in its last fifth: the end of its work rather than the reason for its success."""
+    start = len(run.calls) - 1 - len(run.calls) // 5
+    return frozenset(call.label for call in run.calls[start:]) - {call.label for call in run.calls[:start]}
 
 
 def _make_match(

@@ -6,7 +6,7 @@ from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tools import is_harmful, words_of
-from reflection.reflectors.rules.wording import code, listed
+from reflection.reflectors.rules.wording import code
 
 MAX_FAILURES = 50
 MIN_STEM_CHARS = 4
@@ -64,21 +64,13 @@ def best_named(text: str, names: list[str]) -> str:
     return best[0] if most and len(best) == 1 else ""
 
 
-def switches(call: Call) -> str:
-    """Return the flags of a call as words: "with `unlock` set to false"."""
-    flags = [
-        f"{code(name)} set to {str(value).lower()}" for name, value in call.arguments.items() if isinstance(value, bool)
-    ]
-    return f" with {listed(flags)}" if flags else ""
-
-
-def put_first(failed: Call, other: str, how: str = "") -> tuple[str, str, str]:
+def put_first(failed: Call, other: str) -> tuple[str, str, str]:
     """Return trigger, guideline and avoid of the lesson that another tool comes first."""
     assert failed.error is not None
     tool = code(failed.name)
     return (
         f'When about to call {tool}, or when it answers "{failed.error.shape}"',
-        f"Call {other}{how} first, and {tool} after that.",
+        f"Call {other} first, and {tool} after that.",
         f"Sending {tool} again before {other} has been called.",
     )
 
@@ -86,7 +78,7 @@ def put_first(failed: Call, other: str, how: str = "") -> tuple[str, str, str]:
 def _make_match(run: RunView, failed: Call, first: Call, fixed: Call) -> RuleMatch:
     assert failed.error is not None
     tool, other = code(failed.name), code(first.name)
-    trigger, guideline, avoid = put_first(failed, other, switches(first))
+    trigger, guideline, avoid = put_first(failed, other)
     return RuleMatch(
         rule="missing_prerequisite",
         trigger=trigger,

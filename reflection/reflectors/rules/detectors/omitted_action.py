@@ -39,9 +39,7 @@ def _is_asked_for(name: str, asked: str) -> bool:
     words = words_of(name)
     if len(words) < MIN_WORDS or not is_change(name) or is_irreversible(name):
         return False
-    pattern = r"\b" + r"\w*\b[^.?!\n]{0,60}?\b".join(
-        re.escape(word.removesuffix("s")) for word in (words[0], words[-1])
-    )
+    pattern = r"\b" + r"\w*\b.{0,120}?\b".join(re.escape(word.removesuffix("s")) for word in (words[0], words[-1]))
     return any(
         re.search(pattern, sentence, re.IGNORECASE) and not _CONDITION.search(sentence)
         for sentence in re.split(r"(?<=[.?!])\s|\n", asked)

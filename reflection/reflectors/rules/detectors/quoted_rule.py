@@ -68,8 +68,8 @@ def _make_match(run: RunView, call: Call) -> RuleMatch:
             trigger, guideline, avoid = put_first(call, code(first))
             tools = (call.name, first)
         else:
-            guideline = f'See to it first that what {tool} asks for holds: "{shape}".'
-            avoid = f"Sending {tool} again before that is so."
+            guideline = f'Do first what {tool} asks for: "{shape}".'
+            avoid = f"Sending {tool} again before that is done."
     else:
         shown = _shown_by(run, call)
         seen = f", by {code(shown[1])} in the answer of {code(shown[0].name)}" if shown else ""

@@ -128,7 +128,7 @@ def _make_match(run: RunView, failed: Call, fixed: Call, refusal: _Refusal) -> R
     tool, reader = code(failed.label), code(reads[-1].label) if reads else ""
     line = next((line.strip() for line in failed.output.splitlines() if refusal.said.search(line)), failed.error.text)
     read_steps = (run.cite(reads[-1].step, reads[-1].quotable),) if refusal.needs_read else ()
-    done = f"{reader} at step {reads[-1].index}" if refusal.needs_read else "the change the lesson names"
+    done = f"{reader} at step {reads[-1].index}" if refusal.needs_read else "its spaces alone had been changed"
     guideline = refusal.guideline.format(tool=tool, reader=reader)
     return RuleMatch(
         rule="refused_edit",

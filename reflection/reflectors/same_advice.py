@@ -1,0 +1,87 @@
+"""Tell whether two lessons give the same advice in other words.
+
+They do where all of these hold: the same polarity and place; the same names, quotations and numbers; the same words
+that turn advice around or limit it ("not", "before", "at least", "second"); and nearly the same meaning. Where the
+guidelines are the same word for word, less of the meaning has to agree, because only the triggers differ.
+
+Words in another order are another matter: "a before b" is not "b before a".
+
+The bounds were chosen by reading pairs: joining two different pieces of advice is worse than missing a pair.
+"""
+
+import re
+from collections import Counter
+from difflib import SequenceMatcher
+
+from memory.heuristics.text import HeuristicText
+
+SAME_MEANING = 0.90
+SAME_MEANING_OF_SAME_GUIDELINE = 0.85
+
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
+_NAME = re.compile(r"\b(?:\w*_\w+|\w*[a-z][A-Z]\w*|\w*\d\w*)\b")
+_NAMED = re.compile(rf"{_QUOTED.pattern}|{_NAME.pattern}")
+_WORD = re.compile(r"[a-z]+(?:'t)?")
+# Two lessons that differ in one of these may say the opposite, or the same of something else.
+_TURNING_WORDS = """
+    not never no cannot can't don't doesn't without instead unless except only all any both either neither each every
+    none another other before after first second third last next previous until twice more less fewer greater
+    smaller larger higher lower most least maximum minimum highest lowest equal strictly exactly inclusive exclusive
+    include including exclude excluding excluded included add remove increase decrease even odd positive negative left
+    right true false empty above below start end ascending descending
+"""
+_TURNING = frozenset(_TURNING_WORDS.split())
+_NEGATING = frozenset("not never no cannot can't don't doesn't without unless except".split())  # noqa: SIM905
+MOVED_WORDS = 0.15  # of the words two texts share, how many may stand in another order
+
+
+def is_same_advice(one: HeuristicText, other: HeuristicText, *, similarity: float) -> bool:
+    """Tell whether two lessons give the same advice; `similarity` is the cosine of their vectors."""
+    if (one.polarity, _place(one)) != (other.polarity, _place(other)):
+        return False
+    said, other_said = _said(one), _said(other)
+    if _names(said) != _names(other_said) or _in_order(one.guideline) != _in_order(other.guideline):
+        return False
+    if _words(one.guideline) == _words(other.guideline):
+        same_sense = _found_in(_when(one), _NEGATING) == _found_in(_when(other), _NEGATING)
+        return same_sense and similarity >= SAME_MEANING_OF_SAME_GUIDELINE
+    same_sense = _found_in(said, _TURNING) == _found_in(other_said, _TURNING) and not _is_reordered(said, other_said)
+    return same_sense and similarity >= SAME_MEANING
+
+
+def _place(text: HeuristicText) -> str | None:
+    return None if text.scope == "project" else text.task_id
+
+
+def _said(text: HeuristicText) -> str:
+    return f"{text.trigger} {text.guideline} {text.avoid} {text.not_when}"
+
+
+def _names(said: str) -> frozenset[str]:
+    quoted = frozenset(" ".join(part.lower().split()) for match in _QUOTED.findall(said) for part in match if part)
+    return quoted | frozenset(_NAME.findall(_QUOTED.sub(" ", said)))
+
+
+def _in_order(guideline: str) -> list[str]:
+    """Return the names and numbers of a guideline in the order in which it first says them: what comes before what."""
+    return list(dict.fromkeys(match[0].strip('`"') for match in _NAMED.finditer(guideline)))
+
+
+def _is_reordered(said: str, other: str) -> bool:
+    """Tell whether two texts have many words in common in another order, such as "a, not b" and "b, not a"."""
+    one, two = _words(said), _words(other)
+    shared = 2 * (Counter(one) & Counter(two)).total() / max(1, len(one) + len(two))
+    return shared - SequenceMatcher(None, one, two, autojunk=False).ratio() > MOVED_WORDS
+
+
+def _found_in(said: str, words: frozenset[str]) -> list[str]:
+    """Return which of these words a text has, in the order in which it first says them."""
+    return [word for word in dict.fromkeys(_words(_QUOTED.sub(" ", said))) if word in words]
+
+
+def _when(text: HeuristicText) -> str:
+    return f"{text.trigger} {text.not_when}"
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

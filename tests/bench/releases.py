@@ -1,0 +1,380 @@
+"""What releases promise, measured: assignment, a flip under load, blocks rebuilt, and what a request costs more.
+
+    uv run python -m tests.bench.releases [assignment] [flip] [kill] [rebuild] [cost] [--pairs 1500] [--seconds 20]
+
+Starts a PostgreSQL of its own and, for `flip` and `cost`, gunicorn as the product runs it. docs/releases.md has the
+figures.
+
+assignment: 100,000 units get an arm here and in other processes. flip: releases are flipped by the API under 50
+requests a second; every answer names its release, and so does every wording. kill: a process that flips all the time is
+killed with -9, again and again. rebuild: blocks of 1,000 answers, drawn from six releases, are written again. cost:
+POST /retrieve of a project with a deployment, a canary and a hold-out against one without, in pairs.
+"""
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+HOME = Path(os.environ.get("ERL_BENCH_HOME") or tempfile.mkdtemp(prefix="erl-bench-"))
+for name in [*os.environ]:
+    if name.startswith(("ERL_", "CELERY_", "DATABASE_")):
+        del os.environ[name]
+os.environ |= {"ERL_HOME": str(HOME), "ERL_ENV_FILE": os.devnull, "DJANGO_SETTINGS_MODULE": "erl_site.settings"}
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connection, connections  # noqa: E402
+
+from erl_site.embedded import postgres, valkey  # noqa: E402
+from erl_site.quickstart.stack import WEB_PROCESSES, WEB_THREADS  # noqa: E402
+from memory.curation.proposals import revise_heuristic  # noqa: E402
+from memory.heuristics.models import Heuristic  # noqa: E402
+from memory.index.heuristic_vectors import embed_heuristics  # noqa: E402
+from memory.projects.actors import Actor  # noqa: E402
+from memory.projects.models import Project  # noqa: E402
+from memory.releases.deployments import (  # noqa: E402
+    DeploymentChange,
+    change_deployment,
+    cut_release,
+    promote,
+    start_canary,
+)
+from memory.releases.models import Deployment, DeploymentEvent  # noqa: E402
+from memory.retrieval.answers import retrieve  # noqa: E402
+from memory.retrieval.assignment import Deployed, assign, draw_bucket  # noqa: E402
+from memory.retrieval.models import Retrieval  # noqa: E402
+from memory.retrieval.question import Question  # noqa: E402
+from memory.retrieval.replay import replay_block  # noqa: E402
+from tests.administrator import become_administrator  # noqa: E402
+from tests.bench.serving.corpus import Corpus  # noqa: E402
+from tests.factories import approve_as_read, make_api_key, make_heuristic  # noqa: E402
+from tests.stack import ROOT, Stack  # noqa: E402
+
+BY = Actor.policy("bench")
+UNITS, LESSONS, RATE, KILLS, ANSWERS, RELEASES = 100_000, 120, 50, 12, 1000, 6
+WORDS = {1: {"one"}, 2: {"two"}}  # that the lessons of the first two releases end in
+
+
+def make_deployed() -> Deployed:
+    """Return a deployment with 5 % held out and a canary of 20 %, the same in every process."""
+    one, two = UUID(int=1), UUID(int=2)
+    return Deployed(UUID(int=3), "releases", one, two, 200, 50, "session", "canary", "holdout", 1)
+
+
+def hash_arms() -> str:
+    """Return a hash of the arms of all units."""
+    deployed = make_deployed()
+    return hashlib.sha256(
+        ",".join(assign(deployed, f"session:{number}").arm for number in range(UNITS)).encode()
+    ).hexdigest()
+
+
+def measure_assignment() -> dict[str, Any]:
+    """Give 100,000 units an arm, here and in two other processes."""
+    deployed = make_deployed()
+    arms = [assign(deployed, f"session:{number}").arm for number in range(UNITS)]
+    program = "from tests.bench.releases import hash_arms; print(hash_arms())"
+    environment = os.environ | {"ERL_BENCH_HOME": str(HOME)}
+    others = [
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    first, second = (
+        [draw_bucket(salt, deployed.id, f"session:{number}") for number in range(UNITS)] for salt in ("one", "two")
+    )
+    return {
+        "units": UNITS,
+        "held out, designed 0.05": arms.count("holdout") / UNITS,
+        "candidate among the rest, designed 0.2": round(arms.count("candidate") / (UNITS - arms.count("holdout")), 4),
+        "other processes agree": [other.stdout.strip() for other in others] == [hash_arms()] * 2,
+        "correlation of two salts": round(statistics.correlation(first, second), 4),
+        "in the first tenth by both, designed 0.01": sum(
+            one < 100 and other < 100 for one, other in zip(first, second, strict=True)
+        )
+        / UNITS,
+    }
+
+
+def make_project(slug: str) -> Project:
+    """Make a project whose lessons end in "one"."""
+    corpus, project = Corpus(seed=1), Project.objects.create(slug=slug, name=slug)
+    texts: list[dict[str, Any]] = [corpus.write_lesson() | {"guideline": f"Lesson {n} one"} for n in range(LESSONS)]
+    made = [make_heuristic(project=project, status="approved", **text) for text in texts]
+    embed_heuristics([one.pk for one in made])
+    return project
+
+
+def reword(project: Project, word: str, *, count: int = LESSONS) -> None:
+    """Let some lessons end in another word."""
+    lessons = random.sample(list(Heuristic.objects.filter(project=project).with_text()), count)
+    for lesson in lessons:
+        current = lesson.current_revision
+        assert current is not None
+        text = replace(current.as_text(), guideline=f"{current.guideline.rpartition(' ')[0]} {word}")
+        revise_heuristic(lesson, text=text, by=BY, content_sha256=current.content_sha256)
+        approve_as_read(lesson, by=BY)
+    embed_heuristics([lesson.pk for lesson in lessons])
+
+
+def make_flipping() -> Project:
+    """Make a project with two releases, in which every lesson has other words; the second is stable."""
+    project = make_project(f"flip-{random.getrandbits(32):x}")
+    change_deployment(project, by=BY, change=DeploymentChange(mode="releases"))
+    reword(project, "two")
+    promote(project, by=BY, release=cut_release(project, by=BY))
+    return project
+
+
+class Web(Stack):
+    """The web server with as many processes and threads as the quickstart gives it."""
+
+    def start_web(self) -> None:
+        place = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+        options = ["--config=python:erl_site.web.gunicorn_config", "--no-control-socket"]
+        self._start("web", "gunicorn", "erl_site.wsgi", *options, *place)
+        self._wait("web", self._web_answers)
+
+
+class Client:
+    """One connection that stays open. A request that an overloaded server puts off is sent again, and counted."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.put_off = 0
+
+    def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        while True:
+            self._http.request("POST", f"/api/v1/{path}", json.dumps(body), self._headers)
+            response = self._http.getresponse()
+            answer = json.loads(response.read())
+            if response.status != 503 or answer["error"]["code"] != "overloaded":
+                return response.status, answer
+            self.put_off += 1
+            time.sleep(0.1)
+
+
+def measure_flip(seconds: float) -> dict[str, Any]:
+    """Flip every second while 50 requests a second ask."""
+    project = make_flipping()
+    token = make_api_key(project=project).token
+    corpus = Corpus(seed=1)
+    tasks = [corpus.write_lesson()["trigger"] for _ in range(40)]
+    stack = Web(home=HOME, environment={})
+    stack.start_web()
+    found: list[tuple[float, int, Any, set[str], float]] = []
+    flips: list[tuple[float, int]] = []
+    local = threading.local()
+    clients: list[Client] = []
+
+    def ask(number: int) -> None:
+        if not hasattr(local, "client"):
+            local.client = Client(stack.port, token)
+            clients.append(local.client)
+        sent = time.monotonic()
+        body = {"task": tasks[number % len(tasks)], "record": False, "session": str(number)}
+        status, answer = local.client.post("retrieve", body)
+        words = {item["guideline"].rpartition(" ")[2] for item in answer.get("items", [])}
+        done = time.monotonic()
+        found.append((done, status, answer.get("release"), words, done - sent))
+
+    try:
+        flipper = Client(stack.port, token)
+        with ThreadPoolExecutor(16) as pool:
+            started, number = time.monotonic(), 0
+            while time.monotonic() - started < seconds:
+                pool.submit(ask, number)
+                number += 1
+                if number % RATE == 0:
+                    wanted = 1 if (number // RATE) % 2 else 2
+                    status, answer = flipper.post("deployment/promote", {"release": str(wanted)})
+                    assert status == 200, answer
+                    flips.append((time.monotonic(), wanted))
+                time.sleep(max(0.0, started + number / RATE - time.monotonic()))
+    finally:
+        stack.kill_all()
+    ends = [at - 0.2 for at, _ in flips[1:]] + [float("inf")]
+    late = [
+        max((done - at for done, _, given, *_ in found if at <= done < end and given != release), default=0.0)
+        for (at, release), end in zip(flips, ends, strict=True)
+    ]
+    return {
+        "asked": number,
+        "failed": sum(status != 200 for _, status, *_ in found) + number - len(found),
+        "put off by the overloaded machine, and sent again": sum(client.put_off for client in clients),
+        "flips": len(flips),
+        "answers with lessons": sum(bool(words) for _, _, _, words, _ in found),
+        "answers with words of another release": sum(bool(words - WORDS[given]) for _, _, given, words, _ in found),
+        "seconds from a flip to the last old answer": round(max(late), 3),
+        "p50 ms": round(statistics.median(taken for *_, taken in found) * 1000, 1),
+    }
+
+
+def flip_forever(project_id: str) -> None:
+    """Roll back and promote until this process is killed."""
+    project = Project.objects.get(pk=project_id)
+    first, second = project.releases.order_by("number")
+    print("ready", flush=True)
+    while True:
+        deployment = Deployment.objects.get(project=project)
+        promote(project, by=BY, release=second if deployment.stable_id == first.pk else first)
+
+
+def measure_kills() -> dict[str, Any]:
+    """Kill a process that flips all the time, and look at what it left."""
+    project = make_flipping()
+    program = f"from tests.bench.releases import flip_forever; flip_forever('{project.pk}')"
+    environment = os.environ | {"ERL_BENCH_HOME": str(HOME)}
+    left, broken, flips = [], 0, 0
+    for _ in range(KILLS):
+        with subprocess.Popen(
+            [sys.executable, "-c", program], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(random.uniform(0.2, 0.6))
+            child.send_signal(signal.SIGKILL)
+        deployment = Deployment.objects.get(project=project)
+        events = DeploymentEvent.objects.filter(deployment=deployment).order_by("-version")
+        answer = retrieve(Question(project=project, task="Lesson", by=BY, record=False, mode="random"))
+        words = {item["guideline"].rpartition(" ")[2] for item in answer.items}
+        assert deployment.stable is not None
+        left.append(deployment.stable.number)
+        broken += not (
+            events.count() == deployment.version == events[0].version
+            and events[0].state["stable_id"] == str(deployment.stable_id)
+            and answer.release == deployment.stable.number
+            and words == WORDS[deployment.stable.number]
+        )
+        flips = deployment.version
+    return {"kills": KILLS, "flips": flips, "left on the first release": left.count(1), "in neither state": broken}
+
+
+def measure_rebuild() -> dict[str, Any]:
+    """Answer from six releases, to all arms, and write a random thousand of the blocks again."""
+    project = make_project("rebuild")
+    change_deployment(project, by=BY, change=DeploymentChange(mode="releases", holdout_share=50))
+    corpus = Corpus(seed=1)
+    tasks = [corpus.write_lesson()["trigger"] for _ in range(LESSONS)]
+    for number in range(2, RELEASES + 1):
+        reword(project, str(number), count=LESSONS // 3)
+        start_canary(project, release=cut_release(project, by=BY), share=300, by=BY)
+        for asked in range(300):
+            retrieve(Question(project=project, task=random.choice(tasks), session=f"{number}-{asked}", by=BY))
+        promote(project, by=BY)
+    rows = list(Retrieval.objects.filter(project=project).select_related("release"))
+    drawn = random.sample(rows, ANSWERS)
+    outside = 0
+    for row in drawn:
+        assert row.release is not None
+        members = {(one["heuristic"], one["content_sha256"]) for one in row.release.manifest["lessons"]}
+        outside += any((item["heuristic"], item["content_sha256"]) not in members for item in row.items)
+    return {
+        "answers": len(drawn),
+        "releases": len({row.release_id for row in drawn}),
+        "with a block": sum(bool(row.injected_ids) for row in drawn),
+        "arms": {arm: sum(row.arm == arm for row in drawn) for arm in ("stable", "candidate", "holdout")},
+        "rebuilt byte for byte": sum(replay_block(row).exact for row in drawn),
+        "with a lesson that its release lacks": outside,
+    }
+
+
+def measure_cost(pairs: int) -> dict[str, Any]:
+    """Ask two projects of the same content in turns, one of them with all that a deployment has."""
+    plain, staged = make_project("plain"), make_project("staged")
+    change_deployment(staged, by=BY, change=DeploymentChange(mode="releases", holdout_share=50))
+    for project in (plain, staged):
+        random.seed(1)
+        reword(project, "two", count=10)
+    start_canary(staged, release=cut_release(staged, by=BY), share=100, by=BY)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    stack = Web(home=HOME, environment={})
+    stack.start_web()
+    taken: list[tuple[float, float, str]] = []
+    try:
+        clients = [Client(stack.port, make_api_key(project=one).token) for one in (plain, staged)]
+        corpus = Corpus(seed=time.time_ns() % 2**32)
+        for number in range(pairs + 100):
+            body = {"task": corpus.write_lesson()["trigger"], "session": f"s{number}"}
+            times, arm = [0.0, 0.0], ""
+            for place in (0, 1) if number % 2 else (1, 0):  # each is first as often
+                started = time.perf_counter()
+                status, answer = clients[place].post("retrieve", body)
+                times[place] = time.perf_counter() - started
+                assert status == 200, answer
+                arm = answer["arm"] or arm
+            if number >= 100:  # both have their lessons in memory by then
+                taken.append((times[0], times[1], arm))
+    finally:
+        stack.kill_all()
+    return {
+        "pairs": len(taken),
+        "p50 ms without": round(statistics.median(one for one, _, _ in taken) * 1000, 2),
+        "p50 ms with": round(statistics.median(other for _, other, _ in taken) * 1000, 2),
+        "dearer": compare([(one, other) for one, other, _ in taken]),
+        "dearer, without what was held out": compare([(one, other) for one, other, arm in taken if arm != "holdout"]),
+    }
+
+
+def compare(pairs: list[tuple[float, float]]) -> str:
+    """Return how much dearer the second of each pair is at the median, with a 95 % interval by resampling."""
+
+    def ratio(sample: list[tuple[float, float]]) -> float:
+        return statistics.median(other for _, other in sample) / statistics.median(one for one, _ in sample) - 1
+
+    draws = sorted(ratio(random.choices(pairs, k=len(pairs))) for _ in range(400))
+    return f"{ratio(pairs):+.1%} [{draws[10]:+.1%}, {draws[389]:+.1%}]"
+
+
+PARTS = ("assignment", "flip", "kill", "rebuild", "cost")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument("--pairs", type=int, default=1500)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    options = parser.parse_args()
+    measures: dict[str, Any] = {
+        "assignment": measure_assignment,
+        "flip": lambda: measure_flip(options.seconds),
+        "kill": measure_kills,
+        "rebuild": measure_rebuild,
+        "cost": lambda: measure_cost(options.pairs),
+    }
+    try:
+        postgres.ensure(HOME / "postgres", durable=True, settings=("shared_memory_type=mmap",))
+        valkey.ensure(HOME / "valkey")
+        call_command("migrate", verbosity=0)
+        become_administrator()
+        for part in options.parts or PARTS:
+            print(f"{part}: {json.dumps(measures[part](), indent=2)}", flush=True)
+    finally:
+        connections.close_all()
+        postgres.discard(HOME / "postgres")
+        valkey.discard(HOME / "valkey")
+        shutil.rmtree(HOME, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Whether two lessons give the same advice; most pairs are from lessons that language models wrote after real runs."""
+
+import pytest
+
+from memory.heuristics.text import HeuristicText
+from reflection.reflectors.same_advice import is_same_advice
+
+
+def lesson(guideline: str, *, trigger: str = "About to change a booking", **words: str) -> HeuristicText:
+    return HeuristicText(trigger=trigger, guideline=guideline, **words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Call `get_user` and read the fare class.", "Call `get_user`, then read the class of the fare."),
+        (
+            "The function fails to handle cases where there are empty quotes or nested quotes.",
+            "The function is unable to correctly handle empty quotes and nested quotes.",
+        ),
+        ("Take the cup, heat it, then put it in the cabinet.", "Take the cup and heat it, then put it into a cabinet."),
+    ],
+)
+def test_other_words_for_the_same(one: str, other: str) -> None:
+    assert is_same_advice(lesson(one), lesson(other), similarity=0.95)
+    assert not is_same_advice(lesson(one), lesson(other), similarity=0.89)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Check for values greater than or equal to n.", "Check for values strictly greater than n."),
+        ("Call `login` before `get_cart`.", "Call `get_cart` before `login`."),
+        ("Call `get_user` first.", "Call `get_order` first."),
+        ("Refund at most 50 per person.", "Refund at most 500 per person."),
+        (
+            "Return true for odd lengths and false for even ones.",
+            "Return false for odd lengths and true for even ones.",
+        ),
+        (
+            "The formula is n * (7 * n - 5), not n * (9 * n - 7).",
+            "The formula is n * (9 * n - 7), not n * (7 * n - 5).",
+        ),
+        (
+            "Give the sum of the cubes of the numbers where the cube of the sum of the numbers was given.",
+            "Give the cube of the sum of the numbers where the sum of the cubes of the numbers was given.",
+        ),
+        ("Ask the user for the date.", "Never ask the user for the date."),
+    ],
+)
+def test_nearly_the_same_words_for_other_advice(one: str, other: str) -> None:
+    assert not is_same_advice(lesson(one), lesson(other), similarity=0.999)
+
+
+def test_same_guideline_may_have_a_trigger_in_other_words() -> None:
+    one = lesson("Take the cup, then heat it.", trigger="The same task comes again")
+    other = lesson("Take the cup, then heat it.", trigger="The plan is to find a cup and heat it")
+
+    assert is_same_advice(one, other, similarity=0.86)
+
+
+def test_same_guideline_for_another_quoted_rule_is_other_advice() -> None:
+    said = "Say which rule it is, and keep to it."
+    one = lesson(said, trigger='A request goes against this rule: "basic economy flights cannot be modified"')
+    other = lesson(said, trigger='A request goes against this rule: "refunds are not possible for delays"')
+
+    assert not is_same_advice(one, other, similarity=0.96)
+
+
+def test_same_guideline_under_the_opposite_condition_is_other_advice() -> None:
+    one = lesson("Ask for the booking code.", trigger="The user knows the name")
+    other = lesson("Ask for the booking code.", trigger="The user does not know the name")
+
+    assert not is_same_advice(one, other, similarity=0.96)
