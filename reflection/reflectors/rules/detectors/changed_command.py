@@ -72,7 +72,7 @@ def _explain(run: RunView, failed: Call, fixed: Call, between: list[Call]) -> Ru
             f"{tool} failed at step {failed.index} for want of something in the environment, not in the code. With "
             f"{change} it worked at step {fixed.index}, and no file was edited in between. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.8,
         citations=(
             run.cite(failed.step, line),
