@@ -90,6 +90,21 @@ def test_source_that_is_uncertain_is_not_named(steps: tuple[dict[str, Any], ...]
     assert sibling_success.find(view(*steps, family=family)) == []
 
 
+def braked(mode: str) -> Episode:
+    return make_run(call("set_brake", "set", mode=mode), outcome="success")
+
+
+def test_words_that_an_argument_took_wherever_it_worked_are_named() -> None:
+    wrong = call("set_brake", "Error: invalid mode", mode="on")
+    works = (braked("engage"), braked("engage"), braked("release"))
+
+    (finding,) = sibling_success.find(view(wrong, family=works))
+
+    assert finding.guideline == 'Give `mode` as "engage" or "release".'
+    assert sibling_success.find(view(wrong, family=works[:2])) == []
+    assert sibling_success.find(view(wrong, family=(*works, braked("on")))) == []
+
+
 HUNGRY = call("eat", "You can't see any such thing", thing="meal")
 EATEN = make_run(call("prepare", thing="meal"), call("eat", "You eat it", thing="meal"), outcome="success")
 

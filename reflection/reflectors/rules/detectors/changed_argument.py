@@ -129,7 +129,7 @@ def _shown_path(run: RunView, failed: Call, name: str) -> str | None:
 
 def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
     assert failed.error is not None
-    trigger, guideline = _say_form(failed, path=path, form=form)
+    trigger, guideline = say_form(failed, path=path, form=form)
     source = run.latest_source(shown, before=failed.index) if shown else None
     said = f"Step {source.index} had shown the whole path" if source else "The error names the form"
     return RuleMatch(
@@ -147,7 +147,7 @@ def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str
     )
 
 
-def _say_form(failed: Call, *, path: str, form: str) -> tuple[str, str]:
+def say_form(failed: Call, *, path: str, form: str) -> tuple[str, str]:
     """Return trigger and guideline of the lesson that an argument has to be given in some form."""
     assert failed.error is not None
     trigger = f'When about to call {code(failed.name)}, or when it answers "{failed.error.shape}"'
@@ -178,7 +178,7 @@ def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleM
 
 
 def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -> RuleMatch:
-    trigger, guideline = _say_form(failed, path=path, form=form)
+    trigger, guideline = say_form(failed, path=path, form=form)
     return _match(
         run,
         failed,

@@ -3,14 +3,21 @@
 from collections import Counter
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.detectors.changed_argument import FREE_TEXT, find_lookup, say_source
+from reflection.reflectors.rules.detectors.changed_argument import (
+    FREE_TEXT,
+    find_lookup,
+    names_parameter,
+    say_form,
+    say_source,
+)
 from reflection.reflectors.rules.detectors.missing_prerequisite import names_object, put_first
 from reflection.reflectors.rules.errors import ErrorKind
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tools import is_harmful
-from reflection.reflectors.rules.wording import code, is_general, parameter_name
+from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 MIN_RUNS = 2
+MAX_CHOICES = 3
 MAX_FAILURES = 20
 MIN_VALUE_CHARS = 3
 
@@ -24,7 +31,9 @@ def find(run: RunView) -> list[RuleMatch]:
         if call.error and call.command is None and not call.is_edit and not call.error.has(ErrorKind.TRANSIENT):
             failing.setdefault(call.name, call)
     unrepaired = [call for call in list(failing.values())[:MAX_FAILURES] if not run.next_success(call)]
-    return [match for call in unrepaired if (match := _of_source(run, call) or _of_step(run, call))]
+    return [
+        match for call in unrepaired if (match := _of_source(run, call) or _of_choice(run, call) or _of_step(run, call))
+    ]
 
 
 def _worked(run: RunView, name: str) -> list[tuple[RunView, Call]]:
@@ -56,9 +65,46 @@ def _of_source(run: RunView, call: Call) -> RuleMatch | None:
             continue
         trigger, guideline, avoid = say_source(call, path, example[name])
         return _make_match(
-            run, call, name, count, rule="changed_argument", trigger=trigger, guideline=guideline, avoid=avoid
+            run,
+            call,
+            f"after {code(name)}",
+            count,
+            rule="changed_argument",
+            trigger=trigger,
+            guideline=guideline,
+            avoid=avoid,
         )
     return None
+
+
+def _of_choice(run: RunView, call: Call) -> RuleMatch | None:
+    """Name the few words that an argument took wherever the tool worked, if the error is about its form."""
+    assert call.error is not None
+    values = {path: group[0] for path, group in call.leaves.items() if _is_word(group[0])}
+    paths = [path for path in values if names_parameter(call.error, path) and is_general(parameter_name(path))]
+    worked = _worked(run, call.name)
+    if not call.error.has(ErrorKind.FORM) or len(paths) != 1 or len(worked) < MIN_RUNS + 1:
+        return None
+    taken = {used.leaves.get(paths[0], ("",))[0] for _, used in worked}
+    if len(taken) > MAX_CHOICES or values[paths[0]] in taken or not all(_is_word(value) for value in taken):
+        return None
+    trigger, guideline = say_form(
+        call, path=paths[0], form="as " + listed([f'"{v}"' for v in sorted(taken)], last="or")
+    )
+    return _make_match(
+        run,
+        call,
+        f"with {parameter_name(paths[0])} so",
+        len(worked),
+        rule="changed_argument",
+        trigger=trigger,
+        guideline=guideline,
+        avoid="",
+    )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and value.isalpha()
 
 
 def _of_step(run: RunView, call: Call) -> RuleMatch | None:
@@ -81,7 +127,7 @@ def _of_step(run: RunView, call: Call) -> RuleMatch | None:
     return _make_match(
         run,
         call,
-        name,
+        f"after {code(name)}",
         len(worked),
         rule="missing_prerequisite",
         trigger=trigger,
@@ -91,7 +137,7 @@ def _of_step(run: RunView, call: Call) -> RuleMatch | None:
 
 
 def _make_match(
-    run: RunView, call: Call, name: str, count: int, *, rule: str, trigger: str, guideline: str, avoid: str
+    run: RunView, call: Call, how: str, count: int, *, rule: str, trigger: str, guideline: str, avoid: str
 ) -> RuleMatch:
     assert call.error is not None
     return RuleMatch(
@@ -101,10 +147,10 @@ def _make_match(
         avoid=avoid,
         rationale=(
             f'At step {call.index} {code(call.name)} answered "{call.error.shape}", and it did not work later in this '
-            f"run. In {count} other runs of its family it worked after {code(name)}. {run.ending}"
+            f"run. In {count} other runs of its family it worked {how}. {run.ending}"
         ),
         polarity="mixed",
         confidence=0.78,
         citations=(run.cite(call.step, call.error.text),),
-        tools=(call.name, name),
+        tools=(call.name,),
     )
