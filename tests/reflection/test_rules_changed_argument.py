@@ -112,6 +112,20 @@ def test_path_that_an_answer_had_shown_is_said_though_it_never_worked() -> None:
     assert find(view(call("list_files", "lib/paging.py\nold/paging.py"), missing)) == []
 
 
+@pytest.mark.parametrize(
+    ("shown", "given", "form"),
+    [(7788, "7788", "as a number, not as a text"), ("7788", 7788, "as a text, not as a number")],
+)
+def test_type_in_which_an_answer_had_shown_the_value_is_said(shown: object, given: object, form: str) -> None:
+    refused = call("cancel", "Error: order not found", order_id=given)
+
+    (finding,) = find(view(call("buy", {"order_id": shown}), refused))
+
+    assert finding.guideline == f"Give `order_id` {form}."
+    assert find(view(call("buy", {"order_id": given}), refused)) == []
+    assert find(view(call("buy", {"amount": shown}), refused)) == []
+
+
 MISSING_ORDER = "Error: order not found"
 
 

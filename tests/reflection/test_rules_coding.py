@@ -136,6 +136,27 @@ def test_tests_that_an_edit_made_pass_are_a_fact_of_that_change() -> None:
     assert unverified_change.find(view(RED, EDIT, GREEN, say("All tests pass now."))) == []
 
 
+NOTHING_STAGED = 'On branch main\nno changes added to commit (use "git add" and/or "git commit -a")'
+
+
+def test_command_repeated_in_vain_though_its_answer_names_another() -> None:
+    commit = call("Bash", NOTHING_STAGED, command="git commit -m 'Fix'")
+
+    (finding,) = changed_command.find(view(EDIT, commit, commit, commit))
+
+    assert finding.trigger == 'When `git commit` answers "no changes added to commit"'
+    assert finding.guideline == "Run `git add` first, which the answer names, and `git commit` after that."
+    assert changed_command.find(view(EDIT, commit, commit)) == []
+    assert changed_command.find(view(*[call("Bash", NOTHING_STAGED, command="git status")] * 3)) == []
+
+
+def test_commit_is_no_check_of_a_change() -> None:
+    commit = call("Bash", "", command="git commit -am 'Fix'")
+
+    assert unverified_change.find(view(RED, EDIT, commit, say("The bug is fixed.")))
+    assert unverified_change.find(view(RED, EDIT, call("Bash", "5", command="python3 try_it.py"), say("Fixed."))) == []
+
+
 def test_change_after_the_last_check_is_to_be_checked() -> None:
     (finding,) = unverified_change.find(view(RED, EDIT, say("It is fixed, the tests pass now.")))
 

@@ -104,6 +104,9 @@ def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | No
 def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
     """Describe the form that an error spells out, or the longer path that an answer had shown, if it never worked."""
     assert failed.error is not None
+    for path, values in sorted(failed.leaves.items()):
+        if form := _shown_type(run, failed, path, values[0]):
+            return _uncorrected(run, failed, form=form, path=path, value=str(values[0]), shown=str(values[0]))
     texts = {path: values[0] for path, values in failed.leaves.items() if isinstance(values[0], str)}
     format_asked = form_of_format(failed.error.text)
     for path, value in sorted(texts.items()):
@@ -116,6 +119,18 @@ def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
             form = relation(value, shown)
             return _uncorrected(run, failed, form=form, path=path, value=value, shown=shown)
     return None
+
+
+def _shown_type(run: RunView, failed: Call, path: str, value: Any) -> str:
+    """Return how to give digits that answers show under the parameter's name in the other type: text or number."""
+    name = path.removesuffix("[]").rpartition(".")[2]
+    if failed.error is None or not failed.error.has(ErrorKind.NOT_FOUND) or not str(value).isdigit():
+        return ""
+    member = re.compile(rf'"{re.escape(name)}"\s*:\s*("?){value}(?!\w)')
+    quoted = {found for c in run.calls if c.index < failed.index and not c.error for found in member.findall(c.answer)}
+    if len(quoted) != 1 or not is_general(parameter_name(path)) or isinstance(value, str) == bool(quoted.pop()):
+        return ""
+    return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
 
 
 def _shown_path(run: RunView, failed: Call, name: str) -> str | None:
@@ -131,7 +146,7 @@ def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str
     assert failed.error is not None
     trigger, guideline = say_form(failed, path=path, form=form)
     source = run.latest_source(shown, before=failed.index) if shown else None
-    said = f"Step {source.index} had shown the whole path" if source else "The error names the form"
+    said = f"Step {source.index} had shown it in the right form" if source else "The error names the form"
     return RuleMatch(
         rule="changed_argument",
         trigger=trigger,
