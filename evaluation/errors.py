@@ -23,3 +23,15 @@ class DatabaseBehind(EvaluationError):
 
 class ProcessEnded(EvaluationError):
     """The evaluating process ended before it was done."""
+
+
+class PlanInvalid(EvaluationError):
+    """The plan of an experiment cannot be carried out."""
+
+
+class ExperimentRunning(EvaluationError):
+    """The deployment already has a running experiment; a second would disturb it."""
+
+
+class ExperimentEnded(EvaluationError):
+    """The experiment has ended; what it found stays as it is."""

@@ -5,9 +5,12 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from evaluation.experiments.models import Experiment, Look
 from memory.ids import uuid7
 from memory.projects.models import Project
 from reflection.jobs.models import Job
+
+__all__ = ["EvaluationRun", "Experiment", "Look"]
 
 
 class EvaluationRunStatus(models.TextChoices):

@@ -8,4 +8,16 @@ TEXT_COLUMNS = {
         Columns("units results", Fate.KEPT, "figures, ids of runs and names of task families, but no tasks or steps"),
         Columns("requested_by", Fate.NO_TEXT, "labels of accounts and keys"),
     ),
+    "evaluation_experiment": (
+        Columns(
+            "compared metric method rule unit_rule guardrails steps promotes status conclusion",
+            Fate.NO_TEXT,
+            "written by ERL or chosen from its words",
+        ),
+        Columns("reason", Fate.KEPT, "people wrote it about an experiment, not about a run"),
+        Columns("started_by ended_by", Fate.NO_TEXT, "labels of accounts and keys"),
+    ),
+    "evaluation_look": (
+        Columns("guardrails outcomes verdict reason", Fate.NO_TEXT, "figures, and sentences written by ERL"),
+    ),
 }

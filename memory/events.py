@@ -18,6 +18,7 @@ class EventKind(models.TextChoices):
     RELEASE_CUT = "release.cut", "A release was cut"
     DEPLOYMENT_CHANGED = "deployment.changed", "What agents are given has changed"
     EVALUATION_FINISHED = "evaluation.finished", "An evaluation ended"
+    EXPERIMENT_ENDED = "experiment.ended", "An experiment ended: with a verdict, or stopped"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

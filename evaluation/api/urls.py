@@ -2,7 +2,21 @@
 
 from django.urls import path
 
+from evaluation.api.experiments import (
+    ExperimentListView,
+    ExperimentLooksView,
+    ExperimentStopView,
+    ExperimentView,
+    UpliftView,
+)
 from evaluation.api.views import EvaluateView
 
 app_name = "evaluation_api"
-urlpatterns = [path("evaluate", EvaluateView.as_view(), name="evaluate")]
+urlpatterns = [
+    path("evaluate", EvaluateView.as_view(), name="evaluate"),
+    path("experiments", ExperimentListView.as_view(), name="experiments"),
+    path("experiments/<int:id>", ExperimentView.as_view(), name="experiment"),
+    path("experiments/<int:id>/looks", ExperimentLooksView.as_view(), name="experiment-looks"),
+    path("experiments/<int:id>/stop", ExperimentStopView.as_view(), name="experiment-stop"),
+    path("uplift", UpliftView.as_view(), name="uplift"),
+]

@@ -7,4 +7,4 @@ from memory.sql import install
 
 class Migration(migrations.Migration):
     dependencies = [("evaluation", "0001_initial"), ("memory", "0002_database_rules")]
-    operations = [install("evaluation/sql/projects.sql")]
+    operations = [install("evaluation/sql/projects.sql"), install("evaluation/sql/experiments.sql")]

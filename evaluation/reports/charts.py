@@ -5,6 +5,8 @@ from typing import Any
 
 WIDTH, LABELS, ROW = 720, 190, 26
 CURVE_HEIGHT, COST_HEIGHT, MARGIN, LABEL_ROW = 260, 320, 48, 19
+MOST_POINTS = 200  # of a line
+WIDEST = 0.5  # how far from the estimate an early interval is drawn
 _DOSE = re.compile(r"^hybrid:(\d+)$")
 
 
@@ -91,6 +93,55 @@ def draw_curve(
         "line": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
         "band": " ".join(upper + lower),
         "ticks": ticks,
+        "width": WIDTH,
+        "height": CURVE_HEIGHT,
+        "bottom": CURVE_HEIGHT - MARGIN,
+        "left": MARGIN,
+        "right": WIDTH - MARGIN,
+        "label_y": CURVE_HEIGHT - MARGIN + 18,
+        "title_y": CURVE_HEIGHT - MARGIN + 38,
+    }
+
+
+def draw_sequence(looks: list[dict[str, Any]], *, planned: int) -> dict[str, Any]:
+    """Lay out how an estimate and its interval narrowed with the units; empty with fewer than two looks.
+
+    Args:
+        looks: `units`, `estimate`, `low` and `high` of each look, in order.
+        planned: the most units planned, where the axis ends.
+    """
+    if len(looks) < 2:
+        return {}
+    shown = [*looks[:: max(len(looks) // MOST_POINTS, 1)], looks[-1]]
+    last = max(planned, shown[-1]["units"])
+    low = min(0.0, *(max(look["low"], look["estimate"] - WIDEST) for look in shown))
+    high = max(0.0, *(min(look["high"], look["estimate"] + WIDEST) for look in shown))
+    room = (high - low) * 0.08 or 0.05
+    low, high = low - room, high + room
+
+    def x(value: float) -> float:
+        return float(round(MARGIN + value / last * (WIDTH - 2 * MARGIN), 1))
+
+    def y(value: float) -> float:
+        inside = min(max(value, low), high)
+        return float(round(16 + (high - inside) / (high - low) * (CURVE_HEIGHT - MARGIN - 16), 1))
+
+    def join(edge: str, points: list[dict[str, Any]]) -> str:
+        return " ".join(f"{x(look['units'])},{y(look[edge])}" for look in points)
+
+    end = shown[-1]
+    return {
+        "line": join("estimate", shown),
+        "band": f"{join('high', shown)} {join('low', shown[::-1])}",
+        "end": {
+            "x": x(end["units"]),
+            "y": y(end["estimate"]),
+            "title": f"After {end['units']:,} runs: {100 * end['estimate']:+.1f} points, between "
+            f"{100 * end['low']:+.1f} and {100 * end['high']:+.1f}",
+        },
+        "zero": y(0.0),
+        "ticks": [{"y": y(value), "label": f"{100 * value:+.0f}"} for value in (low + room, high - room)],
+        "marks": [{"x": x(last * share), "label": f"{last * share:,.0f}"} for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
         "width": WIDTH,
         "height": CURVE_HEIGHT,
         "bottom": CURVE_HEIGHT - MARGIN,

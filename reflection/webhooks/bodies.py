@@ -29,6 +29,13 @@ _DECIDED = {
     "undo": "put back: the last decision was undone",
 }
 
+_CONCLUDED = {
+    "better": "the treated arm is better, or not worse where that was the rule",
+    "no_benefit": "no benefit was found",
+    "roll_back": "the treated arm was worse, and a guardrail fired",
+    "invalid": "nothing can be said, because the arms did not have the planned shares",
+}
+
 
 def write_body(delivery: WebhookDelivery) -> bytes:
     """Return the body of a message as JSON."""
@@ -74,6 +81,9 @@ def _say(delivery: WebhookDelivery) -> str:
             return f"Release {details.get('release')} was cut: {details.get('lessons')} lessons."
         case EventKind.DEPLOYMENT_CHANGED:
             return _say_deployed(details)
+        case EventKind.EXPERIMENT_ENDED:
+            conclusion = _CONCLUDED.get(str(details.get("conclusion")), "it was stopped")
+            return f"Experiment {details.get('experiment')} ended: {conclusion}."
         case EventKind.EVALUATION_FINISHED:
             return f"An evaluation ended: {details.get('status')}."
         case _:

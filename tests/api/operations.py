@@ -9,9 +9,13 @@ from uuid import UUID
 import yaml
 from rest_framework.test import APIClient
 
+from evaluation.experiments.lifecycle import start_experiment
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.plan import Plan
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
+from memory.releases.models import Release
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
@@ -57,6 +61,8 @@ class Operation:
 
 def make_target(operation: Operation, project: Project) -> UUID | str:
     """Make the row whose id the path names, in a state the operation applies to."""
+    if operation.path.split("/")[3] == "experiments":
+        return str(start_on_trial(operation, project).number)
     if operation.path.split("/")[3] == "releases":
         return cut_release(project, by=Actor.policy("test")).sha256
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
@@ -89,6 +95,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
     if operation.path.split("/")[3] == "deployment" and operation.method == "post":
         deploy(operation, project)
+    if operation.id == "startExperiment":
+        deploy(operation, project)
     if "decisions" in body:
         heuristic = make_heuristic(project=project)
         body["decisions"] = [
@@ -113,6 +121,13 @@ def deploy(operation: Operation, project: Project) -> None:
     release = cut_release(project, by=by)
     if operation.id != "startCanary":
         start_canary(project, release=release, share=100, by=by)
+
+
+def start_on_trial(operation: Operation, project: Project) -> Experiment:
+    """Try the second release of a project in an experiment."""
+    deploy(operation, project)
+    release = Release.objects.get(project=project, number=2)
+    return start_experiment(project, plan=Plan(), by=Actor.policy("test"), release=release)
 
 
 def _load() -> list[Operation]:

@@ -15,8 +15,6 @@ from evaluation.environments.scripted.advice import Advice, read_advice
 from evaluation.environments.scripted.agent import ScriptedAgent
 from evaluation.environments.scripted.plan import Work
 from evaluation.environments.scripted.slips import choose_slips, find_slips
-from evaluation.suites.base import Options
-from evaluation.suites.slips import Office
 from memory.retrieval.context import build_context
 
 CODE_FIRST = {"trigger": "When about to call `refund_order`", "guideline": "Call `refund_code` first."}
@@ -113,20 +111,6 @@ def test_command_of_a_text_game_survives_as_a_call(command: str) -> None:
     call = parse(command)
 
     assert write(call.name, call.arguments) == command
-
-
-@pytest.mark.django_db
-def test_offline_rules_lift_the_clerk_and_controls_lose_it() -> None:
-    options = Options(suites=("clerk",), arms=("hybrid:5", "shuffled", "flipped"), experience=20, limit=12)
-
-    result = Office().run_unit("seed-0", options, lambda *_: None)
-
-    solved = {
-        arm: sum(tries[0]["success"] for tries in figures["tries"].values()) for arm, figures in result["arms"].items()
-    }
-    assert solved["hybrid:5"] > solved["none"]
-    assert solved["shuffled"] < solved["hybrid:5"]
-    assert solved["flipped"] < solved["none"]
 
 
 @needs_bfcl

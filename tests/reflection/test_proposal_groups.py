@@ -35,7 +35,8 @@ OTHER = make_lesson(
     "Read the fare class with `get_reservation` and say that a refund cannot be given.",
 )
 THIRD = make_lesson(
-    TRIGGER, "Read the fare class with `get_reservation` and explain that the money cannot be returned."
+    "Someone asks to be paid back for a basic economy reservation",
+    "Check the fare class with `get_reservation` and answer that it cannot be refunded.",
 )
 
 

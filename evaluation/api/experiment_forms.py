@@ -1,0 +1,293 @@
+"""Experiments and uplift as clients send and read them. Shares and rates are between 0 and 1."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from evaluation.experiments.analysis import State, Verdict
+from evaluation.experiments.models import Experiment, Look
+from evaluation.experiments.plan import (
+    GUARDRAILS,
+    STEPS,
+    Guarded,
+    Guardrail,
+    Method,
+    Metric,
+    Plan,
+    Rule,
+    Step,
+    UnitRule,
+)
+from evaluation.experiments.uplift import LessonEffect, Uplift, UpliftReport
+from evaluation.reports.experiments import list_alarms, list_unknowns, write_sentence
+from evaluation.sequential import Interval
+from memory.api.input import WHOLE, Input, OneOf, Share
+from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
+
+THOUSANDTHS = 1000
+MOST_UNITS = 1_000_000
+LONGEST_LOOK_BACK = 90 * 86_400
+_DEFAULT = Plan()
+
+Rate = Annotated[float, Field(gt=0, lt=1, json_schema_extra={"format": "double"})]
+Number = Annotated[float, Field(json_schema_extra={"format": "double"})]
+Count = Annotated[int, Field(ge=1, le=MOST_UNITS), WHOLE]
+Figure = Annotated[float | None, Field(description="Null while too little is known.")]
+
+
+class GuardrailInput(Input):
+    """A one-sided test for harm. Of cost and latency, `tau` and `margin` are differences of natural logarithms."""
+
+    metric: Annotated[str, OneOf(Guarded)]
+    alpha: Rate = 0.01
+    tau: Rate = 0.15
+    margin: Annotated[Share, Field(description="How much worse is no harm yet.")] = 0.0
+
+
+class CanaryStepInput(Input):
+    """A share of a canary, and how many units with it are needed before the next."""
+
+    share: Annotated[float, Field(ge=0.001, le=1, json_schema_extra={"format": "double"})]
+    units: Count
+
+
+class ExperimentInput(Input):
+    """The plan of an experiment. It cannot be changed once it runs. All members are optional."""
+
+    release: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="The number or hash of the release to try against the stable one. Empty compares lessons with "
+            "none, in the hold-out.",
+        ),
+    ] = ""
+    metric: Annotated[str, OneOf(Metric)] = _DEFAULT.metric
+    method: Annotated[str, OneOf(Method)] = _DEFAULT.method
+    rule: Annotated[str, OneOf(Rule)] = _DEFAULT.rule
+    unit_rule: Annotated[str, OneOf(UnitRule)] = _DEFAULT.unit_rule
+    alpha: Annotated[Rate, Field(description="False alarms of the verdict over all looks, two-sided.")] = _DEFAULT.alpha
+    tau: Annotated[Rate, Field(description="The size of the effect one hopes for.")] = _DEFAULT.tau
+    margin: Annotated[Share, Field(description="How much worse is still `not_worse`.")] = _DEFAULT.margin
+    max_units: Annotated[Count, Field(description="Units with a known outcome at which it ends.")] = _DEFAULT.max_units
+    look_back_seconds: Annotated[
+        int, Field(ge=1, le=LONGEST_LOOK_BACK, description="How long an outcome may take to count."), WHOLE
+    ] = _DEFAULT.look_back_seconds
+    use_past: Annotated[
+        bool, Field(description="Remove what the families' success before the experiment explains (CUPED).")
+    ] = False
+    guardrails: Annotated[
+        list[GuardrailInput] | None, Field(max_length=5, description="Default: all five, `success` without a margin.")
+    ] = None
+    steps: Annotated[
+        list[CanaryStepInput] | None,
+        Field(max_length=10, description="Default: 1 %, 10 %, 50 %. An empty list leaves the share to people."),
+    ] = None
+    promotes: Annotated[str, OneOf(Experiment.Promotes)] = Experiment.Promotes.PEOPLE
+
+    def as_plan(self) -> Plan:
+        """Return the plan with its defaults filled in."""
+        steps = (STEPS if self.release else ()) if self.steps is None else tuple(map(_read_step, self.steps))
+        given = self.guardrails
+        guardrails = GUARDRAILS if given is None else tuple(Guardrail(**each.model_dump()) for each in given)
+        left_out = {"release", "promotes", "guardrails", "steps"}
+        return Plan(guardrails=guardrails, steps=steps, **self.model_dump(exclude=left_out))
+
+
+class StopInput(Input):
+    """Why an experiment ends early."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Kept with the experiment.")] = ""
+
+
+class UpliftQuery(Input):
+    """Over which time to measure."""
+
+    days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Only answers of the last N days.")] = 90
+
+
+class GuardrailAnswer(BaseModel):
+    """What a guardrail found; it fires when `e_value` reaches 1/α."""
+
+    units: dict[str, int]
+    difference: Annotated[float | None, Field(description="Harm of the treated arm; above 0 is worse.")]
+    e_value: float
+    fired: bool
+
+
+class LookAnswer(BaseModel):
+    """What was found at one time. Values are shares of success, or mean scores."""
+
+    number: int
+    taken_at: datetime
+    share: Annotated[float, Field(description="Of the treated arm at the time.")]
+    control_units: int
+    treated_units: int
+    control_mean: Figure
+    treated_mean: Figure
+    estimate: Annotated[float | None, Field(description="Treated minus control, compared within each share.")]
+    low: Annotated[float | None, Field(description="The interval holds at every look together.")]
+    high: float | None
+    e_value: Annotated[float, Field(description="Against no difference; sure from 1/α on.")]
+    ratio_e_value: Annotated[float, Field(description="Against the planned shares; from 1,000 on nothing counts.")]
+    missing_e_value: Annotated[float, Field(description="Against equally many missing outcomes; an alarm from 100 on.")]
+    guardrails: dict[str, GuardrailAnswer]
+    outcomes: Annotated[
+        dict[str, dict[str, int]],
+        Field(description=f"Units of each arm by what is known of their outcome: {', '.join(State.values)}."),
+    ]
+    verdict: Annotated[str, OneOf(Verdict)]
+    reason: str
+
+
+class ExperimentAnswer(BaseModel):
+    """An experiment: its plan, how it stands, and how it ended."""
+
+    number: int
+    sentence: Annotated[str, Field(description="What it found so far.")]
+    status: Annotated[str, OneOf(Experiment.Status)]
+    compared: Annotated[str, OneOf(Experiment.Compared)]
+    treated_release: int | None
+    control_release: int | None
+    metric: Annotated[str, OneOf(Metric)]
+    method: Annotated[str, OneOf(Method)]
+    rule: Annotated[str, OneOf(Rule)]
+    unit_rule: Annotated[str, OneOf(UnitRule)]
+    alpha: float
+    tau: float
+    margin: float
+    max_units: int
+    look_back_seconds: int
+    use_past: bool
+    guardrails: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    promotes: Annotated[str, OneOf(Experiment.Promotes)]
+    conclusion: Annotated[str, Field(description="The verdict that ended it; empty if something else did.")]
+    reason: str
+    started_by: str
+    started_at: datetime
+    ended_by: str
+    ended_at: datetime | None
+    last_look: LookAnswer | None
+
+
+class ExperimentPage(BaseModel):
+    """Experiments, the newest first."""
+
+    results: list[ExperimentAnswer]
+    pagination: dict[str, int]
+
+
+class ExperimentDetail(ExperimentAnswer):
+    """An experiment with its newest looks, oldest first, and what it cannot tell yet."""
+
+    alarms: list[str]
+    cannot_tell: list[str]
+    looks: Annotated[list[LookAnswer], Field(description="The newest, at most 500.")]
+
+
+class UpliftAnswer(BaseModel):
+    """Success of the units that were given lessons minus that of the hold-out."""
+
+    guided: int
+    held_out: int
+    estimate: Figure
+    low: Figure
+    high: Figure
+
+
+class ReleaseUplift(UpliftAnswer):
+    release: int
+
+
+class FamilyUplift(UpliftAnswer):
+    task_id: str
+
+
+class LessonEffectAnswer(BaseModel):
+    """How runs given a lesson fared against others of their families: observed, not caused."""
+
+    heuristic: UUID
+    runs: int
+    estimate: float
+    low: float
+    high: float
+    observational: Annotated[bool, Field(description="Always true: which runs are given a lesson is no accident.")]
+
+
+class UpliftReportAnswer(BaseModel):
+    """Whether lessons help."""
+
+    days: int
+    whole: UpliftAnswer
+    by_release: list[ReleaseUplift]
+    by_family: list[FamilyUplift]
+    lessons: list[LessonEffectAnswer]
+
+
+MOST_LOOKS = 500
+_LOOK = [name for name in LookAnswer.model_fields if name != "share"]
+_COPIED = [
+    name
+    for name in ExperimentAnswer.model_fields
+    if name not in ("sentence", "treated_release", "control_release", "steps", "last_look")
+]
+
+
+def describe_experiment(experiment: Experiment, last: Look | None) -> dict[str, Any]:
+    """Return an experiment as clients read it, with its last look."""
+    return {
+        **{name: getattr(experiment, name) for name in _COPIED},
+        "sentence": write_sentence(experiment, last),
+        "treated_release": experiment.treated_release.number if experiment.treated_release else None,
+        "control_release": experiment.control_release.number if experiment.control_release else None,
+        "steps": [each | {"share": each["share"] / THOUSANDTHS} for each in experiment.steps],
+        "last_look": describe_look(last) if last else None,
+    }
+
+
+def describe_in_full(experiment: Experiment) -> dict[str, Any]:
+    """Return an experiment with its looks."""
+    looks = list(experiment.looks.order_by("-number")[:MOST_LOOKS])[::-1]
+    last = looks[-1] if looks else None
+    return describe_experiment(experiment, last) | {
+        "alarms": list_alarms(last) if last else [],
+        "cannot_tell": list_unknowns(experiment, last),
+        "looks": [describe_look(look) for look in looks],
+    }
+
+
+def describe_look(look: Look) -> dict[str, Any]:
+    """Return a look as clients read it."""
+    return {name: getattr(look, name) for name in _LOOK} | {"share": look.share / THOUSANDTHS}
+
+
+def describe_uplift(report: UpliftReport, *, days: int) -> dict[str, Any]:
+    """Return what lessons do as clients read it."""
+    return {
+        "days": days,
+        "whole": _describe_uplift(report.whole),
+        "by_release": [{"release": number} | _describe_uplift(each) for number, each in report.by_release.items()],
+        "by_family": [{"task_id": name} | _describe_uplift(each) for name, each in report.by_family.items()],
+        "lessons": [_describe_effect(effect) for effect in report.lessons],
+    }
+
+
+def _describe_uplift(uplift: Uplift) -> dict[str, Any]:
+    figures = {"guided": uplift.guided, "held_out": uplift.held_out, "estimate": uplift.estimate}
+    return figures | _describe_interval(uplift.interval)
+
+
+def _describe_effect(effect: LessonEffect) -> dict[str, Any]:
+    figures = {"heuristic": effect.heuristic_id, "runs": effect.runs, "estimate": effect.estimate}
+    return figures | _describe_interval(effect.interval) | {"observational": True}
+
+
+def _describe_interval(interval: Interval | None) -> dict[str, float | None]:
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
+
+
+def _read_step(sent: CanaryStepInput) -> Step:
+    return Step(share=round(sent.share * THOUSANDTHS), units=sent.units)

@@ -1,0 +1,1 @@
+"""Experiments on live traffic: a frozen plan, its looks, and what they say."""

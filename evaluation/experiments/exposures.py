@@ -1,0 +1,197 @@
+"""Read what is known of the units of an experiment: who was given what, and how their runs ended."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+from math import log
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from evaluation.experiments.analysis import State, Unit
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.plan import Guarded, Metric, Plan, UnitRule
+from memory.retrieval.assignment import Arm
+from memory.runs.models import Trajectory
+
+TRUSTED = frozenset(
+    {Trajectory.OutcomeSource.ENVIRONMENT, Trajectory.OutcomeSource.TEST, Trajectory.OutcomeSource.HUMAN}
+)
+TREATED_AND_CONTROL: dict[str, tuple[str, str]] = {
+    Experiment.Compared.CANARY: (Arm.CANDIDATE, Arm.STABLE),
+    Experiment.Compared.MEMORY: (Arm.STABLE, Arm.HOLDOUT),
+}
+FAMILY_RUNS = 20  # with a known end, from which a family's past counts
+BUCKETS = 1000
+
+# One row for each answer and run, in the order of exposure. What was pinned belongs to no arm.
+_EXPOSED = """
+SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int, (e.state ->> 'holdout_share')::int,
+    t.id IS NOT NULL, t.outcome, t.score, t.outcome_source, coalesce(t.outcome_at, t.created_at), t.cost_usd,
+    extract(epoch FROM t.ended_at - t.started_at)::float8,
+    CASE WHEN %(errors)s THEN jsonb_path_exists(t.steps, '$[*] ? (@.error != "")') END,
+    CASE WHEN %(harm)s THEN EXISTS (
+        SELECT FROM memory_heuristicfeedback f
+        WHERE (f.trajectory_id = t.id OR f.retrieval_id = r.id) AND f.helpful = false) END
+FROM memory_retrieval r
+JOIN memory_deploymentevent e ON e.deployment_id = %(deployment)s AND e.version = r.deployment_version
+LEFT JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.project_id = r.project_id
+WHERE r.project_id = %(project)s AND r.deployment_version >= %(version)s AND r.created_at >= %(since)s
+    AND r.arm IN ('stable', 'candidate', 'holdout')
+ORDER BY r.created_at, r.id, t.created_at, t.id
+"""
+_PAST = """
+SELECT t.task_id, avg((t.outcome = 'success')::int)::float8 FROM memory_trajectory t
+WHERE t.project_id = %(project)s AND t.created_at < %(since)s AND coalesce(t.outcome_at, t.created_at) < %(since)s
+    AND t.outcome IN ('success', 'failure') AND t.outcome_source IN ('environment', 'test', 'human')
+GROUP BY t.task_id HAVING count(*) >= %(runs)s
+"""
+
+
+class Exposed(NamedTuple):
+    """One answer to a unit with a run that followed, or without."""
+
+    unit: str
+    arm: str
+    at: datetime
+    family: str
+    canary_share: int
+    holdout_share: int
+    is_recorded: bool
+    outcome: str | None
+    score: float | None
+    source: str | None
+    known_at: datetime | None
+    cost: Any
+    seconds: float | None
+    has_error: bool | None
+    is_harm: bool | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exposures:
+    """The units of the two arms in the order of their exposure, and the counts of all arms with their shares."""
+
+    units: Sequence[Unit]
+    ratios: Sequence[tuple[Sequence[int], Sequence[float]]]
+    past: dict[str, float] = field(default_factory=dict)
+
+    def count_treated(self, *, share: int) -> int:
+        """Return how many treated units were exposed while the canary had this share, in thousandths."""
+        return sum(unit.treated and abs(unit.share * BUCKETS - share) < 0.5 for unit in self.units)
+
+
+def read_exposures(experiment: Experiment, *, now: datetime) -> Exposures:
+    """Read all that is known at a time. Two queries at most."""
+    plan = experiment.plan
+    guarded = {guardrail.metric for guardrail in plan.guardrails}
+    asked: dict[str, Any] = {
+        "project": experiment.project_id,
+        "deployment": experiment.deployment_id,
+        "version": experiment.first_version,
+        "since": experiment.started_at,
+        "errors": Guarded.ERRORS in guarded,
+        "harm": Guarded.HARM in guarded,
+        "runs": FAMILY_RUNS,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_EXPOSED, asked)
+        rows = [Exposed(*row) for row in cursor.fetchall()]
+        past: dict[str, float] = {}
+        if plan.use_past:
+            cursor.execute(_PAST, asked)
+            past = dict(cursor.fetchall())
+    return collect(rows, plan, compared=experiment.compared, now=now, past=past)
+
+
+def collect(
+    rows: Iterable[Exposed], plan: Plan, *, compared: str, now: datetime, past: dict[str, float] | None = None
+) -> Exposures:
+    """Count each unit once, in the arm that it was first given."""
+    answers: dict[str, list[Exposed]] = {}
+    for row in rows:
+        seen = answers.setdefault(row.unit, [])
+        if not seen or row.arm == seen[0].arm:
+            seen.append(row)
+    arms = TREATED_AND_CONTROL[compared]
+    blocks: dict[tuple[int, int], int] = {}
+    counts: dict[int, Counter[str]] = {}
+    units = []
+    for seen in answers.values():
+        first = seen[0]
+        block = blocks.setdefault((first.canary_share, first.holdout_share), len(blocks))
+        counts.setdefault(block, Counter())[first.arm] += 1
+        if first.arm in arms:
+            shares = get_shares(first.canary_share, first.holdout_share)
+            both = sum(shares[arm] for arm in arms)
+            units.append(
+                _summarise(seen, plan, treated=first.arm == arms[0], block=block, share=shares[arms[0]] / both, now=now)
+            )
+    ratios = []
+    for (canary, holdout), block in blocks.items():
+        shares = get_shares(canary, holdout)
+        ratios.append(([counts[block][arm] for arm in shares], list(shares.values())))
+    return Exposures(units=units, ratios=ratios, past=past or {})
+
+
+def get_shares(canary: int, holdout: int) -> dict[str, float]:
+    """Return the share of each arm. The hold-out is drawn first, the canary among the rest."""
+    held, tried = holdout / BUCKETS, canary / BUCKETS
+    return {Arm.STABLE: (1 - held) * (1 - tried), Arm.CANDIDATE: (1 - held) * tried, Arm.HOLDOUT: held}
+
+
+def _summarise(seen: Sequence[Exposed], plan: Plan, *, treated: bool, block: int, share: float, now: datetime) -> Unit:
+    """Return what is known of a unit: of its first run, or of all its runs together."""
+    runs = [row for row in seen if row.is_recorded]
+    if plan.unit_rule == UnitRule.FIRST:
+        runs = runs[:1]
+    window = timedelta(seconds=plan.look_back_seconds)
+    states = [_find_state(row, row.at + window, now) for row in runs] or [
+        _find_state(seen[0], seen[0].at + window, now)
+    ]
+    known = [row for row, state in zip(runs, states, strict=False) if state == State.KNOWN]
+    values = [_value(row, plan.metric) for row in known]
+    return Unit(
+        treated=treated,
+        block=block,
+        share=share,
+        state=State.KNOWN if known else states[0],
+        value=sum(values) / len(values) if values else 0.0,
+        known_at=min((row.known_at for row in known if row.known_at), default=None),
+        family=seen[0].family,
+        figures=_average(chain.from_iterable(_find_figures(row, is_known=row in known) for row in runs)),
+    )
+
+
+def _find_state(row: Exposed, until: datetime, now: datetime) -> str:
+    if row.outcome in (Trajectory.Outcome.SUCCESS, Trajectory.Outcome.FAILURE) and row.known_at is not None:
+        if row.source not in TRUSTED:
+            return State.UNTRUSTED
+        return State.KNOWN if row.known_at <= until else State.LATE
+    return State.PENDING if now <= until else State.MISSING
+
+
+def _value(row: Exposed, metric: str) -> float:
+    if metric == Metric.SCORE and row.score is not None:
+        return row.score
+    return float(row.outcome == Trajectory.Outcome.SUCCESS)
+
+
+def _find_figures(row: Exposed, *, is_known: bool) -> Iterator[tuple[str, float]]:
+    if is_known:
+        yield Guarded.SUCCESS, float(row.outcome != Trajectory.Outcome.SUCCESS)
+    for name, flag in ((Guarded.ERRORS, row.has_error), (Guarded.HARM, row.is_harm)):
+        if flag is not None:
+            yield name, float(flag)
+    for name, amount in ((Guarded.COST, row.cost), (Guarded.LATENCY, row.seconds)):
+        if amount is not None and amount > 0:
+            yield name, log(float(amount))
+
+
+def _average(figures: Iterable[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for name, value in figures:
+        found.setdefault(str(name), []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}

@@ -1,0 +1,156 @@
+"""The plan of an experiment: what is measured, how, and what decides. It is written down before the first run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, log
+from typing import Any, Self
+
+from django.db.models import TextChoices
+
+from evaluation.errors import PlanInvalid
+from evaluation.sequential import units_in_total
+
+SEQUENTIAL_COST = 1.6  # times the planned size, for the same power with a look after every run (tests/bench)
+FEWEST_FOR_MIXTURE = 200  # units in total; smaller experiments use the exact e-process
+
+
+class Metric(TextChoices):
+    SUCCESS = "success", "Success"
+    SCORE = "score", "Score"
+
+
+class Method(TextChoices):
+    MIXTURE = "mixture", "Mixture SPRT with a confidence sequence"
+    EXACT = "exact", "Exact e-process, for few units"
+
+
+class Rule(TextChoices):
+    BETTER = "better", "The interval is above zero"
+    NOT_WORSE = "not_worse", "The interval is above minus the margin"
+
+
+class UnitRule(TextChoices):
+    FIRST = "first", "The first run of each unit"
+    MEAN = "mean", "The mean of the runs of each unit"
+
+
+class Guarded(TextChoices):
+    """What a guardrail watches. Its figure of a unit rises with the harm."""
+
+    SUCCESS = "success", "Failed runs"
+    ERRORS = "errors", "Runs with an error"
+    COST = "cost", "Cost per run"
+    LATENCY = "latency", "Duration of a run"
+    HARM = "harm", "Runs in which a lesson was reported as harmful"
+
+
+RATIOS = frozenset({Guarded.COST, Guarded.LATENCY})  # compared as logarithms: 0.1 is about 10 % more
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guardrail:
+    """A one-sided test for harm that rolls back at once. A difference within the margin is no harm.
+
+    Of cost and latency, `tau` and `margin` are differences of logarithms.
+    """
+
+    metric: str
+    alpha: float = 0.01
+    tau: float = 0.15
+    margin: float = 0.0
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**values)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"metric": self.metric, "alpha": self.alpha, "tau": self.tau, "margin": self.margin}
+
+
+GUARDRAILS = (
+    Guardrail(metric=Guarded.SUCCESS),
+    Guardrail(metric=Guarded.ERRORS, margin=0.02),
+    Guardrail(metric=Guarded.COST, tau=0.3, margin=round(log(1.25), 4)),
+    Guardrail(metric=Guarded.LATENCY, tau=0.3, margin=round(log(1.25), 4)),
+    Guardrail(metric=Guarded.HARM, margin=0.01),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A share of the units for the treated arm, in thousandths, and how many of them are needed before the next."""
+
+    share: int
+    units: int
+
+    def as_json(self) -> dict[str, int]:
+        return {"share": self.share, "units": self.units}
+
+
+STEPS = (Step(share=10, units=20), Step(share=100, units=50), Step(share=500, units=100))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is fixed before an experiment starts. Rates are between 0 and 1.
+
+    Attributes:
+        alpha: of the verdict, two-sided.
+        tau: standard deviation of the effects one expects, best the one one hopes for.
+        margin: how much worse is still "not worse", for that rule only.
+        max_units: known outcomes of both arms together at which it ends without a benefit.
+        look_back_seconds: how long an outcome may take; later ones do not count.
+        steps: shares of a canary, in order; none for an experiment whose shares others set.
+        use_past: remove what the families' earlier success explains (CUPED).
+    """
+
+    metric: str = Metric.SUCCESS
+    method: str = Method.MIXTURE
+    rule: str = Rule.BETTER
+    unit_rule: str = UnitRule.FIRST
+    alpha: float = 0.05
+    tau: float = 0.1
+    margin: float = 0.0
+    max_units: int = 1600
+    look_back_seconds: int = 86_400
+    use_past: bool = False
+    guardrails: tuple[Guardrail, ...] = GUARDRAILS
+    steps: tuple[Step, ...] = field(default=())
+
+    def check(self) -> Self:
+        """Return the plan.
+
+        Raises:
+            PlanInvalid: it cannot be carried out; the message says what to change.
+        """
+        names = [guardrail.metric for guardrail in self.guardrails]
+        shares = [step.share for step in self.steps]
+        faults = [
+            (self.method == Method.EXACT and self.metric != Metric.SUCCESS, _EXACT),
+            (self.method == Method.EXACT and self.rule == Rule.NOT_WORSE, _EXACT_RULE),
+            (self.method == Method.EXACT and self.unit_rule == UnitRule.MEAN, _EXACT_UNITS),
+            (self.method == Method.EXACT and self.use_past, _EXACT_PAST),
+            ((self.rule == Rule.NOT_WORSE) != (self.margin > 0), _MARGIN),
+            (Guarded.SUCCESS not in names, _NO_SUCCESS),
+            (len(set(names)) < len(names), "Name each guardrail once."),
+            (shares != sorted(set(shares)), "Let the share of each step be larger than the one before."),
+        ]
+        for is_fault, said in faults:
+            if is_fault:
+                raise PlanInvalid(said)
+        return self
+
+
+def plan_units(base: float, lift: float, *, treated_share: float) -> int:
+    """Return how many units find a lift with 80 % power at any look, 5 % false alarms."""
+    if not 0 < base < 1 or not 0 < base + lift < 1 or not lift:
+        raise PlanInvalid("Let `base` and `base` plus `lift` be between 0 and 1, and `lift` not 0.")
+    return ceil(SEQUENTIAL_COST * units_in_total(base, lift, treated_share=treated_share))
+
+
+_EXACT = "The exact method counts successes only. Choose the metric `success`, or the method `mixture`."
+_EXACT_RULE = "The exact method has no margin. Choose the rule `better`, or the method `mixture`."
+_EXACT_UNITS = "The exact method counts one run of each unit. Choose the unit rule `first`, or the method `mixture`."
+_EXACT_PAST = "The exact method cannot use the past of the families. Leave `use_past` out, or choose `mixture`."
+_MARGIN = "A margin above 0 belongs to the rule `not_worse`, and only to it."
+_NO_SUCCESS = "Keep a guardrail for `success`: without it a harmful release would stay until the end."

@@ -1,0 +1,167 @@
+"""Whether lessons help: the runs that were given them against the hold-out, as a whole, by release, by family.
+
+The hold-out is drawn by chance, so these differences are effects. What is said of single lessons is only observed:
+which runs are given a lesson is no accident.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from evaluation.sequential import (
+    FIRST_LOOK,
+    Difference,
+    Interval,
+    Sample,
+    confidence_sequence,
+    find_difference,
+    pool_differences,
+    sample_shares,
+    shrink_effects,
+)
+from memory.projects.models import Project
+
+ALPHA, TAU = 0.05, 0.1
+MOST_FAMILIES, MOST_LESSONS = 50, 50
+FEWEST_RUNS = 5  # with and without a lesson in a family, from which that family says something of it
+NORMAL_95 = 1.96
+
+# The mean of each unit, in the arm and the block of its first answer: (shares, arm, release, family, value).
+_UNITS = """
+SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8 FROM (
+    SELECT r.unit, t.outcome, (t.outcome = 'success')::int AS success,
+        first_value(r.arm) OVER w AS arm, r.arm AS own_arm, first_value(release.number) OVER w AS release,
+        first_value(r.task_id) OVER w AS family,
+        first_value((e.state ->> 'canary_share')::int) OVER w AS canary_share,
+        first_value((e.state ->> 'holdout_share')::int) OVER w AS holdout_share
+    FROM memory_retrieval r
+    JOIN memory_deployment d ON d.project_id = r.project_id
+    JOIN memory_deploymentevent e ON e.deployment_id = d.id AND e.version = r.deployment_version
+    LEFT JOIN memory_release release ON release.id = r.release_id
+    JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
+        AND t.outcome_source IN ('environment', 'test', 'human')
+    WHERE r.project_id = %(project)s AND r.created_at >= %(since)s AND r.arm IN ('stable', 'candidate', 'holdout')
+        AND (e.state ->> 'holdout_share')::int > 0
+    WINDOW w AS (PARTITION BY r.unit{by_release} ORDER BY r.created_at, r.id)
+) AS run WHERE own_arm = arm
+GROUP BY unit, canary_share, holdout_share, arm, release, family
+"""
+# Runs of each family with and without each lesson. Hold-outs, which no lesson could reach, are left out.
+_LESSONS = """
+WITH runs AS (
+    SELECT r.task_id AS family, r.injected_ids, (t.outcome = 'success')::int AS success
+    FROM memory_retrieval r
+    JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
+        AND t.outcome_source IN ('environment', 'test', 'human')
+    WHERE r.project_id = %(project)s AND r.created_at >= %(since)s AND r.arm <> 'holdout'
+), families AS (SELECT family, count(*) AS runs, sum(success) AS successes FROM runs GROUP BY family),
+given AS (
+    SELECT lesson, family, count(*) AS runs, sum(success) AS successes
+    FROM runs CROSS JOIN LATERAL unnest(injected_ids) AS lesson GROUP BY lesson, family
+)
+SELECT g.lesson, g.runs, g.successes, f.runs - g.runs, f.successes - g.successes
+FROM given g JOIN families f USING (family)
+WHERE g.runs >= %(fewest)s AND f.runs - g.runs >= %(fewest)s
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uplift:
+    """Guided minus held out, in shares of success, with an interval that holds at every look."""
+
+    guided: int
+    held_out: int
+    estimate: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LessonEffect:
+    """How runs with a lesson fared against runs of the same families without it, shrunk towards all lessons."""
+
+    heuristic_id: UUID
+    runs: int
+    estimate: float
+    interval: Interval
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpliftReport:
+    whole: Uplift
+    by_release: dict[int, Uplift]
+    by_family: dict[str, Uplift]
+    lessons: list[LessonEffect]
+
+
+def measure_uplift(project: Project, *, since: datetime) -> UpliftReport:
+    """Measure what lessons do in a project, from the runs since a time whose outcome does not come from the agent.
+
+    Each unit counts once, as the mean of its runs. Families and lessons with the most runs come first. Three queries.
+    """
+    units = _ask(_UNITS.format(by_release=""), project, since)
+    in_releases = _ask(_UNITS.format(by_release=", r.release_id"), project, since)
+    families = sorted({row[4] for row in units}, key=lambda name: -sum(row[4] == name for row in units))
+    return UpliftReport(
+        whole=_compare(units),
+        by_release={
+            number: _compare([row for row in in_releases if row[3] == number])
+            for number in sorted({row[3] for row in in_releases if row[3] is not None})
+        },
+        by_family={name: _compare([row for row in units if row[4] == name]) for name in families[:MOST_FAMILIES]},
+        lessons=_compare_lessons(_ask(_LESSONS, project, since)),
+    )
+
+
+def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
+    """Compare within each pair of shares, and pool."""
+    blocks: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    for canary, holdout, arm, _, _, value in rows:
+        blocks.setdefault((canary, holdout), ([], []))[arm == "holdout"].append(value)
+    guided, held_out = (sum(len(block[side]) for block in blocks.values()) for side in (0, 1))
+    difference = pool_differences(
+        find_difference(sample_shares(given), sample_shares(held)) for given, held in blocks.values()
+    )
+    is_enough = min(guided, held_out) >= FIRST_LOOK
+    return Uplift(
+        guided=guided,
+        held_out=held_out,
+        estimate=difference.estimate if difference else None,
+        interval=confidence_sequence(difference, tau=TAU, alpha=ALPHA) if difference and is_enough else None,
+    )
+
+
+def _compare_lessons(rows: Iterable[Sequence[Any]]) -> list[LessonEffect]:
+    parts: dict[UUID, list[Difference | None]] = {}
+    runs: dict[UUID, int] = {}
+    for lesson, with_it, successes, without, others in rows:
+        found = find_difference(_sample(with_it, successes), _sample(without, others))
+        parts.setdefault(lesson, []).append(found)
+        runs[lesson] = runs.get(lesson, 0) + with_it
+    pooled: Mapping[UUID, Difference] = {
+        lesson: difference for lesson, found in parts.items() if (difference := pool_differences(found)) is not None
+    }
+    effects = [
+        LessonEffect(heuristic_id=lesson, runs=runs[lesson], estimate=each.estimate, interval=_find_interval(each))
+        for lesson, each in zip(pooled, shrink_effects(list(pooled.values())), strict=True)
+    ]
+    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))[:MOST_LESSONS]
+
+
+def _sample(n: int, successes: int) -> Sample:
+    smoothed = (successes + 0.5) / (n + 1)
+    return Sample(n=n, mean=successes / n, variance=smoothed * (1 - smoothed))
+
+
+def _find_interval(effect: Difference) -> Interval:
+    reach = NORMAL_95 * effect.variance**0.5
+    return Interval(low=effect.estimate - reach, high=effect.estimate + reach)
+
+
+def _ask(statement: str, project: Project, since: datetime) -> list[Sequence[Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"project": project.pk, "since": since, "fewest": FEWEST_RUNS})
+        return list(cursor.fetchall())

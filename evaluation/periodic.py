@@ -1,0 +1,8 @@
+"""Periodic work of the evaluation. The sweeper of the reflection app runs it."""
+
+from datetime import timedelta
+
+from evaluation.experiments.looks import look_at_experiments
+from memory.housekeeping import PeriodicWork
+
+PERIODIC = (PeriodicWork("experiments", timedelta(seconds=4), look_at_experiments),)

@@ -1,0 +1,182 @@
+"""Say what an experiment found: one sentence, the figures behind it, and what it cannot tell yet."""
+
+from collections.abc import Sequence
+from math import expm1
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
+from evaluation.experiments.models import Experiment, Look
+from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule
+from evaluation.reports.charts import draw_sequence
+from evaluation.sequential import RATIO_ALARM
+
+_STATES = {
+    State.PENDING: "no outcome yet",
+    State.MISSING: "never reported an outcome",
+    State.LATE: "reported it too late",
+    State.UNTRUSTED: "only say themselves how they ended",
+}
+
+
+def describe_experiment(experiment: Experiment) -> dict[str, Any]:
+    """Return all that the page of an experiment shows; `chart` is SVG, empty with fewer than two looks."""
+    looks = list(experiment.looks.order_by("number"))
+    last = looks[-1] if looks else None
+    return {
+        "sentence": write_sentence(experiment, last),
+        "plan": list_plan(experiment),
+        "looks": looks,
+        "last": last,
+        "chart": draw_looks(experiment, looks),
+        "guardrails": list_guardrails(last) if last else [],
+        "outcomes": list_outcomes(last) if last else [],
+        "alarms": list_alarms(last) if last else [],
+        "cannot_tell": list_unknowns(experiment, last),
+    }
+
+
+def write_sentence(experiment: Experiment, look: Look | None) -> str:
+    """Return the result in a sentence, such as "Release 12 helps: +6.1 points [2.0, 10.2], 1,204 runs."."""
+    who = name_treated(experiment)
+    if look is None:
+        return f"Nothing is known of {who} yet: no outcome has come in."
+    runs = look.control_units + look.treated_units
+    found = _show_estimate(look)
+    match look.verdict:
+        case Verdict.INVALID:
+            return f"Nothing can be said of {who}: {look.reason}"
+        case Verdict.ROLL_BACK:
+            done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
+            return f"{who} {done}. {look.reason} {found}, {runs:,} runs."
+        case Verdict.BETTER if experiment.rule == Rule.NOT_WORSE:
+            return f"{who} is not worse by {100 * experiment.margin:.1f} points or more: {found}, {runs:,} runs."
+        case Verdict.BETTER:
+            return f"{who} helps: {found}, {runs:,} runs."
+        case Verdict.WORSE:
+            return f"{who} looks worse: {found}, {runs:,} runs."
+        case Verdict.NO_BENEFIT:
+            return f"{who} showed no benefit: {found}, {runs:,} runs."
+    if experiment.status == Experiment.Status.ENDED:
+        return f"The experiment ended before {who} could be judged: {found}, {runs:,} runs. {experiment.reason}"
+    return f"Not known yet whether {who} helps: {found} after {runs:,} of at most {experiment.max_units:,} runs."
+
+
+def name_treated(experiment: Experiment) -> str:
+    """Return what is tried: "Release 12", or "Memory" where lessons are compared with none."""
+    if experiment.compared == Experiment.Compared.MEMORY:
+        return "Memory"
+    assert experiment.treated_release is not None
+    return f"Release {experiment.treated_release.number}"
+
+
+def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return the plan as names and values."""
+    steps = ", then ".join(f"{each['share'] / 10:g} % until {each['units']:,} units" for each in experiment.steps)
+    against = f"release {experiment.control_release.number}" if experiment.control_release else "no lessons (hold-out)"
+    return [
+        ("Compared", f"{name_treated(experiment)} with {against}"),
+        ("Measured", f"{experiment.get_metric_display()}, {experiment.get_unit_rule_display().lower()}"),
+        ("Method", experiment.get_method_display()),
+        ("Decides", experiment.get_rule_display()),
+        ("Margin", f"{100 * experiment.margin:.1f} points"),
+        ("False alarms", f"at most {100 * experiment.alpha:g} % over all looks (τ = {experiment.tau:g})"),
+        ("At most", f"{experiment.max_units:,} units with a known outcome"),
+        ("Outcomes wait", f"{experiment.look_back_seconds / 3600:g} hours"),
+        ("Steps", steps or "set by hand"),
+        ("Promotion", experiment.get_promotes_display()),
+    ]
+
+
+def list_guardrails(look: Look) -> list[dict[str, Any]]:
+    """Return a row for each guardrail with its difference as text."""
+    rows = []
+    for name, found in look.guardrails.items():
+        difference = found["difference"]
+        shown = "not known" if difference is None else f"{100 * difference:+.1f} points"
+        if difference is not None and name in RATIOS:
+            shown = f"{100 * expm1(difference):+.1f} %"
+        label = Guarded(name).label
+        rows.append(
+            {"name": name, "label": label, "shown": shown, "e_value": found["e_value"], "fired": found["fired"]}
+        )
+    return rows
+
+
+def list_outcomes(look: Look) -> list[dict[str, Any]]:
+    """Return for each arm how many units there are by what is known of them, with the share that has no outcome."""
+    rows = []
+    for arm, counts in look.outcomes.items():
+        whole = sum(counts.values())
+        lost = whole - counts.get(State.KNOWN, 0) - counts.get(State.PENDING, 0)
+        row = {state: counts.get(state, 0) for state in State.values}
+        rows.append({"arm": arm, "units": whole, "lost_share": lost / whole if whole else 0.0, **row})
+    return rows
+
+
+def list_alarms(look: Look) -> list[str]:
+    """Return what casts doubt on the figures."""
+    alarms = []
+    if look.ratio_e_value >= RATIO_ALARM:
+        alarms.append(f"The arms do not have the planned shares (e = {show_e_value(look.ratio_e_value)}).")
+    if look.missing_e_value >= MISSING_ALARM:
+        shares = {row["arm"]: f"{100 * row['lost_share']:.1f} %" for row in list_outcomes(look)}
+        alarms.append(
+            f"Outcomes are missing in {shares.get('treated', '0 %')} of the treated units and "
+            f"{shares.get('control', '0 %')} of the others (e = {show_e_value(look.missing_e_value)}). That alone can "
+            "make an arm look better."
+        )
+    return alarms
+
+
+def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
+    """Return what the experiment cannot tell yet, in sentences."""
+    unknown = []
+    if look is None or look.low is None or look.high is None:
+        unknown.append("There are too few outcomes for an interval: each arm needs 30.")
+    elif look.low <= 0 <= look.high:
+        reach = 50 * (look.high - look.low)
+        unknown.append(f"An effect of less than about {reach:.1f} points cannot be told from chance so far.")
+    for row in list_outcomes(look) if look else []:
+        said = [f"{row[state]:,} {words}" for state, words in _STATES.items() if row[state]]
+        if said:
+            unknown.append(f"Of the {row['units']:,} {row['arm']} units, {', '.join(said)}.")
+    if experiment.metric == Metric.SUCCESS:
+        unknown.append("It says nothing of single lessons or families; only of all runs together.")
+    return unknown
+
+
+def draw_looks(experiment: Experiment, looks: Sequence[Look]) -> str:
+    """Return how the interval narrowed as SVG."""
+    points = [
+        {
+            "units": look.control_units + look.treated_units,
+            "estimate": look.estimate,
+            "low": look.low,
+            "high": look.high,
+        }
+        for look in looks
+        if look.low is not None
+    ]
+    chart = draw_sequence(points, planned=experiment.max_units)
+    return render_to_string("evaluation/sequence.svg", {"chart": chart}) if chart else ""
+
+
+def _show_estimate(look: Look) -> str:
+    if look.estimate is None:
+        return "no difference is known"
+    points = f"{100 * look.estimate:+.1f} points"
+    return (
+        points if look.low is None or look.high is None else f"{points} [{100 * look.low:.1f}, {100 * look.high:.1f}]"
+    )
+
+
+def show_look(look: Look) -> str:
+    """Return a look as a line of a table."""
+    interval = "" if look.low is None or look.high is None else f"[{100 * look.low:.1f}, {100 * look.high:.1f}]"
+    points = "" if look.estimate is None else f"{100 * look.estimate:+.1f}"
+    return (
+        f"{look.number:>4}  {look.control_units:>7,}  {look.treated_units:>7,}  {points:>6}  {interval:<16}  "
+        f"{show_e_value(look.e_value):>7}  {look.get_verdict_display()}"
+    )

@@ -1,0 +1,220 @@
+"""One look at the units of an experiment, without a database."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from evaluation.errors import PlanInvalid
+from evaluation.experiments.analysis import Findings, State, Unit, Verdict, analyse
+from evaluation.experiments.plan import Guardrail, Method, Plan, Step, plan_units
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+SUCCESS_ONLY = (Guardrail(metric="success"),)
+
+
+def make_units(
+    number: int, *, base: float, lift: float, share: float = 0.5, seed: int = 1, block: int = 0, **fields: Any
+) -> list[Unit]:
+    random, units = Random(seed), []
+    for order in range(number):
+        treated = random.random() < share
+        success = float(random.random() < base + lift * treated)
+        values: dict[str, Any] = {
+            "treated": treated,
+            "block": block,
+            "share": share,
+            "state": State.KNOWN,
+            "value": success,
+            "known_at": START + timedelta(seconds=order),
+            "figures": {"success": 1 - success},
+        }
+        units.append(Unit(**values | fields))
+    return units
+
+
+def count(units: Iterable[Unit], share: float = 0.5) -> list[tuple[list[int], list[float]]]:
+    arms = [unit.treated for unit in units]
+    return [([sum(arms), len(arms) - sum(arms)], [share, 1 - share])]
+
+
+def look(units: list[Unit], *, ratios: Any = None, steps_done: bool = True, **plan: Any) -> Findings:
+    return analyse(
+        Plan(**{"guardrails": SUCCESS_ONLY} | plan).check(),
+        units,
+        ratios=count(units) if ratios is None else ratios,
+        steps_done=steps_done,
+    )
+
+
+def test_large_benefit_is_suggested_for_promotion() -> None:
+    findings = look(make_units(1000, base=0.4, lift=0.2))
+
+    assert findings.verdict == Verdict.BETTER
+    assert findings.interval is not None
+    assert 0 < findings.interval.low < 0.2 < findings.interval.high
+
+
+def test_benefit_waits_for_all_steps_of_canary() -> None:
+    findings = look(make_units(1000, base=0.4, lift=0.2), steps_done=False)
+
+    assert findings.verdict == Verdict.CONTINUE
+    assert "not every step" in findings.reason
+
+
+def test_equal_arms_end_without_benefit_at_planned_maximum() -> None:
+    units = make_units(600, base=0.5, lift=0)
+
+    assert look(units, max_units=601).verdict == Verdict.CONTINUE
+    assert look(units, max_units=600).verdict == Verdict.NO_BENEFIT
+
+
+def test_harm_fires_guardrail_before_verdict() -> None:
+    findings = look(make_units(400, base=0.7, lift=-0.3))
+
+    assert findings.verdict == Verdict.ROLL_BACK
+    assert findings.reason == "Worse than the control: success."
+    assert findings.guardrails["success"]["fired"]
+
+
+def test_wrong_shares_leave_no_verdict_however_large_the_benefit() -> None:
+    findings = look(make_units(1000, base=0.4, lift=0.2), ratios=[([300, 700], [0.5, 0.5])])
+
+    assert findings.verdict == Verdict.INVALID
+
+
+def test_small_harm_within_guardrail_margin_is_found_by_verdict() -> None:
+    wide = (Guardrail(metric="success", margin=0.5),)
+
+    assert look(make_units(1000, base=0.6, lift=-0.2), guardrails=wide).verdict == Verdict.WORSE
+
+
+def test_not_worse_needs_only_the_margin() -> None:
+    units = make_units(2000, base=0.5, lift=0)
+
+    assert look(units, rule="not_worse", margin=0.2, max_units=3000).verdict == Verdict.BETTER
+    assert look(units, max_units=3000).verdict == Verdict.CONTINUE
+
+
+def test_exact_method_decides_before_a_mean_counts_as_normal() -> None:
+    units = make_units(40, base=0.1, lift=0.8)
+
+    assert look(units, method=Method.EXACT).verdict == Verdict.BETTER
+    assert look(units[:40]).interval is None
+
+
+def test_unknown_outcomes_count_by_arm_and_not_in_means() -> None:
+    units = make_units(100, base=0.5, lift=0)
+    lost = make_units(50, base=0.5, lift=0, state=State.MISSING, known_at=None, figures={})
+    late = make_units(20, base=0.5, lift=0, state=State.LATE, figures={})
+
+    findings = look(units + lost + late)
+
+    assert sum(findings.units.values()) == 100
+    assert sum(findings.outcomes[arm]["missing"] for arm in ("control", "treated")) == 50
+    assert sum(findings.outcomes[arm]["late"] for arm in ("control", "treated")) == 20
+
+
+def test_outcomes_missing_in_one_arm_hold_back_promotion() -> None:
+    """Half of the failures of the treated arm are never reported, so it looks 17 points better."""
+    units = make_units(2000, base=0.5, lift=0)
+    random = Random(5)
+    censored = [
+        Unit(treated=True, block=0, share=0.5, state=State.MISSING)
+        if unit.treated and not unit.value and random.random() < 0.5
+        else unit
+        for unit in units
+    ]
+
+    findings = look(censored)
+
+    assert findings.missing_e_value > 1000
+    assert findings.verdict == Verdict.CONTINUE
+    assert "missing" in findings.reason
+
+
+def test_changed_shares_with_changed_success_are_no_effect() -> None:
+    early = make_units(1500, base=0.2, lift=0, share=0.1, seed=3)
+    later = make_units(1500, base=0.8, lift=0, share=0.5, seed=4, block=1)
+
+    findings = look(early + later, ratios=[])
+
+    assert findings.difference is not None
+    assert abs(findings.difference.estimate) < 0.06
+    assert findings.means["treated"] - findings.means["control"] > 0.1  # type: ignore[operator]
+
+
+def test_cost_is_compared_as_ratio() -> None:
+    cost = (*SUCCESS_ONLY, Guardrail(metric="cost", tau=0.3, margin=0.22))
+    cheap = make_units(300, base=0.5, lift=0)
+    dearer = [
+        Unit(
+            treated=unit.treated,
+            block=0,
+            share=0.5,
+            state=State.KNOWN,
+            value=unit.value,
+            known_at=unit.known_at,
+            figures={"success": 1 - unit.value, "cost": (number % 7) / 10 + 0.7 * unit.treated},
+        )
+        for number, unit in enumerate(cheap)
+    ]
+
+    findings = look(dearer, guardrails=cost)
+
+    assert findings.reason == "Worse than the control: cost."
+    assert findings.guardrails["cost"]["difference"] == pytest.approx(0.7, abs=0.06)
+
+
+def test_past_of_families_narrows_the_interval() -> None:
+    random, units = Random(8), []
+    past = {f"family-{number}": number / 10 for number in range(1, 10)}
+    for order in range(1500):
+        family, rate = random.choice(list(past.items()))
+        units.append(
+            Unit(
+                treated=random.random() < 0.5,
+                block=0,
+                share=0.5,
+                state=State.KNOWN,
+                value=float(random.random() < rate),
+                known_at=START + timedelta(seconds=order),
+                family=family,
+            )
+        )
+    plan = Plan(guardrails=SUCCESS_ONLY)
+    without = analyse(plan, units, ratios=[])
+
+    found = analyse(Plan(guardrails=SUCCESS_ONLY, use_past=True), units, ratios=[], past=past)
+
+    assert found.difference is not None
+    assert without.difference is not None
+    assert found.difference.variance < 0.8 * without.difference.variance
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"method": "exact", "metric": "score"}, "counts successes only"),
+        ({"method": "exact", "rule": "not_worse", "margin": 0.1}, "has no margin"),
+        ({"method": "exact", "unit_rule": "mean"}, "one run of each unit"),
+        ({"method": "exact", "use_past": True}, "cannot use the past"),
+        ({"margin": 0.1}, "belongs to the rule"),
+        ({"rule": "not_worse"}, "belongs to the rule"),
+        ({"guardrails": ()}, "Keep a guardrail"),
+        ({"guardrails": SUCCESS_ONLY * 2}, "Name each guardrail once"),
+        ({"steps": (Step(share=100, units=20), Step(share=10, units=20))}, "larger than the one before"),
+    ],
+)
+def test_plan_that_cannot_be_carried_out_is_refused(plan: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanInvalid, match=said):
+        Plan(**plan).check()
+
+
+def test_planned_units_are_those_of_the_published_table_times_the_cost_of_looking() -> None:
+    assert plan_units(0.5, 0.1, treated_share=0.9) == 3476
+
+    with pytest.raises(PlanInvalid):
+        plan_units(0.95, 0.1, treated_share=0.5)

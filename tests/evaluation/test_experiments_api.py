@@ -1,0 +1,201 @@
+"""/api/v1/experiments and /api/v1/uplift."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from rest_framework.test import APIClient
+
+from evaluation.experiments.models import Experiment
+from evaluation.reports.experiments import describe_experiment
+from memory.projects.models import Project
+from memory.releases.models import Release
+from tests.api.conftest import make_client
+from tests.evaluation.experiment_rows import Traffic, make_deployed, make_experiment
+from tests.factories import make_api_key
+
+pytestmark = pytest.mark.django_db
+URL, UPLIFT = "/api/v1/experiments", "/api/v1/uplift"
+
+
+@pytest.fixture
+def deployed() -> tuple[Project, Release]:
+    return make_deployed()
+
+
+@pytest.fixture
+def api(deployed: tuple[Project, Release]) -> APIClient:
+    return make_client(make_api_key(project=deployed[0]).token)
+
+
+def client_of(experiment: Experiment, **options: Any) -> APIClient:
+    return make_client(make_api_key(project=experiment.project, **options).token)
+
+
+def test_experiment_starts_with_its_canary(api: APIClient) -> None:
+    response = api.post(URL, {"release": "2", "max_units": 800})
+
+    assert response.status_code == 201, response.content
+    body = response.json()
+    assert response["Location"] == f"{URL}/1"
+    assert (body["status"], body["treated_release"], body["control_release"]) == ("running", 2, 1)
+    assert body["steps"][0] == {"share": 0.01, "units": 20}
+    assert body["sentence"] == "Nothing is known of Release 2 yet: no outcome has come in."
+    assert api.get("/api/v1/deployment").json()["canary_share"] == 0.01
+
+
+def test_experiment_is_read_with_its_looks() -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment, base=0.3, lift=0.4).send(300)
+    api = client_of(experiment)
+
+    look = api.post(f"{URL}/1/looks")
+    body = api.get(f"{URL}/1").json()
+
+    assert look.status_code == 201
+    assert body["sentence"].startswith("Release 2 helps: +")
+    assert [each["number"] for each in body["looks"]] == [1]
+    assert body["last_look"] == look.json()
+    assert (body["conclusion"], body["ended_by"]) == ("better", "policy:experiments")
+
+
+def test_second_look_without_news_is_the_last_one() -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment).send(40)
+    api = client_of(experiment)
+    first = api.post(f"{URL}/1/looks")
+
+    second = api.post(f"{URL}/1/looks")
+
+    assert (second.status_code, second.json()) == (200, first.json())
+
+
+def test_list_has_the_newest_first_with_a_sentence_each(django_assert_max_num_queries: Any) -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment).send(80)
+    api = client_of(experiment)
+    api.post(f"{URL}/1/looks")
+    api.post(f"{URL}/1/stop", {"reason": "Another idea."})
+
+    with django_assert_max_num_queries(12):
+        body = api.get(URL).json()
+
+    assert body["pagination"]["total"] == 1
+    assert body["results"][0]["reason"] == "Another idea."
+    assert body["results"][0]["sentence"].startswith("The experiment ended before Release 2 could be judged")
+
+
+def test_stopping_twice_is_a_conflict() -> None:
+    api = client_of(make_experiment())
+    api.post(f"{URL}/1/stop")
+
+    response = api.post(f"{URL}/1/stop")
+
+    assert response.status_code == 409
+    assert "has ended already" in response.json()["error"]["message"]
+
+
+def test_second_experiment_is_a_conflict(api: APIClient) -> None:
+    api.post(URL, {"release": "2"})
+
+    response = api.post(URL, {"release": "2"})
+
+    assert response.status_code == 409
+    assert "Stop it first" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "said"),
+    [
+        ({}, 400, "no hold-out"),
+        ({"release": "9"}, 404, "no release"),
+        ({"release": "2", "alpha": 1.5}, 400, "alpha"),
+        ({"release": "2", "method": "exact", "metric": "score"}, 400, "counts successes only"),
+        ({"release": "2", "unknown": 1}, 400, "unknown"),
+        ({"release": "2", "steps": []}, 400, "no unit would get it"),
+    ],
+)
+def test_plan_that_cannot_be_carried_out_is_refused(
+    api: APIClient, sent: dict[str, Any], status: int, said: str
+) -> None:
+    response = api.post(URL, sent)
+
+    assert (response.status_code, said in response.content.decode()) == (status, True), response.content
+
+
+@pytest.mark.parametrize("path", [f"{URL}/1", f"{URL}/1/looks", f"{URL}/1/stop"])
+def test_experiment_of_another_project_is_not_found(path: str) -> None:
+    make_experiment()
+    stranger = make_client(make_api_key().token)
+
+    response = stranger.get(path) if path == f"{URL}/1" else stranger.post(path)
+
+    assert response.status_code == 404
+
+
+def test_key_without_the_scope_may_not_start(deployed: tuple[Project, Release]) -> None:
+    reader = make_client(make_api_key(project=deployed[0], scopes=["evaluate"]).token)
+
+    assert reader.post(URL, {"release": "2"}).status_code == 403
+    assert reader.get(URL).status_code == 200
+
+
+def test_without_a_key_nothing_is_read() -> None:
+    assert [APIClient().get(path).status_code for path in (URL, f"{URL}/1", UPLIFT)] == [401, 401, 401]
+
+
+def test_uplift_without_a_holdout_is_not_known(api: APIClient) -> None:
+    body = api.get(UPLIFT).json()
+
+    assert body["whole"] == {"guided": 0, "held_out": 0, "estimate": None, "low": None, "high": None}
+
+
+def test_uplift_of_too_many_days_is_refused(api: APIClient) -> None:
+    assert api.get(f"{UPLIFT}?days=100000").status_code == 400
+
+
+def run(experiment: Experiment, *arguments: str) -> str:
+    out = StringIO()
+    call_command("experiments", "--project", experiment.project.slug, *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment, lost={"candidate": 0.5}).send(200)
+
+    assert "Not known yet whether Release 2 helps" in run(experiment, "look", "1")
+    shown = run(experiment, "show", "1")
+    assert shown.startswith("Not known yet whether Release 2 helps")
+    assert "at most 5 % over all looks" in shown
+    assert "treated units," in shown
+    assert "no outcome yet" in shown
+    assert "Not known yet whether" in run(experiment, "list")
+    assert "has ended" in run(experiment, "stop", "1")
+
+
+def test_command_starts_an_experiment(deployed: tuple[Project, Release]) -> None:
+    out = StringIO()
+
+    call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2", stdout=out)
+
+    assert out.getvalue().startswith("Experiment 1 runs.")
+    with pytest.raises(CommandError, match="Stop it first"):
+        call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2")
+
+
+def test_page_draws_how_the_interval_narrowed() -> None:
+    experiment = make_experiment()
+    traffic = Traffic(experiment=experiment)
+    api = client_of(experiment)
+    for _ in range(3):
+        traffic.send(80)
+        api.post(f"{URL}/1/looks")
+
+    page = describe_experiment(Experiment.objects.get())
+
+    assert page["chart"].startswith("<svg")
+    assert page["chart"].count("polygon") == 1
+    assert [row["arm"] for row in page["outcomes"]] == ["control", "treated"]
+    assert "cannot be told from chance" in page["cannot_tell"][0]
