@@ -63,7 +63,7 @@ def test_call_for_the_thing_that_the_error_names_is_cited() -> None:
 
     assert finding.citations[1].first_step == 2
     assert finding.guideline == (
-        "Call `take` with the very thing that the condition names first, and `dice` after that. Skip this if it has "
+        "Call `take` first, with the very thing that the condition names, and `dice` after that. Skip this if it has "
         "been done."
     )
     assert find(view(refused, potato, diced)) == []

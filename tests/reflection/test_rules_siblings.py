@@ -115,7 +115,7 @@ def test_step_before_every_success_and_in_no_failure_comes_first() -> None:
     assert finding.trigger == (
         'When about to call `eat` before `prepare`, or when it answers "You can\'t see any such thing"'
     )
-    assert finding.guideline == "Call `prepare` first, and `eat` after that."
+    assert finding.guideline == "Call `prepare` with `thing` `meal` first, and `eat` after that."
 
 
 @pytest.mark.parametrize(

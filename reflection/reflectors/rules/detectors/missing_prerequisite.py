@@ -115,13 +115,14 @@ def put_first(failed: Call, other: str, *, how: str = "") -> tuple[str, str, str
     """Return trigger, guideline and avoid of the lesson that another tool comes first, called in the way of `how`."""
     assert failed.error is not None
     tool = code(failed.name)
+    first = f"{other} first,{how}," if how == OBJECT else f"{other}{how} first,"
     done = " Skip this if it has been done." if how == OBJECT else ""
     is_condition = failed.error.has(ErrorKind.PRECONDITION)
     return (
         f'When about to call {tool} and this condition of it is not met yet: "{failed.error.shape}"'
         if is_condition
         else f'When about to call {tool} before {other}, or when it answers "{failed.error.shape}"',
-        f"Call {other}{how} first, and {tool} after that.{done}",
+        f"Call {first} and {tool} after that.{done}",
         f"Sending {tool} again before {other} has been called{how}.",
     )
 

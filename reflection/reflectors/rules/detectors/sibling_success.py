@@ -107,6 +107,14 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and value.isalpha()
 
 
+def _same_arguments(worked: list[tuple[RunView, Call]], name: str) -> str:
+    """Return the words that a call had as arguments in every run where the tool worked after it."""
+    last = [[c for c in other.calls if c.name == name and c.index < used.index][-1].arguments for other, used in worked]
+    shared = {key: value for key, value in last[0].items() if all(each.get(key) == value for each in last)}
+    said = [f"{code(key)} {code(value)}" for key, value in sorted(shared.items()) if _is_word(value)]
+    return f" with {listed(said)}" if said else ""
+
+
 def _of_step(run: RunView, call: Call) -> RuleMatch | None:
     """Say which one call came before in every run where the tool worked, and in none where it gave this error."""
     assert call.error is not None
@@ -123,7 +131,7 @@ def _of_step(run: RunView, call: Call) -> RuleMatch | None:
     if len(always) != 1:
         return None
     (name,) = always
-    trigger, guideline, avoid = put_first(call, code(name))
+    trigger, guideline, avoid = put_first(call, code(name), how=_same_arguments(worked, name))
     return _make_match(
         run,
         call,
