@@ -48,6 +48,16 @@ def test_argument_that_made_the_other_call_help_is_named() -> None:
     assert (once.trigger, once.guideline, once.avoid) == (again.trigger, again.guideline, again.avoid)
 
 
+def test_flag_is_named_only_if_it_was_what_changed() -> None:
+    locked, unlocked = (call("lock_doors", "done", unlock=flag) for flag in (False, True))
+    refused = start("Error: all doors must be locked before starting")
+
+    (once,), (changed,) = find(view(refused, locked, start())), find(view(unlocked, refused, locked, start()))
+
+    assert once.guideline == "Call `lock_doors` first, and `start_engine` after that."
+    assert changed.guideline == "Call `lock_doors` with `unlock` `false` first, and `start_engine` after that."
+
+
 def test_other_call_made_before_that_helped_with_a_value_of_the_run_teaches_nothing() -> None:
     assert find(view(press(0.5), start(REFUSED), press(0.8), start())) == []
 

@@ -102,6 +102,10 @@ def test_words_that_an_argument_took_wherever_it_worked_are_named() -> None:
 
     assert finding.guideline == 'Give `mode` as "engage" or "release".'
     assert sibling_success.find(view(wrong, family=works[:2])) == []
+    (finding,) = sibling_success.find(
+        view(call("set_brake", "Error: invalid mode", mode="Engage"), family=(braked("ENGAGE"),) * 3)
+    )
+    assert finding.guideline == "Give `mode` in capital letters."
     assert sibling_success.find(view(wrong, family=(*works, braked("on")))) == []
 
 

@@ -60,10 +60,14 @@ def _how_to_call(run: RunView, failed: Call, first: Call, others: list[Call]) ->
         for name, value in first.arguments.items()
         if is_general(name) and (value in _ENDS_OF_SCALES or _is_named(value, failed.error))
     }
-    changed = [name for name in constants if before and before[-1].arguments.get(name) != constants[name]]
+    changed = [name for name in sorted(constants) if before and before[-1].arguments.get(name) != constants[name]]
     if before and not changed:
         return None
-    said = [f"{code(name)} {code(json.dumps(value).strip(chr(34)))}" for name, value in sorted(constants.items())]
+    said = [
+        f"{code(name)} {code(json.dumps(value).strip(chr(34)))}"
+        for name, value in sorted(constants.items())
+        if name in changed or not isinstance(value, bool)
+    ]
     return first, f" with {listed(said)}" if said else ""
 
 

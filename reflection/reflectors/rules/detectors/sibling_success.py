@@ -14,6 +14,7 @@ from reflection.reflectors.rules.detectors.missing_prerequisite import names_obj
 from reflection.reflectors.rules.errors import ErrorKind
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tools import is_harmful
+from reflection.reflectors.rules.value_forms import relation
 from reflection.reflectors.rules.wording import code, is_general, listed, parameter_name
 
 MIN_RUNS = 2
@@ -88,9 +89,10 @@ def _of_choice(run: RunView, call: Call) -> RuleMatch | None:
     taken = {used.leaves.get(paths[0], ("",))[0] for _, used in worked}
     if len(taken) > MAX_CHOICES or values[paths[0]] in taken or not all(_is_word(value) for value in taken):
         return None
-    trigger, guideline = say_form(
-        call, path=paths[0], form="as " + listed([f'"{v}"' for v in sorted(taken)], last="or")
-    )
+    alike = {relation(str(values[paths[0]]), str(value)) for value in taken}
+    choices = "as " + listed([f'"{value}"' for value in sorted(taken)], last="or")
+    form = alike.pop() if len(alike) == 1 else ""
+    trigger, guideline = say_form(call, path=paths[0], form=form or choices)
     return _make_match(
         run,
         call,
