@@ -29,7 +29,7 @@ def test_made_up_id_names_the_lookup_that_had_the_right_one() -> None:
         (2, "card_9074831"),
         (3, "card_9074831"),
     ]
-    assert finding.polarity == "works"
+    assert finding.polarity == "mixed"
 
 
 def test_changed_form_of_a_date_is_said() -> None:
@@ -84,6 +84,63 @@ def test_of_several_changes_the_one_that_the_error_names_is_the_lesson() -> None
     (finding,) = find(run)
 
     assert finding.guideline.startswith("Give `start_date` as a date")
+
+
+def test_values_of_a_schema_are_named() -> None:
+    error = "1 validation error for Input schema\nmode\n  Input should be 'r' or 'rw' [type=enum]"
+
+    (finding,) = find(view(call("share", f"ValidationError: {error}", mode="write")))
+
+    assert finding.guideline == 'Give `mode` as "r" or "rw".'
+    assert "'r' or 'rw'" in finding.rationale
+
+
+def test_form_that_an_error_spells_out_is_said_though_it_never_worked() -> None:
+    error = "Error: time data 'May 4' does not match format '%Y-%m-%d %H:%M'"
+
+    (finding,) = find(view(call("add_event", error, start="May 4", title="Tea")))
+
+    assert finding.guideline == "Give `start` as a time in the form YYYY-MM-DD hh:mm."
+
+
+def test_path_that_an_answer_had_shown_is_said_though_it_never_worked() -> None:
+    missing = call("read_file", "File does not exist: paging.py", path="paging.py")
+
+    (finding,) = find(view(call("list_files", "lib/paging.py\ntests/test_paging.py"), missing))
+
+    assert finding.guideline == "Give `path` with its folder, not as a bare name."
+    assert find(view(call("list_files", "lib/paging.py\nold/paging.py"), missing)) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "given", "form"),
+    [(7788, "7788", "as a number, not as a text"), ("7788", 7788, "as a text, not as a number")],
+)
+def test_type_in_which_an_answer_had_shown_the_value_is_said(shown: object, given: object, form: str) -> None:
+    refused = call("cancel", "Error: order not found", order_id=given)
+
+    (finding,) = find(view(call("buy", {"order_id": shown}), refused))
+
+    assert finding.guideline == f"Give `order_id` {form}."
+    assert find(view(call("buy", {"order_id": given}), refused)) == []
+    assert find(view(call("buy", {"amount": shown}), refused)) == []
+
+
+MISSING_ORDER = "Error: order not found"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        (call("place_order", {"order_id": "W_1"}, item="x"),),  # nobody orders something to read an id
+        (call("find_orders", {"file": "./W_1/W_1.txt"}, item="x"),),  # not exactly what was given later
+        (call("get_order_state", {"order_id": "W_1"}, order_id="W_1"),),  # it needs the value itself
+    ],
+)
+def test_source_that_is_no_lookup_of_this_value_is_not_named(between: tuple[dict[str, object], ...]) -> None:
+    assert (
+        find(view(call("get_order", MISSING_ORDER, order_id="A_9"), *between, call("get_order", order_id="W_1"))) == []
+    )
 
 
 @pytest.mark.parametrize(

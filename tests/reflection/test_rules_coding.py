@@ -68,7 +68,7 @@ def test_edit_refused_until_the_file_was_read_is_the_lesson() -> None:
 
     (finding,) = refused_edit.find(view(refused, READ, EDIT))
 
-    assert finding.trigger == "When about to call `Edit` on a file that has not been read in this session"
+    assert finding.trigger == "When about to call `Edit` on an existing file that has not been read in this session"
     assert finding.guideline == "Read the file first with `Read`; then call `Edit`."
 
 
@@ -95,10 +95,8 @@ def test_edit_that_was_refused_and_given_up_teaches_nothing() -> None:
     assert refused_edit.find(view(refused, READ)) == []
 
 
-def test_check_run_again_without_a_change_is_told_to_change() -> None:
-    (finding,) = repeated_call.find(view(EDIT, RED, RED, RED))
-
-    assert finding.trigger == "When tests or a build have failed and nothing has been changed since"
+def test_check_run_again_without_a_change_says_nothing_of_the_code() -> None:
+    assert repeated_call.find(view(EDIT, *[RED] * 12)) == []
 
 
 def test_edit_whose_indentation_was_corrected_is_the_lesson() -> None:
@@ -136,6 +134,27 @@ def test_tests_that_needed_another_form_are_the_lesson() -> None:
 def test_tests_that_an_edit_made_pass_are_a_fact_of_that_change() -> None:
     assert changed_command.find(view(RED, EDIT, GREEN)) == []
     assert unverified_change.find(view(RED, EDIT, GREEN, say("All tests pass now."))) == []
+
+
+NOTHING_STAGED = 'On branch main\nno changes added to commit (use "git add" and/or "git commit -a")'
+
+
+def test_command_repeated_in_vain_though_its_answer_names_another() -> None:
+    commit = call("Bash", NOTHING_STAGED, command="git commit -m 'Fix'")
+
+    (finding,) = changed_command.find(view(EDIT, commit, commit, commit))
+
+    assert finding.trigger == 'When `git commit` answers "no changes added to commit"'
+    assert finding.guideline == "Run `git add` first, which the answer names, and `git commit` after that."
+    assert changed_command.find(view(EDIT, commit, commit)) == []
+    assert changed_command.find(view(*[call("Bash", NOTHING_STAGED, command="git status")] * 3)) == []
+
+
+def test_commit_is_no_check_of_a_change() -> None:
+    commit = call("Bash", "", command="git commit -am 'Fix'")
+
+    assert unverified_change.find(view(RED, EDIT, commit, say("The bug is fixed.")))
+    assert unverified_change.find(view(RED, EDIT, call("Bash", "5", command="python3 try_it.py"), say("Fixed."))) == []
 
 
 def test_change_after_the_last_check_is_to_be_checked() -> None:

@@ -21,30 +21,28 @@ DONE = say("Done.")
 NOT_THERE = call("read_file", "File does not exist: shop.py", path="shop.py")
 
 
-def test_run_given_up_after_one_try_is_told_to_look_it_up() -> None:
-    (finding,) = gave_up.find(view(NOT_THERE, SORRY))
-
-    assert finding.trigger == "When a call fails because nothing is found under the name, id or path it was given"
-    assert finding.citations[0].quote == "File does not exist: shop.py"
+UNREADABLE = call("add_event", "Error: the date must be given as day and month", day="4.5.")
 
 
-def test_run_given_up_after_a_wrong_form_is_told_to_correct_it() -> None:
-    (finding,) = gave_up.find(view(call("add_event", "Error: the date is not readable", day="4.5."), SORRY))
+def test_run_given_up_after_an_error_that_says_what_to_do_is_told_to_do_it() -> None:
+    (finding,) = gave_up.find(view(UNREADABLE, SORRY))
 
-    assert "correct that argument" in finding.guideline
+    assert finding.trigger == 'When `add_event` answers "the date must be given as day and month"'
+    assert finding.guideline.startswith("Change the argument as the answer says")
 
 
 @pytest.mark.parametrize(
     "steps",
     [
-        (NOT_THERE, call("read_file", "x = 1", path="src/shop.py"), SORRY),  # it tried again
-        (NOT_THERE, NOT_THERE, NOT_THERE),  # it tried again, in vain: another lesson
+        (UNREADABLE, call("add_event", "ok", day="4 May"), SORRY),  # it tried again
+        (UNREADABLE, UNREADABLE, UNREADABLE),  # it tried again, in vain: another lesson
+        (NOT_THERE, SORRY),  # the error does not say what to do
         (call("cancel", "Error: this fare is not allowed to be cancelled", id="R1"), SORRY),  # a refusal stands
         (call("fetch", "Error: time-out", url="a"), SORRY),
-        (NOT_THERE, call("list_files", "src"), SORRY),  # it did look
+        (UNREADABLE, call("list_events", "none"), SORRY),  # it did look
     ],
 )
-def test_run_that_tried_or_was_refused_did_not_give_up(steps: tuple[dict[str, Any], ...]) -> None:
+def test_run_that_tried_or_was_not_told_did_not_give_up(steps: tuple[dict[str, Any], ...]) -> None:
     assert gave_up.find(view(*steps)) == []
 
 
@@ -66,6 +64,8 @@ def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
         left_out(call("search_events", "[]"), DONE, task="If there is none, create an event."),
         left_out(call("search_events", "[]"), DONE, task="Delete the event."),  # no lesson says to delete
         left_out(call("search_events", "Error: down"), DONE),
+        left_out(call("search_events", "[]"), DONE, task="I want a new room and an event in it; who can create one?"),
+        RunView(make_run(call("find"), DONE, task="Book a flight.", tools=("find", "book_flight"))),  # it spends
     ],
 )
 def test_action_that_is_uncertain_or_harmful_is_not_asked_for(run: RunView) -> None:
@@ -102,6 +102,15 @@ def test_call_that_lost_the_run_is_to_be_compared_with_what_was_read() -> None:
     assert [c.quote for c in finding.citations] == [recipe, "*** You lost! ***"]
 
 
+def test_what_was_read_is_named_if_other_runs_read_the_same() -> None:
+    book = call("examine", "Recipe: dice the apple and fry it on the stove, " * 2, thing="cookbook")
+    lost, other = call("cook", "*** You lost! ***", thing="apple"), make_run(book)
+
+    (finding,) = fatal_call.find(view(book, lost, family=(other, other)))
+
+    assert '`examine` of "cookbook"' in finding.guideline
+
+
 def test_loss_without_anything_read_before_is_not_explained() -> None:
     assert fatal_call.find(view(call("cook", "*** You lost! ***", thing="apple"))) == []
 
@@ -128,6 +137,7 @@ def test_step_of_all_successes_and_no_failure_is_the_lesson() -> None:
     assert finding.family_only
 
 
+OTHERWISE = view(call("do", "Nothing happens", what="check stock now"), call("finish"), task_id="stock-taking")
 TRIED = view(call("look"), call("check_stock", "Error: down"), call("finish"), task_id="stock-taking")
 RICHER = view(
     call("look"), call("check_stock"), call("count_all"), call("finish"), outcome="success", task_id="stock-taking"
@@ -140,6 +150,7 @@ RICHER = view(
         (GOOD, GOOD, BAD),  # too few successes
         (GOOD, GOOD, GOOD),  # too few failures
         (GOOD, GOOD, GOOD, TRIED),  # a failure tried it in vain
+        (GOOD, GOOD, GOOD, OTHERWISE),  # a failure tried it in another spelling
         (RICHER, RICHER, RICHER, BAD),  # two differences: either may be the reason
         (),
     ],

@@ -18,7 +18,7 @@ def test_call_that_worked_after_another_names_it() -> None:
     (finding,) = find(view(start(REFUSED), call("press_brake_pedal", "pressed"), start(), outcome="success"))
 
     assert finding.trigger == (
-        "When about to call `start_engine`, or when it answers "
+        "When about to call `start_engine` and this condition of it is not met yet: "
         '"brake pedal needs to be pressed when starting the engine"'
     )
     assert finding.guideline == "Call `press_brake_pedal` first, and `start_engine` after that."
@@ -32,6 +32,51 @@ def test_of_several_calls_the_one_that_the_error_speaks_of_is_named() -> None:
     (finding,) = find(run)
 
     assert finding.tools == ("start_engine", "press_brake_pedal")
+
+
+def press(position: float) -> dict[str, Any]:
+    return call("press_brake_pedal", "pressed", position=position)
+
+
+def test_argument_that_made_the_other_call_help_is_named() -> None:
+    (once,), (again,) = (
+        find(view(start(REFUSED), press(1.0), start())),
+        find(view(press(0.5), start(REFUSED), press(1.0), start())),
+    )
+
+    assert once.guideline == "Call `press_brake_pedal` with `position` `1.0` first, and `start_engine` after that."
+    assert (once.trigger, once.guideline, once.avoid) == (again.trigger, again.guideline, again.avoid)
+
+
+def test_flag_is_named_only_if_it_was_what_changed() -> None:
+    locked, unlocked = (call("lock_doors", "done", unlock=flag) for flag in (False, True))
+    refused = start("Error: all doors must be locked before starting")
+
+    (once,), (changed,) = find(view(refused, locked, start())), find(view(unlocked, refused, locked, start()))
+
+    assert once.guideline == "Call `lock_doors` first, and `start_engine` after that."
+    assert changed.guideline == "Call `lock_doors` with `unlock` `false` first, and `start_engine` after that."
+
+
+def test_other_call_made_before_that_helped_with_a_value_of_the_run_teaches_nothing() -> None:
+    assert find(view(press(0.5), start(REFUSED), press(0.8), start())) == []
+
+
+DICE = "You need to take the red onion first."
+
+
+def test_call_for_the_thing_that_the_error_names_is_cited() -> None:
+    onion, potato = call("take", thing="red onion"), call("take", thing="potato")
+    refused, diced = call("dice", DICE, thing="red onion"), call("dice", thing="red onion")
+
+    (finding,) = find(view(refused, onion, potato, diced))
+
+    assert finding.citations[1].first_step == 2
+    assert finding.guideline == (
+        "Call `take` first, with the very thing that the condition names, and `dice` after that. Skip this if it has "
+        "been done."
+    )
+    assert find(view(refused, potato, diced)) == []
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,7 @@ def test_same_runs_give_the_same_lessons(episodes: list[Episode]) -> None:
 
 def test_best_lessons_come_first_and_no_more_than_asked_for() -> None:
     episode = make_run(
-        FAILING,
-        FAILING,
-        FAILING,
+        *[FAILING] * 10,
         say("Your user ID and order ID, please.", "I don't know my order ID."),
         say("I need the order ID.", "No."),
         say("Without the order ID I can't.", "Bye."),
@@ -213,7 +211,7 @@ def test_score_stands_in_for_an_unknown_outcome() -> None:
     (good,) = reflect(make_run(*corrected, outcome="unknown", score=0.9)).lessons
     (bad,) = reflect(make_run(*corrected, outcome="unknown", score=0.2)).lessons
 
-    assert (good.text.polarity, bad.text.polarity) == ("works", "mixed")
+    assert (good.text.polarity, bad.text.polarity) == ("mixed", "mixed")
 
 
 def test_hostile_texts_are_read_as_data() -> None:

@@ -1,10 +1,10 @@
-"""Refusals that never turned: rules that a tool quotes, values made up, and names that do not exist."""
+"""Refusals that never turned: rules that a tool quotes, labels that no page showed, names that do not exist."""
 
 import pytest
 
 from memory.runs.episode import Episode
 from reflection.reflectors.rules import RulesReflector
-from reflection.reflectors.rules.detectors import invented_value, quoted_rule, unknown_name
+from reflection.reflectors.rules.detectors import quoted_rule, unknown_name, unshown_label
 from reflection.reflectors.rules.run_view import RunView
 from tests.reflection.rules_runs import call, make_run, view
 
@@ -38,7 +38,13 @@ def test_condition_names_the_tool_on_offer_that_it_speaks_of() -> None:
 def test_condition_without_such_a_tool_is_quoted() -> None:
     (finding,) = quoted_rule.find(view(call("chop", "You need to take the knife first", input="carrot")))
 
-    assert "Do first what `chop` asks for" in finding.guideline
+    assert finding.trigger.endswith('this condition of it is not met yet: "You need to take the … first"')
+
+
+def test_condition_that_had_been_met_in_another_way_teaches_nothing() -> None:
+    pressed = call("press_brake_pedal", "pressed", position=0.5)
+
+    assert quoted_rule.find(view(pressed, call("start_engine", "Error: brake pedal needs to be pressed first"))) == []
 
 
 @pytest.mark.parametrize(
@@ -58,48 +64,6 @@ def test_rule_that_did_not_hold_to_the_end_is_not_quoted() -> None:
     assert quoted_rule.find(view(call("cancel", RULE, id="R1"), call("cancel", "ok", id="R2"))) == []
 
 
-def test_made_up_identifier_names_the_tool_that_returns_it() -> None:
-    run = view(
-        call("book_flight", {"booking_id": "B77"}, day="x"),
-        call("get_invoice", "Error: booking not found", booking_id="1234567"),
-    )
-
-    (finding,) = invented_value.find(run)
-
-    assert finding.guideline == "Take `booking_id` from the answer of `book_flight`, which returns it."
-    assert [c.quote for c in finding.citations] == ["1234567", "Error: booking not found"]
-
-
-def test_value_made_up_beside_a_tool_for_it_names_the_tool() -> None:
-    run = make_run(call("check_range", "ok", distance=100.0), tools=("estimate_distance", "check_range"))
-
-    (finding,) = invented_value.find(RunView(run))
-
-    assert finding.guideline == "Call `estimate_distance` first and take `distance` from its answer."
-
-
-def test_identifier_other_than_the_one_just_made_names_its_origin() -> None:
-    run = view(call("post_tweet", {"id": 10}, text="Hi"), call("comment", "ok", tweet_id=1, words="x"))
-
-    assert invented_value.find(run)[0].guideline == "Take it from `id` in the answer of `post_tweet`."
-
-
-def test_value_that_a_person_gave_is_not_made_up() -> None:
-    run = make_run(
-        call("check_range", "ok", distance=100.0), task="Can I drive 100 miles?", tools=("estimate_distance",)
-    )
-
-    assert invented_value.find(RunView(run)) == []
-
-
-def test_identifier_from_the_task_is_not_made_up() -> None:
-    assert invented_value.find(view(call("get_invoice", "Error: not found", booking_id="B99"), task="Pay B99.")) == []
-
-
-def test_name_of_a_new_thing_is_not_made_up() -> None:
-    assert invented_value.find(view(call("create_file", "Error: disk failure", file_name="notes_2.txt"))) == []
-
-
 def test_label_that_the_page_does_not_show_is_to_be_copied() -> None:
     run = view(
         call("search", "[Back to Search]\n[Next >]", input="lamp"),
@@ -107,7 +71,7 @@ def test_label_that_the_page_does_not_show_is_to_be_copied() -> None:
         call("click", "Invalid action!", input="Next >"),
     )
 
-    (finding,) = invented_value.find(run)
+    (finding,) = unshown_label.find(run)
 
     assert finding.guideline.startswith("Copy `input` exactly from the labels in brackets in the latest answer.")
 

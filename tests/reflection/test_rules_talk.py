@@ -44,12 +44,12 @@ def test_identifier_not_asked_for_in_a_run_that_succeeded_is_ignored() -> None:
     assert missing_identifier.find(run) == []
 
 
-def test_real_run_that_looked_the_reservation_up_is_a_lesson_that_works() -> None:
+def test_real_run_that_looked_the_reservation_up_is_a_lesson() -> None:
     lesson = reflect_on(load_real_run("tau-airline-01-1"))
 
     assert lesson.text.trigger == "When the user does not know the reservation ID that the request needs"
     assert lesson.tools == ("get_user_details", "get_reservation_details")
-    assert lesson.text.polarity == "works"
+    assert lesson.text.polarity == "mixed"
 
 
 def test_real_run_that_insisted_is_a_lesson_to_avoid_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reflection.reflectors.rules.tools import is_change, is_handover, is_read, words_of
+from reflection.reflectors.rules.tools import is_change, is_handover, is_harmful, is_read, words_of
 from reflection.reflectors.rules.wording import (
     cut,
     is_general,
@@ -90,6 +90,8 @@ def test_tools_are_judged_by_their_first_verb() -> None:
     assert [is_read("search_flights"), is_change("search_flights")] == [True, False]
     assert [is_read("update_order"), is_change("update_order")] == [False, True]
     assert [is_read("frobnicate"), is_change("frobnicate")] == [False, False]
+    assert [is_read("refund_code"), is_change("refund_code"), is_harmful("refund_code")] == [True, False, False]
+    assert [is_read("refund_order"), is_change("refund_order"), is_harmful("refund_order")] == [False, True, True]
 
 
 def test_handing_over_is_no_change() -> None:

@@ -27,7 +27,7 @@ REPEATED = [
         "action": {"name": "cancel", "arguments": {"id": "R1"}},
         "observation": "Error: fare is not refundable",
     }
-    for n in (1, 2, 3)
+    for n in range(1, 11)
 ]
 OTHER = [{"index": 1, "action": {"name": "cancel", "arguments": {"id": "R1"}}, "observation": "done"}]
 

@@ -44,7 +44,8 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         r"|(?:not|none) (?:was |were )?(?:provided|given|specified)",
         ErrorKind.NOT_FOUND: r"not found|no such|no one (?:has|with|by)|nobody|not exist|n't exist|unknown"
         r"|(?:could not|cannot|can't|unable to) find"
-        r"|no \w+ (?:found|with|named|matching)|invalid \w*id\b|not (?:a )?known|can't see",
+        r"|no (?:available )?\w+ (?:found|with|named|matching|for the given)|invalid \w*id\b"
+        r"|not (?:a )?known|can't see",
         ErrorKind.FORM: r"format|readable|\bwrong\b|must be|should be|expected|invalid|\btype\b|pars(?:e|ing)|pattern"
         r"|not a valid|syntax|indentation|malformed",
         ErrorKind.PRECONDITION: r"\bfirst\b|\bbefore\b|needs? to be|must be \w+ed\b|not (?:yet |been )?(?:logged|"
@@ -77,6 +78,7 @@ _RAISED = re.compile(r"^\w[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$"
 _LABEL = re.compile(r"^\s*(?:\[?(?:error|exception|failure|fatal)\]?|\w+(?:Error|Exception))\s*[:\-]\s*", re.IGNORECASE)
 _SCHEMA = re.compile(r"\bvalidation errors? for\b[^\n]*\n\s*(?P<field>[\w.]+)\n\s*(?P<message>[^\n\[]+)")
 _EXIT_CODE = re.compile(r"\s*(?:process )?exit(?:ed with)? code:? \d+\s*$", re.IGNORECASE)
+_CHOICES = re.compile(r"\b(?:should|must) be (?:one of )?'[a-z_-]{1,16}'(?:(?:,| or|, or) '[a-z_-]{1,16}')+")
 _TAGS = re.compile(r"</?\w+>")
 _QUOTED = re.compile(r"'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`")
 _VALUE = re.compile(
@@ -133,7 +135,9 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     for value in sorted({str(value) for value in values}, key=len, reverse=True):
         if len(value) >= MIN_VALUE_CHARS and value in shape:
             shape = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", shape)
-    shape = _QUOTED.sub("…", shape)
+    choices = _CHOICES.search(shape)
+    kept = choices[0] if choices else ""
+    shape = "\0".join(_QUOTED.sub("…", part) for part in (shape.split(kept) if kept else [shape]))
     shape = _VALUE.sub(lambda found: found[0] if found[0] in KNOWN_CODES else "…", shape)
     shape = _NAME.sub("…", shape)
     shape = _OBJECT.sub(r"\1 … first", shape)
@@ -141,6 +145,7 @@ def shape_of(text: str, values: Iterable[object] = ()) -> str:
     first, _, rest = shape.partition(". ")
     if rest and says_something(first):
         shape = first
+    shape = shape.replace("\0", kept)
     return " ".join(shape.split()).strip(" .,;:!") or "an error"
 
 

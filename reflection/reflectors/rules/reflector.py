@@ -17,7 +17,6 @@ from reflection.reflectors.rules.detectors import (
     fatal_call,
     gave_up,
     incomplete_sweep,
-    invented_value,
     missing_identifier,
     missing_prerequisite,
     omitted_action,
@@ -25,8 +24,11 @@ from reflection.reflectors.rules.detectors import (
     recorded_notes,
     refused_edit,
     repeated_call,
+    sibling_repair,
+    sibling_success,
     unanswered_question,
     unknown_name,
+    unshown_label,
     unverified_change,
 )
 from reflection.reflectors.rules.run_view import RunView
@@ -45,12 +47,14 @@ MAX_SOURCE_TASK_CHARS = 500
 DETECTORS: tuple[Callable[[RunView], list[RuleMatch]], ...] = (
     missing_prerequisite.find,
     changed_argument.find,
+    sibling_repair.find,
+    sibling_success.find,
     refused_edit.find,
     unknown_name.find,
     changed_command.find,
     unverified_change.find,
     quoted_rule.find,
-    invented_value.find,
+    unshown_label.find,
     omitted_action.find,
     unanswered_question.find,
     contrast.find,
@@ -73,7 +77,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "4"
+    version = "5"
     reads_near = True
     reads_family = True
 

@@ -32,6 +32,11 @@ delete remove cancel pay buy purchase transfer refund drop force override disabl
 charge reset wipe kill ban block order money payment transaction funds password
 """
 _IRREVERSIBLE = frozenset(_IRREVERSIBLE_WORDS.split())
+# Words that are nouns before one of the second group: `refund_code` and `order_status` are looked up, not done.
+_NOUNS_TOO = frozenset(
+    ["refund", "order", "return", "exchange", "purchase", "payment", "transfer", "charge", "deposit"]
+)
+_INFORMATION = frozenset(["code", "codes", "status", "info", "details", "history", "number", "price", "cost", "fee"])
 _HANDOVER_VERBS = frozenset(["transfer", "escalate", "handoff", "handover", "forward", "hand"])
 _PEOPLE = frozenset(["human", "humans", "agent", "agents", "operator", "support", "person", "supervisor", "staff"])
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -58,12 +63,12 @@ def is_handover(name: str) -> bool:
 
 def is_read(name: str) -> bool:
     """Return whether the tool only reads or calculates, judging by the first verb in its name."""
-    return _first_verb(name) == "read"
+    return _first_verb(name) == "read" or _is_thing(name)
 
 
 def is_change(name: str) -> bool:
     """Return whether the tool changes something outside the agent."""
-    return _first_verb(name) == "change" and not is_handover(name)
+    return _first_verb(name) == "change" and not is_handover(name) and not _is_thing(name)
 
 
 def is_edit(name: str) -> bool:
@@ -74,12 +79,18 @@ def is_edit(name: str) -> bool:
 
 def is_harmful(name: str) -> bool:
     """Return whether a tool spends, deletes, sends or grants something: a lesson never says to call it."""
-    return not _HARM.isdisjoint(words_of(name)) or is_handover(name)
+    return (not _HARM.isdisjoint(words_of(name)) and not _is_thing(name)) or is_handover(name)
 
 
 def is_irreversible(name: str) -> bool:
     """Return whether a tool takes money or takes things away, so that nobody should be told to call it."""
     return not _IRREVERSIBLE.isdisjoint(words_of(name)) or is_handover(name)
+
+
+def _is_thing(name: str) -> bool:
+    """Return whether a name without a verb says what is looked up."""
+    words = words_of(name)
+    return len(words) > 1 and words[0] in _NOUNS_TOO and words[-1] in _INFORMATION
 
 
 def _first_verb(name: str) -> str:

@@ -33,6 +33,9 @@ _SCHEMA_TYPES = {
 }
 
 
+_DIRECTIVES = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "hh", "%M": "mm", "%S": "ss"}
+
+
 def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) -> str:
     """Return how to give a value, such as "as a date in the form YYYY-MM-DD, not as a date with slashes".
 
@@ -43,8 +46,8 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
         return "as a text, not as a number" if isinstance(second, str) else "as a number, not as a text"
     if not isinstance(first, str):
         return ""
-    if relation := _relation(first, second):
-        return relation
+    if words := relation(first, second):
+        return words
     before, after = _form(first), _form(second)
     if after and before != after and _is_plain(first):
         return after + (f", not {before}" if before else "")
@@ -56,10 +59,32 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
 def form_of_schema(message: str) -> str:
     """Return how to give a value that a schema's message asks for, or ""."""
     found = re.search(r"valid (\w+)", message)
-    return _SCHEMA_TYPES.get(found[1], "") if found else ""
+    if found:
+        return _SCHEMA_TYPES.get(found[1], "")
+    choices = re.findall(r"'([a-z_-]{1,16})'", message) if re.search(r"\b(?:should|must) be\b", message) else []
+    return "as " + listed([f'"{each}"' for each in choices], last="or") if 1 < len(choices) <= MAX_ENUMERATED else ""
 
 
-def _relation(first: str, second: str) -> str:
+def form_of_format(message: str) -> str:
+    """Return how to give a time that did not match a format the message spells out: `%Y-%m-%d`, or ""."""
+    found = re.search(r"does not match format ['\"]([^'\"]+)['\"]", message)
+    if not found:
+        return ""
+    form = re.sub(r"%[A-Za-z]", lambda part: _DIRECTIVES.get(part[0], "?"), found[1])
+    kind = "time" if "hh" in form else "date"
+    return f"as a {kind} in the form {form}" if re.fullmatch(r"[YMDhms:/. -]+T?[hms:]*", form) else ""
+
+
+def fault_of(value: Any) -> tuple[object, ...]:
+    """Return the features of a value that an error about its form can be about, to compare it with another."""
+    if not isinstance(value, str):
+        return (type(value).__name__,)
+    marks = re.match(r"[#@$./~]*", value)
+    case = "upper" if value.isupper() else "lower" if value.islower() else "mixed"
+    return "text", _form(value), marks[0] if marks else "", "/" in value.lstrip("./"), value.isdigit(), case
+
+
+def relation(first: str, second: str) -> str:
     """Describe a new value that consists of the old one and something else."""
     if first == second:
         return ""

@@ -7,6 +7,7 @@ MAX_GUIDELINE_CHARS = 599
 
 _MONTHS = "january february march april june july august september october november december"
 _DIGITS = re.compile(r"\d")
+_CONSTANTS = re.compile(r"`-?[01](?:\.0)?`")
 _CODE = re.compile(r"(?<![\w`])[A-Z]{2,}(?![a-z])\b")
 _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _CALENDAR = re.compile(rf"\b(?:{'|'.join(_MONTHS.split())}|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.I)
@@ -23,9 +24,9 @@ def is_general(text: str) -> bool:
     """Return whether a text is free of details that belong to one run.
 
     Names in backticks and labels in quotes may contain capitals and codes, but no digits or addresses, save
-    for programs that are called so everywhere, such as `python3`.
+    for programs that are called so everywhere, such as `python3`, and the ends of a scale: `0` and `1.0`.
     """
-    if _DIGITS.search(_PROGRAMS.sub("", text)) or _ADDRESS.search(text):
+    if _DIGITS.search(_PROGRAMS.sub("", _CONSTANTS.sub("", text))) or _ADDRESS.search(text):
         return False
     prose = _BACKTICKS.sub("x", text)
     if _CALENDAR.search(prose) or _CAPITAL.search(prose):

@@ -6,8 +6,8 @@ from typing import Any
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
-from reflection.reflectors.rules.tools import is_harmful, is_talk, words_of
-from reflection.reflectors.rules.value_forms import change_of_form, form_of_schema
+from reflection.reflectors.rules.tools import is_change, is_harmful, is_talk, words_of
+from reflection.reflectors.rules.value_forms import change_of_form, form_of_format, form_of_schema, relation
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_FAILURES = 50
@@ -32,6 +32,8 @@ def find(run: RunView) -> list[RuleMatch]:
         match = _of_schema(run, failed, fixed if is_near else None)
         if match is None and fixed is not None and is_near:
             match = _explain(run, failed, fixed)
+        if match is None and fixed is None:
+            match = _of_error(run, failed)
         if match:
             matches.append(match)
     return matches
@@ -92,11 +94,79 @@ def _of_schema(run: RunView, failed: Call, fixed: Call | None) -> RuleMatch | No
             f'At step {failed.index} {tool} refused its {parameter}: "{said}". '
             f"{f'It worked at step {fixed.index}' if fixed else 'The run did not correct it'}. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed" if fixed else "avoid",
+        polarity="mixed",
         confidence=0.8,
         citations=(run.cite(failed.step, failed.error.text), *((run.cite(fixed.step),) if fixed else ())),
         tools=(failed.name,),
     )
+
+
+def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
+    """Describe the form that an error spells out, or the longer path that an answer had shown, if it never worked."""
+    assert failed.error is not None
+    for path, values in sorted(failed.leaves.items()):
+        if form := _shown_type(run, failed, path, values[0]):
+            return _uncorrected(run, failed, form=form, path=path, value=str(values[0]), shown=str(values[0]))
+    texts = {path: values[0] for path, values in failed.leaves.items() if isinstance(values[0], str)}
+    format_asked = form_of_format(failed.error.text)
+    for path, value in sorted(texts.items()):
+        if not is_general(parameter_name(path)):
+            continue
+        if format_asked and value in failed.error.text:
+            return _uncorrected(run, failed, form=format_asked, path=path, value=value)
+        shown = _shown_path(run, failed, value) if failed.error.has(ErrorKind.NOT_FOUND) else None
+        if shown:
+            form = relation(value, shown)
+            return _uncorrected(run, failed, form=form, path=path, value=value, shown=shown)
+    return None
+
+
+def _shown_type(run: RunView, failed: Call, path: str, value: Any) -> str:
+    """Return how to give digits that answers show under the parameter's name in the other type: text or number."""
+    name = path.removesuffix("[]").rpartition(".")[2]
+    if failed.error is None or not failed.error.has(ErrorKind.NOT_FOUND) or not str(value).isdigit():
+        return ""
+    member = re.compile(rf'"{re.escape(name)}"\s*:\s*("?){value}(?!\w)')
+    quoted = {found for c in run.calls if c.index < failed.index and not c.error for found in member.findall(c.answer)}
+    if len(quoted) != 1 or not is_general(parameter_name(path)) or isinstance(value, str) == bool(quoted.pop()):
+        return ""
+    return "as a number, not as a text" if isinstance(value, str) else "as a text, not as a number"
+
+
+def _shown_path(run: RunView, failed: Call, name: str) -> str | None:
+    """Return the one path ending in a file's bare name that earlier answers show."""
+    if not re.fullmatch(r"[\w-]+\.\w{1,5}", name):
+        return None
+    path = re.compile(rf"(?<![\w./-])[\w-]+(?:/[\w-]+)*/{re.escape(name)}(?![\w/.-])")
+    shown = {found for call in run.calls if call.index < failed.index for found in path.findall(call.answer)}
+    return shown.pop() if len(shown) == 1 else None
+
+
+def _uncorrected(run: RunView, failed: Call, *, form: str, path: str, value: str, shown: str = "") -> RuleMatch:
+    assert failed.error is not None
+    trigger, guideline = say_form(failed, path=path, form=form)
+    source = run.latest_source(shown, before=failed.index) if shown else None
+    said = f"Step {source.index} had shown it in the right form" if source else "The error names the form"
+    return RuleMatch(
+        rule="changed_argument",
+        trigger=trigger,
+        guideline=guideline,
+        rationale=(
+            f'At step {failed.index} {code(failed.name)} answered "{failed.error.shape}", and the run did not correct '
+            f"it. {said}. {run.ending}"
+        ),
+        polarity="mixed",
+        confidence=0.75,
+        citations=(*((run.cite(source.step, shown),) if source else ()), run.cite(failed.step, value)),
+        tools=(failed.name,),
+    )
+
+
+def say_form(failed: Call, *, path: str, form: str) -> tuple[str, str]:
+    """Return trigger and guideline of the lesson that an argument has to be given in some form."""
+    assert failed.error is not None
+    trigger = f'When about to call {code(failed.name)}, or when it answers "{failed.error.shape}"'
+    return trigger, f"Give {parameter_name(path)} {form}."
 
 
 def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleMatch | None:
@@ -123,15 +193,14 @@ def _of_presence(run: RunView, failed: Call, fixed: Call, *, path: str) -> RuleM
 
 
 def _of_form(run: RunView, failed: Call, fixed: Call, *, path: str, form: str) -> RuleMatch:
-    assert failed.error is not None
-    tool, parameter = code(failed.name), parameter_name(path)
+    trigger, guideline = say_form(failed, path=path, form=form)
     return _match(
         run,
         failed,
         fixed,
-        trigger=f'When about to call {tool}, or when it answers "{failed.error.shape}"',
-        guideline=f"Give {parameter} {form}.",
-        change=f"with {parameter} {form.partition(', not ')[0]}",
+        trigger=trigger,
+        guideline=guideline,
+        change=f"with {parameter_name(path)} {form.partition(', not ')[0]}",
         path=path,
         confidence=0.85,
     )
@@ -144,34 +213,54 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
     is_code = isinstance(new, str) and re.fullmatch(r"[A-Z]{2,5}", new) is not None
     if not (is_reference(new) or is_code or is_number) or not failed.error.has(ErrorKind.NOT_FOUND, ErrorKind.FORM):
         return None
-    if path in FREE_TEXT or str(old).lower() == str(new).lower():
+    if path in FREE_TEXT or relation(str(old), str(new)):
         return None
-    source = run.latest_source(new, before=fixed.index)
-    known = run.source_of(old, before=failed.index)
-    if source and (is_number or is_harmful(source.name)) and not _returns(source, path):
-        return None
-    if source is None or source.name == failed.name or known or is_talk(source.name):
+    source = find_lookup(run, fixed, path=path, value=new)
+    if source is None or (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
         return None
     if run.said_by_anyone(new, before=failed.index):
         return None
-    tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.label)
+    trigger, guideline, avoid = say_source(failed, path, source)
+    parameter, lookup = parameter_name(path), code(source.label)
     return _match(
         run,
         failed,
         fixed,
-        trigger=f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet",
-        guideline=(
-            f"Copy {parameter} from the answer of {lookup}; before that call there is none."
-            if is_harmful(source.name)
-            else f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
-            f'"{failed.error.shape}".'
-        ),
-        avoid=f"Making up {parameter}, or deriving it from the way a person describes it.",
+        trigger=trigger,
+        guideline=guideline,
+        avoid=avoid,
         change=f"with {with_article(parameter)} that {lookup} had returned at step {source.index}",
         path=path,
         confidence=0.85,
         source=source,
     )
+
+
+def say_source(failed: Call, path: str, source: Call) -> tuple[str, str, str]:
+    """Return trigger, guideline and avoid of the lesson that a value has to come from a lookup."""
+    assert failed.error is not None
+    tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.label)
+    return (
+        f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet",
+        (
+            f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
+            f'"{failed.error.shape}".'
+        ),
+        f"Making up {parameter}, or deriving it from the way a person describes it.",
+    )
+
+
+def find_lookup(run: RunView, used: Call, *, path: str, value: Any) -> Call | None:
+    """Return the last lookup before a call that returned exactly this value and did not need it as an argument."""
+    name = path.removesuffix("[]").rpartition(".")[2]
+    exactly = re.compile(rf"(?<![\w./@#-]){re.escape(str(value))}(?![\w/@#-]|\.\w)")
+    for call in reversed(run.calls):
+        if call.index >= used.index or call.error or call.name == used.name or name in call.arguments:
+            continue
+        changes = is_change(call.name) or is_harmful(call.name) or is_talk(call.name)
+        if not changes and exactly.search(call.answer):
+            return call
+    return None
 
 
 def _returns(source: Call, path: str) -> bool:
@@ -205,7 +294,7 @@ def _match(
             f'At step {failed.index} {code(failed.name)} answered "{failed.error.shape}". At step {fixed.index} it '
             f"worked {change}. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=confidence,
         citations=(run.cite(failed.step, failed.error.text), *looked_up, run.cite(fixed.step, quote)),
         tools=(failed.name, *((source.name,) if source else ())),

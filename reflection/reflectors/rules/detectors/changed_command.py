@@ -4,9 +4,11 @@ import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView
+from reflection.reflectors.rules.shell import parse_command
 from reflection.reflectors.rules.wording import code
 
 MAX_CALLS_BETWEEN = 8
+MIN_REPEATS = 3
 
 _ENVIRONMENT = re.compile(
     r"No module named|ModuleNotFoundError|ImportError|Cannot find module|command not found|not installed|node_modules"
@@ -15,6 +17,7 @@ _ENVIRONMENT = re.compile(
     r"|DJANGO_SETTINGS|permission denied|out of date|run `|please run|need to run|missing script|lock ?file",
     re.IGNORECASE,
 )
+_HINT = re.compile(r'\w.* \(use "(\w+(?: [a-z-]+)?)')
 _PREPARES = re.compile(
     r"\b(?:install|ci|sync|migrate|build|generate|compile|up|init|setup|configure|restore|download|start|bootstrap)\b"
 )
@@ -34,7 +37,43 @@ def find(run: RunView) -> list[RuleMatch]:
             continue
         if match := _explain(run, failed, fixed, between):
             found[failed.label] = match
+    for match in _named_by_answer(run):
+        found.setdefault(match.trigger, match)
     return list(found.values())
+
+
+def _named_by_answer(run: RunView) -> list[RuleMatch]:
+    """Look for a command that was repeated in vain, although its answer says which one to use first."""
+    matches = []
+    for call in run.calls:
+        same = [c for c in run.calls if c.command and c.same_as(call) and c.output == call.output]
+        hints = [line.strip() for line in call.output.splitlines() if _HINT.search(line)]
+        if run.succeeded or len(same) < MIN_REPEATS or same[0] is not call or not hints:
+            continue
+        named = _HINT.search(hints[-1])
+        first = parse_command(named[1]) if named else None
+        if first is None or call.command is None or first.is_harmful or first.name == call.command.name:
+            continue
+        tool, other, said = code(call.label), code(first.name), hints[-1].partition(" (use")[0]
+        if call.label.split()[-1] not in said.split():
+            continue  # the hint is about another command
+        matches.append(
+            RuleMatch(
+                rule="changed_command",
+                trigger=f'When {tool} answers "{said}"',
+                guideline=f"Run {other} first, which the answer names, and {tool} after that.",
+                avoid=f"Running {tool} again before that.",
+                rationale=(
+                    f"{tool} ran {len(same)} times, from step {call.index} to step {same[-1].index}, with the same "
+                    f"answer, which names {other}. {run.ending}"
+                ),
+                polarity="mixed",
+                confidence=0.8,
+                citations=tuple(run.cite(c.step, hints[-1]) for c in same[:2]),
+                tools=(call.name,),
+            )
+        )
+    return matches
 
 
 def _is_same_work(failed: Call, later: Call) -> bool:
@@ -72,7 +111,7 @@ def _explain(run: RunView, failed: Call, fixed: Call, between: list[Call]) -> Ru
             f"{tool} failed at step {failed.index} for want of something in the environment, not in the code. With "
             f"{change} it worked at step {fixed.index}, and no file was edited in between. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.8,
         citations=(
             run.cite(failed.step, line),

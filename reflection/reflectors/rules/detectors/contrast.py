@@ -3,11 +3,12 @@
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 from reflection.reflectors.rules.run_view import Call, RunView
-from reflection.reflectors.rules.tools import is_handover, is_harmful
+from reflection.reflectors.rules.tools import is_handover, is_harmful, words_of
 from reflection.reflectors.rules.wording import code
 
 MIN_SUCCESSES = 3
 MIN_FAILURES = 2
+MAX_ACTION_CHARS = 60
 
 
 def find(run: RunView) -> list[RuleMatch]:
@@ -31,10 +32,19 @@ def _compare(run: RunView, successes: list[RunView], failures: list[RunView]) ->
     always = frozenset.intersection(*good) - tried - frozenset.union(*(_last_steps(other) for other in successes))
     helpful = sorted(name for name in always if not is_harmful(name))
     fatal = sorted(name for name in frozenset.intersection(*bad) - frozenset.union(*good) if is_handover(name))
+    helpful = [name for name in helpful if not any(_mentions(other, name) for other in failures)]
     trigger = describe_tasks([run.episode.task_id], [run.episode.task])
     if not trigger or len(helpful) + len(fatal) != 1:
         return []  # with several differences, any of them may be the reason
     return [_make_match(run, successes, failures, trigger=trigger, step=(helpful or fatal)[0], is_done=bool(helpful))]
+
+
+def _mentions(run: RunView, name: str) -> bool:
+    """Return whether a run tried a step in another spelling: its words in the first words of an action."""
+    words = words_of(name)
+    actions = (step.action for step in run.episode.steps if step.action)
+    tried = (words_of(f"{a.name} {next(iter(a.arguments.values()), '')}"[:MAX_ACTION_CHARS]) for a in actions)
+    return any(words == said[start : start + len(words)] for said in tried for start in range(len(said)))
 
 
 def _steps_of(run: RunView) -> frozenset[str]:
@@ -64,8 +74,9 @@ def _make_match(
         guideline=guideline,
         avoid=avoid,
         rationale=(
-            f"Of the runs of this kind, all {len(successes)} that succeeded {'did' if is_done else 'did not'} call "
-            f"{tool}, and all {len(failures)} that failed {'did not' if is_done else 'did'}. {run.ending}"
+            f"Of the runs of this kind that were compared, all {len(successes)} that succeeded "
+            f"{'did' if is_done else 'did not'} call {tool}, and all {len(failures)} that failed "
+            f"{'did not' if is_done else 'did'}. {run.ending}"
         ),
         polarity="avoid",
         confidence=0.65,

@@ -58,7 +58,7 @@ def _explain(run: RunView, empty: Call, following: Call) -> RuleMatch | None:
             f"At step {empty.index} {code(empty.name)} returned nothing; at step {following.index} "
             f"{code(following.name)} found something for the same request. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.6,
         citations=(run.cite(empty.step, empty.answer), run.cite(following.step)),
         tools=tuple(dict.fromkeys((empty.name, following.name))),

@@ -7,6 +7,7 @@ from reflection.reflectors.rules.run_view import Call, RunView, occurs
 from reflection.reflectors.rules.wording import code
 
 MIN_INSTRUCTION_CHARS = 80
+MIN_SAME_CALLS = 2
 
 _LOST = re.compile(r"^.*\b(?:you (?:have |'ve )?(?:lost|died|lose)|you are dead|game over)\b.*$", re.I | re.M)
 
@@ -30,9 +31,17 @@ def _told_before(run: RunView, lost: Call) -> Call | None:
     return None
 
 
+def _subject(run: RunView, told: Call) -> str:
+    """Return the argument of the call that told, in words, if other runs of the family made the very same call."""
+    values = list(told.arguments.values())
+    others = sum(any(c.same_as(told) for c in other.calls) for other in run.family)
+    is_plain = len(values) == 1 and isinstance(values[0], str) and re.fullmatch(r"[a-z ]{3,30}", values[0]) is not None
+    return f' of "{values[0]}"' if is_plain and others >= MIN_SAME_CALLS else ""
+
+
 def _make_match(run: RunView, lost: Call, told: Call) -> RuleMatch:
     found = _LOST.search(lost.answer)
-    tool, source = code(lost.label), code(told.label)
+    tool, source = code(lost.label), code(told.label) + _subject(run, told)
     return RuleMatch(
         rule="fatal_call",
         trigger=f"When about to call {tool}, which cannot be undone",

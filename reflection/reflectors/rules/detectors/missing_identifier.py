@@ -1,7 +1,7 @@
 """A person did not know an identifier, and the agent looked it up or kept asking for it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import Call, RunView, Turn, is_reference, occurs
@@ -42,8 +42,19 @@ def find(run: RunView) -> list[RuleMatch]:
     if run.succeeded and (finding := _looked_up(run, gap)):
         return [finding]
     if run.failed and (finding := _insisted(run, gap)):
-        return [finding]
+        return [_as_others_did(run, finding)]
     return []
+
+
+def _as_others_did(run: RunView, finding: RuleMatch) -> RuleMatch:
+    """Give a lesson the words of one that successful runs of the family show, which names the lookup."""
+    shown = (match for other in run.family if other.succeeded for match in find(other))
+    better = next((match for match in shown if match.trigger == finding.trigger), None)
+    if better is None:
+        return finding
+    return replace(
+        finding, guideline=better.guideline, avoid=better.avoid, tools=better.tools, polarity=better.polarity
+    )
 
 
 def _gap_in(run: RunView, turn: Turn) -> _Gap | None:
@@ -98,7 +109,7 @@ def _looked_up(run: RunView, gap: _Gap) -> RuleMatch | None:
             f"returned it, and {code(use.name)} took it at step "
             f"{use.index}{f'; {tried} candidates were opened' if tried > 1 else ''}. {run.ending}"
         ),
-        polarity="works",
+        polarity="mixed",
         confidence=0.7,
         citations=(
             run.cite(gap.turn.step, gap.turn.heard),

@@ -1,18 +1,23 @@
 """A call failed, another call came, and then the same call worked: the other one has to come first."""
 
+import json
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.errors import ErrorKind
+from reflection.reflectors.rules.errors import ErrorKind, ToolError
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tools import is_harmful, words_of
-from reflection.reflectors.rules.wording import code
+from reflection.reflectors.rules.wording import code, is_general, listed
 
 MAX_FAILURES = 50
 MIN_STEM_CHARS = 4
+MIN_OBJECT_CHARS = 3
+OBJECT = " with the very thing that the condition names"
 
 # With one of these errors and no mention of the other call, something else than that call may have helped.
 _OTHER_CAUSES = (ErrorKind.NOT_FOUND, ErrorKind.FORM, ErrorKind.MISSING, ErrorKind.UNAVAILABLE, ErrorKind.REFUSED)
+# Values that mean the same in every run: off and on, none and all. They stand for booleans and their decimals, too.
+_ENDS_OF_SCALES = (0, 1)
 _GENERIC = frozenset("get set list call make check find file tool user with from that this data name".split())  # noqa: SIM905
 
 
@@ -31,9 +36,55 @@ def _explain(run: RunView, failed: Call) -> RuleMatch | None:
         return None
     others = [c for c in run.between(failed, fixed) if not c.error and c.name != failed.name and c.command is None]
     first = _pick(failed, others)
-    if first and not is_same and not (speaks_of(failed.error.text, first.name) and not first.only_reads):
+    if first is None or is_harmful(first.name):
         return None
-    return _make_match(run, failed, first, fixed) if first and not is_harmful(first.name) else None
+    if not is_same and not (speaks_of(failed.error.text, first.name) and not first.only_reads):
+        return None
+    how = _how_to_call(run, failed, first, others)
+    return _make_match(run, failed, how[0], fixed, how=how[1]) if how else None
+
+
+def _how_to_call(run: RunView, failed: Call, first: Call, others: list[Call]) -> tuple[Call, str] | None:
+    """Return the call that helped and its arguments in words, as far as they belong to the tool and not to the run.
+
+    None if the call concerns another thing than the error names, or had been made before without help and what has
+    changed since cannot be said.
+    """
+    assert failed.error is not None
+    if names_object(failed.error):
+        concerned = [c for c in others if c.name == first.name and concerns(failed.error, c)]
+        return (concerned[-1], OBJECT) if concerned else None
+    before = [c for c in run.calls if c.name == first.name and c.index < failed.index and not c.error]
+    constants = {
+        name: value
+        for name, value in first.arguments.items()
+        if is_general(name) and (value in _ENDS_OF_SCALES or _is_named(value, failed.error))
+    }
+    changed = [name for name in sorted(constants) if before and before[-1].arguments.get(name) != constants[name]]
+    if before and not changed:
+        return None
+    said = [
+        f"{code(name)} {code(json.dumps(value).strip(chr(34)))}"
+        for name, value in sorted(constants.items())
+        if name in changed or not isinstance(value, bool)
+    ]
+    return first, f" with {listed(said)}" if said else ""
+
+
+def _is_named(value: object, error: ToolError) -> bool:
+    """Return whether a value is a plain word that the error uses."""
+    return isinstance(value, str) and value.isalpha() and re.search(rf"\b{value}\b", error.text) is not None
+
+
+def names_object(error: ToolError) -> bool:
+    """Return whether the error names the thing that something has to be done with: "take the … first"."""
+    return re.search(r"\b(?:the|a|an) …", error.shape) is not None
+
+
+def concerns(error: ToolError, call: Call) -> bool:
+    """Return whether a call was about the thing that the error names."""
+    values = [value for group in call.leaves.values() for value in group if isinstance(value, str)]
+    return any(len(value) >= MIN_OBJECT_CHARS and value.lower() in error.text.lower() for value in values)
 
 
 def _pick(failed: Call, others: list[Call]) -> Call | None:
@@ -64,21 +115,26 @@ def best_named(text: str, names: list[str]) -> str:
     return best[0] if most and len(best) == 1 else ""
 
 
-def put_first(failed: Call, other: str) -> tuple[str, str, str]:
-    """Return trigger, guideline and avoid of the lesson that another tool comes first."""
+def put_first(failed: Call, other: str, *, how: str = "") -> tuple[str, str, str]:
+    """Return trigger, guideline and avoid of the lesson that another tool comes first, called in the way of `how`."""
     assert failed.error is not None
     tool = code(failed.name)
+    first = f"{other} first,{how}," if how == OBJECT else f"{other}{how} first,"
+    done = " Skip this if it has been done." if how == OBJECT else ""
+    is_condition = failed.error.has(ErrorKind.PRECONDITION)
     return (
-        f'When about to call {tool}, or when it answers "{failed.error.shape}"',
-        f"Call {other} first, and {tool} after that.",
-        f"Sending {tool} again before {other} has been called.",
+        f'When about to call {tool} and this condition of it is not met yet: "{failed.error.shape}"'
+        if is_condition
+        else f'When about to call {tool} before {other}, or when it answers "{failed.error.shape}"',
+        f"Call {first} and {tool} after that.{done}",
+        f"Sending {tool} again before {other} has been called{how}.",
     )
 
 
-def _make_match(run: RunView, failed: Call, first: Call, fixed: Call) -> RuleMatch:
+def _make_match(run: RunView, failed: Call, first: Call, fixed: Call, *, how: str) -> RuleMatch:
     assert failed.error is not None
     tool, other = code(failed.name), code(first.name)
-    trigger, guideline, avoid = put_first(failed, other)
+    trigger, guideline, avoid = put_first(failed, other, how=how)
     return RuleMatch(
         rule="missing_prerequisite",
         trigger=trigger,
@@ -88,7 +144,7 @@ def _make_match(run: RunView, failed: Call, first: Call, fixed: Call) -> RuleMat
             f'At step {failed.index} {tool} answered "{failed.error.shape}". After {other} at step {first.index} it '
             f"worked{' with the same arguments' if fixed.same_as(failed) else ''} at step {fixed.index}. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.9 if speaks_of(failed.error.text, first.name) else 0.75,
         citations=(
             run.cite(failed.step, failed.error.text),

@@ -8,6 +8,8 @@ from reflection.reflectors.rules.tools import is_change, is_irreversible, words_
 from reflection.reflectors.rules.wording import code
 
 MIN_WORDS = 2
+MAX_WORDS_BETWEEN = 6
+_COMMITTING = frozenset(["book", "reserve", "order", "buy", "subscribe", "rent", "submit"])
 
 _REFUSAL = re.compile(
     r"\b(?:could not|couldn't|cannot|can't|unable|not (?:able|possible|allowed)|unfortunately|sorry|policy|transfer)\b",
@@ -37,9 +39,10 @@ def _verb(name: str) -> str:
 def _is_asked_for(name: str, asked: str) -> bool:
     """Return whether a sentence without a condition uses the verb of a tool's name and then its last word."""
     words = words_of(name)
-    if len(words) < MIN_WORDS or not is_change(name) or is_irreversible(name):
+    if len(words) < MIN_WORDS or not is_change(name) or is_irreversible(name) or not _COMMITTING.isdisjoint(words):
         return False
-    pattern = r"\b" + r"\w*\b.{0,120}?\b".join(re.escape(word.removesuffix("s")) for word in (words[0], words[-1]))
+    verb, thing = re.escape(words[0]), re.escape(words[-1].removesuffix("s"))
+    pattern = rf"\b{verb}\b(?:\W+\w+){{0,{MAX_WORDS_BETWEEN}}}?\W+{thing}\w{{0,2}}\b"
     return any(
         re.search(pattern, sentence, re.IGNORECASE) and not _CONDITION.search(sentence)
         for sentence in re.split(r"(?<=[.?!])\s|\n", asked)

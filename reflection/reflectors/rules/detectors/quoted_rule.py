@@ -3,7 +3,14 @@
 import re
 
 from reflection.reflectors.rules.detectors import RuleMatch
-from reflection.reflectors.rules.detectors.missing_prerequisite import best_named, put_first, speaks_of
+from reflection.reflectors.rules.detectors.missing_prerequisite import (
+    OBJECT,
+    best_named,
+    concerns,
+    names_object,
+    put_first,
+    speaks_of,
+)
 from reflection.reflectors.rules.errors import ErrorKind, ToolError
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.tools import is_harmful
@@ -45,7 +52,8 @@ def find(run: RunView) -> list[RuleMatch]:
             continue
         if any(c.index > call.index and c.name == call.name and not c.error for c in run.calls):
             continue  # it worked later: another detector says why, if it can be said
-        found[shape] = _make_match(run, call)
+        if match := _make_match(run, call):
+            found[shape] = match
     return list(found.values())
 
 
@@ -56,7 +64,7 @@ def _is_rule(error: ToolError) -> bool:
     return _RULE.search(error.shape) is not None and error.has(ErrorKind.REFUSED, ErrorKind.PRECONDITION)
 
 
-def _make_match(run: RunView, call: Call) -> RuleMatch:
+def _make_match(run: RunView, call: Call) -> RuleMatch | None:
     """Name the tool that the condition speaks of, or quote the rule and where it could have been seen."""
     assert call.error is not None
     tool, shape = code(call.name), call.error.shape
@@ -64,11 +72,20 @@ def _make_match(run: RunView, call: Call) -> RuleMatch:
     tools: tuple[str, ...] = (call.name,)
     if not call.error.has(ErrorKind.REFUSED):
         first = _named_first(run, call)
-        if first:
-            trigger, guideline, avoid = put_first(call, code(first))
+        if first and _was_done(run, call, first):
+            return None  # so it is not enough to call it
+        if not first and not names_object(call.error):
+            guideline = f'Do first what {tool} asks for: "{shape}".'
+            avoid = f"Sending {tool} again before that is done."
+        elif first:
+            how = OBJECT if names_object(call.error) else ""
+            trigger, guideline, avoid = put_first(call, code(first), how=how)
             tools = (call.name, first)
         else:
-            guideline = f'Do first what {tool} asks for: "{shape}".'
+            trigger, _, avoid = put_first(call, "what it asks for")
+            guideline = (
+                f"Do first what the condition says, with the very thing that it names, and call {tool} after that."
+            )
             avoid = f"Sending {tool} again before that is done."
     else:
         shown = _shown_by(run, call)
@@ -89,7 +106,7 @@ def _make_match(run: RunView, call: Call) -> RuleMatch:
             f"{f', although step {shown[0].index} had shown it before' if shown else ''}, and did not work later in "
             f"this run. {run.ending}"
         ),
-        polarity="avoid",
+        polarity="avoid" if call.error.has(ErrorKind.REFUSED) else "mixed",
         confidence=0.8 if shown or len(tools) > 1 else 0.7,
         citations=(
             *((run.cite(shown[0].step, shown[2]),) if shown else ()),
@@ -110,8 +127,16 @@ def _named_first(run: RunView, call: Call) -> str:
     return named if speaks_of(call.error.text, named) >= MIN_SHARED_WORDS else ""
 
 
+def _was_done(run: RunView, call: Call, first: str) -> bool:
+    """Return whether the other tool had been called before, with the thing that the error names if it names one."""
+    assert call.error is not None
+    before = [c for c in run.calls if c.name == first and c.index < call.index and not c.error]
+    return any(not names_object(call.error) or concerns(call.error, c) for c in before)
+
+
 def _other_tools(run: RunView, call: Call) -> list[str]:
-    names = dict.fromkeys((*run.episode.tools, *(c.name for c in run.calls)))
+    called = (c.name for each in (run, *run.family) for c in each.calls if not c.error)
+    names = dict.fromkeys((*run.episode.tools, *called))
     return [name for name in names if name != call.name]
 
 

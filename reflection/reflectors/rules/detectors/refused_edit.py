@@ -28,7 +28,7 @@ class _Refusal:
 _REFUSALS = (
     _Refusal(
         said=re.compile(r"not (?:yet )?been read|n't been read|read (?:it|the file) first|must (?:first )?read", re.I),
-        trigger="When about to call {tool} on a file that has not been read in this session",
+        trigger="When about to call {tool} on an existing file that has not been read in this session",
         guideline="Read the file first with {reader}; then call {tool}.",
         needs_read=True,
         is_order=True,
@@ -138,7 +138,7 @@ def _make_match(run: RunView, failed: Call, fixed: Call, refusal: _Refusal) -> R
         rationale=(
             f"{tool} was refused at step {failed.index}; after {done} it worked at step {fixed.index}. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.8,
         citations=(run.cite(failed.step, line), *read_steps, run.cite(fixed.step)),
         tools=tuple(dict.fromkeys((failed.name, *(c.name for c in reads[-1:])))),

@@ -1,5 +1,6 @@
-"""The same call was repeated, with the same error or the same answer, and nothing changed in between."""
+"""The same call was repeated with the same error, and nothing changed in between."""
 
+from collections import Counter
 from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
@@ -8,7 +9,7 @@ from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.wording import code, times
 
 FAILING_REPEATS = 3
-ANSWERED_REPEATS = 4
+LONG_SERIES = 10  # where no other run shows the same
 MAX_DISTINCT = 300
 
 
@@ -25,16 +26,24 @@ def find(run: RunView) -> list[RuleMatch]:
         call = same[0]
         if call.is_edit or run.succeeded:
             continue
-        if call.is_check and not call.is_unknown:
-            if call.is_red and len(same) >= FAILING_REPEATS:
-                matches.append(_unchanged_check(run, call, same))
+        if call.error is None or len(same) < FAILING_REPEATS or call.error.has(ErrorKind.TRANSIENT):
             continue
-        if call.error and len(same) >= FAILING_REPEATS and not call.error.has(ErrorKind.TRANSIENT):
-            if says_something(call.error.shape):
-                matches.append(_failing(run, call, same))
-        elif not call.error and len(same) >= ANSWERED_REPEATS and call.answer.strip():
-            matches.append(_answered(run, call, same))
+        if len(same) < LONG_SERIES and not any(_repeats(other, call) for other in run.family):
+            continue
+        if says_something(call.error.shape) and (call.is_unknown or not call.is_check):
+            matches.append(_failing(run, call, same))
     return matches
+
+
+def _repeats(run: RunView, call: Call) -> bool:
+    """Return whether a run repeats a call of the same tool with the same error."""
+    assert call.error is not None
+    counts = Counter(
+        (c.name, repr(c.arguments))
+        for c in run.calls
+        if c.name == call.name and c.error and c.error.shape == call.error.shape
+    )
+    return max(counts.values(), default=0) >= FAILING_REPEATS
 
 
 def _in_vain(run: RunView, same: list[Call]) -> list[Call]:
@@ -54,7 +63,7 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
     worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)
     return RuleMatch(
         rule="repeated_call",
-        trigger="When the same call with the same arguments has just failed for the second time with the same error",
+        trigger=f'When {tool} has just answered "{call.error.shape}" twice to the same arguments',
         guideline=(
             "Do not send it again unchanged. Read what the error asks for and change that; if it names nothing, "
             "look the right value up with another tool or take another way, and if there is none, say what stands in "
@@ -69,45 +78,5 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
         polarity="avoid",
         confidence=0.5,
         citations=tuple(run.cite(each.step, call.error.text) for each in same[:3]),
-    )
-
-
-def _unchanged_check(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
-    tool = code(call.label)
-    return RuleMatch(
-        rule="repeated_call",
-        trigger="When tests or a build have failed and nothing has been changed since",
-        guideline=(
-            "Do not run them again yet. Read the first failure, what was expected and what came instead, change the "
-            "code accordingly, and then run them."
-        ),
-        avoid="Running the same check again without a change.",
-        rationale=(
-            f"{tool} ran {times(len(same))}, from step {same[0].index} to step {same[-1].index}, with the same failure "
-            f"and no edit in between. {run.ending}"
-        ),
-        polarity="avoid",
-        confidence=0.6,
-        citations=tuple(run.cite(each.step, each.quotable) for each in same[:3]),
         tools=(call.name,),
-    )
-
-
-def _answered(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
-    tool = code(call.label)
-    return RuleMatch(
-        rule="repeated_call",
-        trigger="When about to send a call with arguments that have already been answered twice in the same way",
-        guideline=(
-            "Use the answer that is there. If it does not help, change the arguments, or choose another tool or "
-            "another way to the goal."
-        ),
-        avoid="Going round in a circle of calls that have already been answered.",
-        rationale=(
-            f"{tool} was called {times(len(same))} with the same arguments and gave the same answer, from step "
-            f"{same[0].index} to step {same[-1].index}; nothing came of it. {run.ending}"
-        ),
-        polarity="avoid",
-        confidence=0.45,
-        citations=tuple(run.cite(each.step, each.quotable) for each in same[:3]),
     )

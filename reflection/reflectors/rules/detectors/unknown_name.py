@@ -83,7 +83,7 @@ def _make_match(run: RunView, failed: Call, other: Call) -> RuleMatch:
             f'At step {failed.index} {wrong} was answered with "{failed.error.shape}"; at step {other.index} {right} '
             f"did the same work. {run.ending}"
         ),
-        polarity="works" if run.succeeded else "mixed",
+        polarity="mixed",
         confidence=0.85,
         citations=(run.cite(failed.step, failed.error.text), run.cite(other.step, other.quotable)),
         tools=(failed.name, other.name),

@@ -25,11 +25,16 @@ def find(run: RunView) -> list[RuleMatch]:
     claimed = _claim(run, after=max(last.index, edits[-1].index))
     if claimed is None:
         return []
-    if after and not any(c.command and c.index > after[-1].index and not c.command.is_reader for c in run.calls):
+    if after and not any(c.index > after[-1].index and _may_check(c) for c in run.calls):
         return [_unchecked(run, last, after, claimed)]
     if not after and last.is_red:
         return [_still_red(run, last, claimed)]
     return []
+
+
+def _may_check(call: Call) -> bool:
+    """Return whether a command may have tried the work out, which looking and committing do not."""
+    return call.command is not None and not call.command.is_reader and call.command.program != "git"
 
 
 def _claim(run: RunView, *, after: int) -> tuple[int, str] | None:
