@@ -43,7 +43,7 @@ class GuardrailInput(Input):
     metric: Annotated[str, OneOf(Guarded)]
     alpha: Rate = 0.01
     tau: Rate = 0.15
-    margin: Annotated[Share, Field(description="How much worse is no harm yet.")] = 0.0
+    margin: Annotated[Share, Field(description="How much worse does not count as harm.")] = 0.0
 
 
 class CanaryStepInput(Input):
@@ -68,9 +68,9 @@ class ExperimentInput(Input):
     method: Annotated[str, OneOf(Method)] = _DEFAULT.method
     rule: Annotated[str, OneOf(Rule)] = _DEFAULT.rule
     unit_rule: Annotated[str, OneOf(UnitRule)] = _DEFAULT.unit_rule
-    alpha: Annotated[Rate, Field(description="False alarms of the verdict over all looks, two-sided.")] = _DEFAULT.alpha
-    tau: Annotated[Rate, Field(description="The size of the effect one hopes for.")] = _DEFAULT.tau
-    margin: Annotated[Share, Field(description="How much worse is still `not_worse`.")] = _DEFAULT.margin
+    alpha: Annotated[Rate, Field(description="Share of false verdicts over all looks, two-sided.")] = _DEFAULT.alpha
+    tau: Annotated[Rate, Field(description="The size of the effect you hope for.")] = _DEFAULT.tau
+    margin: Annotated[Share, Field(description="How much worse still counts as `not_worse`.")] = _DEFAULT.margin
     max_units: Annotated[Count, Field(description="Units with a known outcome at which it ends.")] = _DEFAULT.max_units
     look_back_seconds: Annotated[
         int, Field(ge=1, le=LONGEST_LOOK_BACK, description="How long an outcome may take to count."), WHOLE
@@ -103,7 +103,7 @@ class StopInput(Input):
 
 
 class UpliftQuery(Input):
-    """Over which time to measure."""
+    """The period to measure."""
 
     days: Annotated[int, Field(ge=1, le=MAX_OUTCOME_DAYS, description="Only answers of the last N days.")] = 90
 
@@ -118,11 +118,11 @@ class GuardrailAnswer(BaseModel):
 
 
 class LookAnswer(BaseModel):
-    """What was found at one time. Values are shares of success, or mean scores."""
+    """What was found at one look. Values are shares of success, or mean scores."""
 
     number: int
     taken_at: datetime
-    share: Annotated[float, Field(description="Of the treated arm at the time.")]
+    share: Annotated[float, Field(description="Share of the treated arm at the time.")]
     control_units: int
     treated_units: int
     control_mean: Figure
@@ -130,9 +130,13 @@ class LookAnswer(BaseModel):
     estimate: Annotated[float | None, Field(description="Treated minus control, compared within each share.")]
     low: Annotated[float | None, Field(description="The interval holds at every look together.")]
     high: float | None
-    e_value: Annotated[float, Field(description="Against no difference; sure from 1/α on.")]
-    ratio_e_value: Annotated[float, Field(description="Against the planned shares; from 1,000 on nothing counts.")]
-    missing_e_value: Annotated[float, Field(description="Against equally many missing outcomes; an alarm from 100 on.")]
+    e_value: Annotated[float, Field(description="Evidence against no difference; it decides from 1/α on.")]
+    ratio_e_value: Annotated[
+        float, Field(description="Evidence against the planned shares; from 1,000 on, nothing else counts.")
+    ]
+    missing_e_value: Annotated[
+        float, Field(description="Evidence that the arms differ in missing outcomes; an alarm from 100 on.")
+    ]
     guardrails: dict[str, GuardrailAnswer]
     outcomes: Annotated[
         dict[str, dict[str, int]],
@@ -146,7 +150,7 @@ class ExperimentAnswer(BaseModel):
     """An experiment: its plan, how it stands, and how it ended."""
 
     number: int
-    sentence: Annotated[str, Field(description="What it found so far.")]
+    sentence: Annotated[str, Field(description="What it has found so far.")]
     status: Annotated[str, OneOf(Experiment.Status)]
     compared: Annotated[str, OneOf(Experiment.Compared)]
     treated_release: int | None
@@ -207,14 +211,16 @@ class FamilyUplift(UpliftAnswer):
 
 
 class LessonEffectAnswer(BaseModel):
-    """How runs given a lesson fared against others of their families: observed, not caused."""
+    """How runs that were given a lesson fared against others of their families. An observation, not an effect."""
 
     heuristic: UUID
     runs: int
     estimate: float
     low: float
     high: float
-    observational: Annotated[bool, Field(description="Always true: which runs are given a lesson is no accident.")]
+    observational: Annotated[
+        bool, Field(description="Always true: it is not chance that decides which runs are given a lesson.")
+    ]
 
 
 class UpliftReportAnswer(BaseModel):

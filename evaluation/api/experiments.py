@@ -63,8 +63,8 @@ class ExperimentListView(ApiView):
         tag="experiments",
         summary="Start an experiment",
         description="With `release`, that release is tried against the stable one, and its canary starts at the first "
-        "step. Without, the lessons are compared with the hold-out. The plan stays as it is from then on; a change is "
-        "a new experiment. Only outcomes from the environment, from tests or from people count.",
+        "step. Without it, the lessons are compared with the hold-out. The plan cannot be changed; start a new "
+        "experiment instead. Only outcomes from the environment, from tests or from people count.",
         request=ExperimentInput,
         responses={201: OpenApiResponse(ExperimentDetail, "It runs.")},
         parameters=[LOCATION],
@@ -119,7 +119,7 @@ class ExperimentLooksView(ApiView):
             return Response(describe_look(look), status=201)
         last = experiment.looks.order_by("-number").first()
         if last is None:
-            raise Refusal(ErrorCode.CONFLICT, "Another process looks at it right now. Send the request again.")
+            raise Refusal(ErrorCode.CONFLICT, "Another process is looking at it right now. Send the request again.")
         return Response(describe_look(last))
 
 
@@ -151,8 +151,8 @@ class UpliftView(ApiView):
         tag="experiments",
         summary="Read whether lessons help",
         description="The units that were given lessons against the hold-out: as a whole, by release and by family, "
-        "with intervals that hold at every look. Figures of single lessons are observed only: which runs are given a "
-        "lesson is no accident.",
+        "with intervals that hold at every look. Figures of single lessons are observed only: it is not chance that "
+        "decides which runs are given a lesson.",
         parameters=query_parameters(UpliftQuery, UpliftQuery.model_fields),
         responses=UpliftReportAnswer,
     )

@@ -140,17 +140,17 @@ def _decide(plan: Plan, findings: Findings, *, steps_done: bool) -> tuple[str, s
     if findings.ratio_e_value >= RATIO_ALARM:
         return Verdict.INVALID, (
             f"The arms do not have the planned shares (e = {show_e_value(findings.ratio_e_value)}). Find out why units "
-            "are lost or assigned otherwise, then start a new experiment."
+            "are lost or assigned differently, then start a new experiment."
         )
     if fired := [name for name, each in findings.guardrails.items() if each["fired"]]:
         return Verdict.ROLL_BACK, f"Worse than the control: {', '.join(fired)}."
     is_better, is_worse = _read(plan, findings)
     known = sum(findings.units.values())
     if is_worse:
-        return Verdict.WORSE, "The treated arm is worse, beyond what chance explains."
+        return Verdict.WORSE, "The treated arm is worse, by more than chance explains."
     if is_better and findings.missing_e_value >= MISSING_ALARM:
         return Verdict.CONTINUE, (
-            "The treated arm looks better, but the arms differ in missing outcomes, which can feign that. Find out why."
+            "The treated arm looks better, but the arms differ in missing outcomes, which can cause that. Find out why."
         )
     if is_better and steps_done:
         return Verdict.BETTER, "The decision rule of the plan is met."

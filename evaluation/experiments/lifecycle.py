@@ -49,7 +49,7 @@ def start_experiment(
     running = Experiment.objects.running().filter(project=project, compared=compared).first()
     if running is not None:
         raise ExperimentRunning(
-            f"{running} is running since {running.started_at:%Y-%m-%d %H:%M}. Stop it first, or wait for its end: "
+            f"{running} has been running since {running.started_at:%Y-%m-%d %H:%M}. Stop it, or wait until it ends: "
             "two at once would disturb each other."
         )
     if release is not None:
@@ -94,7 +94,7 @@ def end_experiment(experiment: Experiment, *, by: Actor, reason: str, conclusion
     """
     ended = Experiment.objects.running().filter(pk=experiment.pk)
     if not ended.update(status=_Status.ENDED, conclusion=conclusion, reason=reason, ended_by=by.label, ended_at=Now()):
-        raise ExperimentEnded(f"{experiment} has ended already. Read it for what it found, or start another.")
+        raise ExperimentEnded(f"{experiment} has already ended. Read what it found, or start another.")
     experiment.refresh_from_db()
     details = {"experiment": experiment.number, "conclusion": conclusion or "stopped"}
     announce(Event(kind=EventKind.EXPERIMENT_ENDED, project_id=experiment.project_id, details=details))
@@ -106,7 +106,7 @@ def _start_canary(project: Project, release: Release, *, plan: Plan, by: Actor) 
     on_trial = deployment.canary_share if deployment and deployment.candidate_id == release.pk else 0
     share = plan.steps[0].share if plan.steps else on_trial
     if not share:
-        raise PlanInvalid(f"Give the plan `steps`, or start a canary of {release} first: no unit would get it.")
+        raise PlanInvalid(f"Give the plan `steps`, or start a canary of {release} first: otherwise no unit gets it.")
     return start_canary(project, release=release, share=share, by=by, reason="An experiment starts.")
 
 

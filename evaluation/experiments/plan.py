@@ -96,8 +96,8 @@ class Plan:
 
     Attributes:
         alpha: of the verdict, two-sided.
-        tau: standard deviation of the effects one expects, best the one one hopes for.
-        margin: how much worse is still "not worse", for that rule only.
+        tau: standard deviation of the expected effects; best, the effect hoped for.
+        margin: how much worse still counts as "not worse", for that rule only.
         max_units: known outcomes of both arms together at which it ends without a benefit.
         look_back_seconds: how long an outcome may take; later ones do not count.
         steps: shares of a canary, in order; none for an experiment whose shares others set.

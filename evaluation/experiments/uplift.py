@@ -1,7 +1,7 @@
 """Whether lessons help: the runs that were given them against the hold-out, as a whole, by release, by family.
 
-The hold-out is drawn by chance, so these differences are effects. What is said of single lessons is only observed:
-which runs are given a lesson is no accident.
+The hold-out is drawn by chance, so these differences are effects. Figures of single lessons are only observed: it is
+not chance that decides which runs are given a lesson.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

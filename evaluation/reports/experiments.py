@@ -13,10 +13,10 @@ from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
 _STATES = {
-    State.PENDING: "no outcome yet",
-    State.MISSING: "never reported an outcome",
-    State.LATE: "reported it too late",
-    State.UNTRUSTED: "only say themselves how they ended",
+    State.PENDING: "without an outcome yet",
+    State.MISSING: "without one when the time was over",
+    State.LATE: "reported too late",
+    State.UNTRUSTED: "known only from the agent or a judge",
 }
 
 
@@ -41,12 +41,12 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     """Return the result in a sentence, such as "Release 12 helps: +6.1 points [2.0, 10.2], 1,204 runs."."""
     who = name_treated(experiment)
     if look is None:
-        return f"Nothing is known of {who} yet: no outcome has come in."
+        return f"Nothing is known about {who} yet: no outcome has come in."
     runs = look.control_units + look.treated_units
     found = _show_estimate(look)
     match look.verdict:
         case Verdict.INVALID:
-            return f"Nothing can be said of {who}: {look.reason}"
+            return f"Nothing can be said about {who}: {look.reason}"
         case Verdict.ROLL_BACK:
             done = "was rolled back" if experiment.compared == Experiment.Compared.CANARY else "does harm"
             return f"{who} {done}. {look.reason} {found}, {runs:,} runs."
@@ -141,9 +141,9 @@ def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:
     for row in list_outcomes(look) if look else []:
         said = [f"{row[state]:,} {words}" for state, words in _STATES.items() if row[state]]
         if said:
-            unknown.append(f"Of the {row['units']:,} {row['arm']} units, {', '.join(said)}.")
+            unknown.append(f"Of the {row['units']:,} {row['arm']} units: {', '.join(said)}.")
     if experiment.metric == Metric.SUCCESS:
-        unknown.append("It says nothing of single lessons or families; only of all runs together.")
+        unknown.append("It says nothing about single lessons or families, only about all runs together.")
     return unknown
 
 

@@ -177,7 +177,7 @@ class DecisionForm(forms.Form):
                 return "Confirmed. Tasks like those of its runs lead to this lesson from now on."
             case "split":
                 split_heuristic(self.heuristic, **seen, **about)
-                return "Taken out of its group. It is a proposal of its own now."
+                return "Taken out of its group. It now has a row of its own in the queue."
             case "again":
                 return ask_again(self.heuristic, **about)
             case "claim":

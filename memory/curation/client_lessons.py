@@ -129,8 +129,8 @@ def cite_runs(heuristic: Heuristic, evidence: Sequence[CitedRun], *, project: Pr
     heuristic = lock_item(heuristic)
     if heuristic.status not in (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED):
         raise NotServable(
-            f"This heuristic is {heuristic.status}. Cite runs for one that is proposed or approved; superseded_by_id "
-            "names the one that this was merged into."
+            f"This heuristic is {heuristic.status}. Only one that is proposed or approved takes more runs; if this one "
+            "was merged, superseded_by_id names the one that stays."
         )
     return _link_runs(heuristic, evidence, runs)
 

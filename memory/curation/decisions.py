@@ -220,17 +220,17 @@ def quarantine_heuristic(heuristic: Heuristic, *, by: Actor, **note: Unpack[Revi
 def split_heuristic(
     heuristic: Heuristic, *, by: Actor, content_sha256: str | None = None, **note: Unpack[ReviewNote]
 ) -> Heuristic:
-    """Take a proposal out of its group, because it is other advice. It stands in the queue for itself from then on.
+    """Take a proposal out of its group, because it is different advice. It has a row of its own from then on.
 
     Raises:
-        NothingChanged: it stands for itself.
+        NothingChanged: it has a row of its own already.
         AlreadyDecided, ChangedMeanwhile, NotAllowed, ProjectArchived, ClaimedByOther: as for approval.
     """
     heuristic = _lock_proposed(heuristic)
     check_decider(heuristic, by=by)
     revision = get_current_revision(heuristic, content_sha256=content_sha256)
     if heuristic.leader_id is None:
-        raise NothingChanged("This lesson stands in the queue for itself already.")
+        raise NothingChanged("This lesson already has a row of its own in the queue.")
     leave_group(heuristic)
     record_review(revision, _Decision.SPLIT, item=heuristic, by=by, **note)
     return heuristic

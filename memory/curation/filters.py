@@ -33,7 +33,7 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
     grouped = filters.ChoiceFilter(
         choices=[("true", "true"), ("false", "false")],
         method="filter_grouped",
-        help_text="Whether another proposal that gives the same advice stands in the queue for it.",
+        help_text="Whether another proposal with the same advice represents it in the queue.",
     )
 
     def filter_grouped(self, queryset: QuerySet[Heuristic], name: str, value: str) -> QuerySet[Heuristic]:

@@ -64,7 +64,7 @@ HashRead = Annotated[
 ]
 ReadAt = Annotated[
     Moment | None,
-    Field(description="When you read it: evidence that was linked later does not count yet. Now if left out."),
+    Field(description="When you read it: evidence linked later does not count yet. Default: now."),
 ]
 _SEND_HASH = (
     "Send the hash of the wording you read: read the heuristic (GET /api/v1/heuristics/{id}), decide on that text, and "
@@ -172,7 +172,7 @@ class HeuristicInput(HeuristicWording):
 
 
 class MoreEvidence(Input):
-    """Runs that show a lesson, too."""
+    """More runs that show a lesson."""
 
     evidence: Annotated[
         list[EvidenceInput],
@@ -352,7 +352,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
     superseded_by_id = serializers.UUIDField(allow_null=True)
     leader_id = serializers.UUIDField(
         allow_null=True,
-        help_text="The proposal that gives the same advice in better words; a decision on it is one on this too.",
+        help_text="The proposal that represents this one in the queue; a decision on it also decides this one.",
     )
     tally = serializers.SerializerMethodField()
     metadata = LessonMetadataField(read_only=True)

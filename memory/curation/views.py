@@ -183,8 +183,8 @@ class EvidenceView(ApiView):
         summary="Cite runs as evidence of a lesson",
         description="For a lesson that is proposed or approved: up to 50 recorded runs, each by its id or its "
         "`external_id`. They count as support, and tasks like theirs find the lesson, once a reviewer approves it or "
-        "confirms the evidence. What is cited already changes nothing. If one is refused, none is cited, and the error "
-        "names it.",
+        "confirms the evidence. Runs that are cited already change nothing. If one is refused, none is cited, and "
+        "the error names it.",
         request=MoreEvidence,
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],

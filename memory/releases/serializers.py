@@ -20,7 +20,7 @@ THOUSANDTHS = 1000
 
 
 class CutInput(Input):
-    """What to note with a release."""
+    """A note to keep with the release."""
 
     note: Annotated[str, Field(max_length=MAX_REASON_CHARS, description="For people: what is new in it.")] = ""
 
@@ -30,7 +30,7 @@ class DeploymentPatch(Input):
 
     mode: Annotated[str | None, OneOf(Deployment.Mode)] = None
     holdout_share: Annotated[
-        Share | None, Field(description="Share of the units that get no lessons; counted in thousandths.")
+        Share | None, Field(description="Share of the units that get no lessons, rounded to thousandths.")
     ] = None
     unit: Annotated[str | None, OneOf(Deployment.Unit)] = None
     cut_policy: Annotated[str | None, OneOf(Deployment.CutPolicy)] = None
@@ -41,7 +41,7 @@ class CanaryInput(Input):
     """A release to try on a share of the units."""
 
     release: Named
-    share: Annotated[Share, Field(description="Share of the units that get it; counted in thousandths.")]
+    share: Annotated[Share, Field(description="Share of the units that get it, rounded to thousandths.")]
     reason: Why = ""
 
 
@@ -154,6 +154,6 @@ class DeploymentAnswer(BaseModel):
     holdout_share: float
     unit: Annotated[str, OneOf(Deployment.Unit)]
     cut_policy: Annotated[str, OneOf(Deployment.CutPolicy)]
-    version: Annotated[int, Field(description="Counts the changes; answers are recorded with it.")]
+    version: Annotated[int, Field(description="Number of changes so far; recorded with every answer.")]
     waiting: Annotated[int, Field(description="Approved lessons that the stable release lacks or has in other words.")]
     events: Annotated[list[DeploymentEventAnswer], Field(description="The newest changes, at most 20.")]

@@ -132,7 +132,7 @@ class DeploymentView(ApiView):
         tag="releases",
         summary="Change how the project is served",
         description="With the mode `releases`, what is approved now becomes the stable release, and later approvals "
-        "wait for the next one. Back to `continuous`, every approval is live at once.",
+        "wait for the next one. With `continuous`, every approval is live at once again.",
         request=DeploymentPatch,
         responses=DeploymentAnswer,
     )
@@ -152,7 +152,7 @@ class CanaryView(ApiView):
         tag="releases",
         summary="Try a release on a share of the units",
         description="The release becomes the candidate. The same release with another share changes the share: units "
-        "keep their arm while it grows. Another release ends the canary before it.",
+        "keep their arm while it grows. A different release ends the current canary.",
         request=CanaryInput,
         responses=DeploymentAnswer,
     )

@@ -174,7 +174,7 @@ def find_pinned(project_id: UUID, name: str) -> UUID:
         found = read_prepared(_PINNED, asked)
     if len(found) != 1:
         raise NoSuchRelease(
-            f"No release {name!r} is kept ready in this project. Ask for one that is deployed or among the newest; "
+            f"No release {name!r} is ready in this project. Name one that is deployed or among the newest; "
             "GET /releases lists them."
         )
     id: UUID = found[0][0]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 # Meaning (the cosine of sentence vectors) and words (the cosine of word vectors) count the same, or up to a quarter
-# more or less: a measure by which the best lesson stands far above the next RIVALS counts more, since a list that is
-# flat at the top says nothing.
+# more or less: a measure by which the best lesson stands far above the next RIVALS counts more, since one that gives
+# all of them nearly the same value tells little.
 MEANING_WEIGHT = 0.5
 SHARPNESS = 0.25
 RIVALS = 10

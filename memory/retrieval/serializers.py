@@ -67,14 +67,14 @@ class RetrieveQuery(Input):
 
     session: Annotated[
         Name,
-        Field(description="A conversation, a user, an episode: what stays in one arm while a release is on trial."),
+        Field(description="The conversation, user or episode. It stays in one arm while a release is on trial."),
     ] = ""
 
     release: Annotated[
         str,
         Field(
             max_length=64,
-            description="Answer from this release, by number or hash, and count in no arm; empty for what is deployed.",
+            description="Answer from this release (number or hash), outside all arms. Empty: what is deployed.",
         ),
     ] = ""
 
@@ -245,7 +245,7 @@ class RetrievalRecord(BaseModel):
     request_id: str
     release: Annotated[int | None, Field(description="The number of the release it is from.")]
     arm: Annotated[str, Field(description="The arm it was given in; empty if nothing was assigned.")]
-    unit: Annotated[str, Field(description="What keeps its arm, such as a session.")]
+    unit: Annotated[str, Field(description="What stays in one arm, such as a session.")]
     bucket: Annotated[int | None, Field(description="The unit's place in the draw that decided, from 0 to 999.")]
     created_at: datetime
     runs: Annotated[list[LinkedRun], Field(description="The runs that were given it, oldest first.")]

@@ -1,10 +1,10 @@
 """Tell whether two lessons give the same advice in other words.
 
-They do where all of these hold: the same polarity and place; the same names, quotations and numbers; the same words
-that turn advice around or limit it ("not", "before", "at least", "second"); and nearly the same meaning. Where the
-guidelines are the same word for word, less of the meaning has to agree, because only the triggers differ.
+They do if all of these hold: the same polarity and place; the same names, quotations and numbers; the same words
+that turn advice around or limit it ("not", "before", "at least", "second"); and nearly the same meaning. If the
+guidelines are the same word for word, the meaning has to agree less, because only the triggers differ.
 
-Words in another order are another matter: "a before b" is not "b before a".
+The order of words matters: "a before b" is not "b before a".
 
 The bounds were chosen by reading pairs: joining two different pieces of advice is worse than missing a pair.
 """
@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
 _NAME = re.compile(r"\b(?:\w*_\w+|\w*[a-z][A-Z]\w*|\w*\d\w*)\b")
 _NAMED = re.compile(rf"{_QUOTED.pattern}|{_NAME.pattern}")
 _WORD = re.compile(r"[a-z]+(?:'t)?")
-# Two lessons that differ in one of these may say the opposite, or the same of something else.
+# Two lessons that differ in one of these may say the opposite, or speak of something else.
 _TURNING_WORDS = """
     not never no cannot can't don't doesn't without instead unless except only all any both either neither each every
     none another other before after first second third last next previous until twice more less fewer greater

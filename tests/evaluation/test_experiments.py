@@ -65,7 +65,7 @@ def test_second_experiment_of_the_same_kind_is_refused() -> None:
 def test_experiment_without_canary_or_steps_is_refused() -> None:
     project, release = make_deployed()
 
-    with pytest.raises(PlanInvalid, match="no unit would get it"):
+    with pytest.raises(PlanInvalid, match="no unit gets it"):
         start_experiment(project, plan=PLAN, by=OPERATOR, release=release)
 
 

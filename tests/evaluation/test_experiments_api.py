@@ -41,7 +41,7 @@ def test_experiment_starts_with_its_canary(api: APIClient) -> None:
     assert response["Location"] == f"{URL}/1"
     assert (body["status"], body["treated_release"], body["control_release"]) == ("running", 2, 1)
     assert body["steps"][0] == {"share": 0.01, "units": 20}
-    assert body["sentence"] == "Nothing is known of Release 2 yet: no outcome has come in."
+    assert body["sentence"] == "Nothing is known about Release 2 yet: no outcome has come in."
     assert api.get("/api/v1/deployment").json()["canary_share"] == 0.01
 
 
@@ -93,7 +93,7 @@ def test_stopping_twice_is_a_conflict() -> None:
     response = api.post(f"{URL}/1/stop")
 
     assert response.status_code == 409
-    assert "has ended already" in response.json()["error"]["message"]
+    assert "has already ended" in response.json()["error"]["message"]
 
 
 def test_second_experiment_is_a_conflict(api: APIClient) -> None:
@@ -113,7 +113,7 @@ def test_second_experiment_is_a_conflict(api: APIClient) -> None:
         ({"release": "2", "alpha": 1.5}, 400, "alpha"),
         ({"release": "2", "method": "exact", "metric": "score"}, 400, "counts successes only"),
         ({"release": "2", "unknown": 1}, 400, "unknown"),
-        ({"release": "2", "steps": []}, 400, "no unit would get it"),
+        ({"release": "2", "steps": []}, 400, "no unit gets it"),
     ],
 )
 def test_plan_that_cannot_be_carried_out_is_refused(
@@ -169,8 +169,8 @@ def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
     shown = run(experiment, "show", "1")
     assert shown.startswith("Not known yet whether Release 2 helps")
     assert "at most 5 % over all looks" in shown
-    assert "treated units," in shown
-    assert "no outcome yet" in shown
+    assert "treated units:" in shown
+    assert "without an outcome yet" in shown
     assert "Not known yet whether" in run(experiment, "list")
     assert "has ended" in run(experiment, "stop", "1")
 

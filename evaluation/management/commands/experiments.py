@@ -28,19 +28,25 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--project", metavar="SLUG", required=True)
         actions = parser.add_subparsers(dest="action", required=True)
-        actions.add_parser("list", help="every experiment with a sentence")
-        start = actions.add_parser("start", help="start one")
-        start.add_argument("--release", default="", help="number or hash of the release to try; without: the hold-out")
+        actions.add_parser("list", help="list the experiments, each with its result in a sentence")
+        start = actions.add_parser("start", help="start an experiment")
+        start.add_argument(
+            "--release", default="", help="number or hash of the release to try (default: compare with the hold-out)"
+        )
         start.add_argument("--max-units", type=int, default=Plan().max_units, help="default: %(default)s")
         start.add_argument("--tau", type=float, default=Plan().tau, help="the effect hoped for; default: %(default)s")
         start.add_argument("--method", choices=Method.values, default=Method.MIXTURE)
-        start.add_argument("--margin", type=float, default=0.0, help="promote what is not worse by more than this")
+        start.add_argument("--margin", type=float, default=0.0, help="accept a release that is at most this much worse")
         start.add_argument(
             "--hours", type=float, default=24.0, help="how long an outcome may take; default: %(default)s"
         )
-        start.add_argument("--by-hand", action="store_true", help="no steps: people set the share of the canary")
+        start.add_argument("--by-hand", action="store_true", help="no steps; people set the share of the canary")
         start.add_argument("--promote", action="store_true", help="promote without a person if the rule is met")
-        for name, says in (("show", "figures and looks"), ("look", "look now"), ("stop", "end without a conclusion")):
+        for name, says in (
+            ("show", "show figures and looks"),
+            ("look", "look now"),
+            ("stop", "end without a conclusion"),
+        ):
             actions.add_parser(name, help=says).add_argument("number", type=int)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -74,7 +80,7 @@ class Command(BaseCommand):
         )
         promotes = Experiment.Promotes.POLICY if options["promote"] else Experiment.Promotes.PEOPLE
         experiment = start_experiment(project, plan=plan, by=OPERATOR, release=release, promotes=promotes)
-        self.stdout.write(f"{experiment} runs. `show {experiment.number}` says what is known of it.")
+        self.stdout.write(f"{experiment} runs. `show {experiment.number}` says what is known so far.")
 
     def _show(self, project: Project, options: dict[str, Any]) -> None:
         shown = describe_experiment(_get(project, options["number"]))

@@ -34,7 +34,7 @@ class Command(BaseCommand):
         add_project_argument(parser)
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         cut = actions.add_parser("cut", help="make a release of what is approved now")
-        cut.add_argument("--note", default="", help="what is new in it, for people")
+        cut.add_argument("--note", default="", help="what is new in it, for people to read")
         actions.add_parser("list", help="list releases, and what is deployed")
         diff = actions.add_parser("diff", help="show what differs between two releases")
         diff.add_argument("before", help="number or hash")
@@ -63,7 +63,7 @@ class Command(BaseCommand):
     def _cut(self, project: Project, options: dict[str, Any]) -> None:
         release = cut_release(project, by=BY, note=options["note"])
         lessons = len(release.manifest["lessons"])
-        self.stdout.write(f"{release}: {lessons:,} lessons. Agents are not given it yet.")
+        self.stdout.write(f"{release}: {lessons:,} lessons. Agents do not get it yet.")
 
     def _list(self, project: Project, options: dict[str, Any]) -> None:
         deployment = get_deployment(project)
@@ -133,7 +133,7 @@ def _find(project: Project, options: dict[str, Any]) -> Release | None:
 def _read_share(percent: float) -> int:
     """Return a share in thousandths."""
     if not 0 <= percent <= 100:
-        raise CommandError(f"{percent:g} is no share: give a number from 0 to 100.")
+        raise CommandError(f"{percent:g} is not a share: give a number from 0 to 100.")
     return round(percent * 10)
 
 

@@ -211,7 +211,7 @@ def _review(options: argparse.Namespace) -> int:
             read = [erl.api.get(f"/heuristics/{each['id']}") for each in (lesson, *others)]
             evidence = [seen for each in read for seen in each["evidence"]]
             quotes = [show_indented(f"Seen in run {seen['trajectory_id']}: {seen['quote']}") for seen in evidence]
-            words = [f"In other words, for which your decision is too: {describe(other)}" for other in others]
+            words = [f"Another wording, decided together with this one: {describe(other)}" for other in others]
             print("\n".join([f"[{number}/{len(waiting)}] {describe(lesson)}", *words, *quotes, ""]))
             if not options.list and not _decide(erl, lesson):
                 return 0
