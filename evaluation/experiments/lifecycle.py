@@ -14,7 +14,7 @@ from memory.events import Event, EventKind, announce
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployers import check_deployer
-from memory.releases.deployments import start_canary
+from memory.releases.deployments import lock_deployment, start_canary
 from memory.releases.models import Deployment, Release
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ def start_experiment(
     """
     plan.check()
     check_deployer(project, by=by)
-    Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # numbers are given one at a time
+    lock_deployment(project)  # numbers are given one at a time
     compared = _Compared.CANARY if release else _Compared.MEMORY
     running = Experiment.objects.running().filter(project=project, compared=compared).first()
     if running is not None:

@@ -56,7 +56,7 @@ def cut_release(project: Project, *, by: Actor, how: str = Release.How.HAND, not
     """
     check_deployer(project, by=by)
     name_actor(by)
-    return _cut(_lock(project), by=by, how=how, note=note)
+    return _cut(lock_deployment(project), by=by, how=how, note=note)
 
 
 @transaction.atomic
@@ -74,7 +74,7 @@ def change_deployment(project: Project, *, by: Actor, change: DeploymentChange, 
     switches = change.mode is not None and change.mode != get_deployment(project).mode
     if switches:
         lock_what_is_live(project)
-    deployment = _lock(project)
+    deployment = lock_deployment(project)
     before = _read_state(deployment)
     if change.holdout_share is not None:
         if change.holdout_share and not deployment.holdout_share:
@@ -103,7 +103,7 @@ def start_canary(project: Project, *, release: Release, share: int, by: Actor, r
     """
     check_deployer(project, by=by)
     name_actor(by)
-    deployment = _lock(project, serves_releases=True)
+    deployment = lock_deployment(project, serves_releases=True)
     if release.pk == deployment.stable_id:
         raise NotDeployable(f"{release} is stable already, so there is nothing to try. Cut a release first.")
     if (deployment.candidate_id, deployment.canary_share) == (release.pk, share):
@@ -126,7 +126,7 @@ def promote(project: Project, *, by: Actor, release: Release | None = None, reas
     """
     check_deployer(project, by=by)
     name_actor(by)
-    deployment = _lock(project, serves_releases=True)
+    deployment = lock_deployment(project, serves_releases=True)
     wanted = release or deployment.candidate
     if wanted is None:
         raise NotDeployable("There is no candidate. Name the release to promote, or start a canary first.")
@@ -150,7 +150,7 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
     """
     check_deployer(project, by=by, withdraws=True)
     name_actor(by)
-    deployment = _lock(project, serves_releases=True)
+    deployment = lock_deployment(project, serves_releases=True)
     ends_canary = deployment.candidate_id is not None if to is None else to.pk == deployment.stable_id
     if ends_canary:
         if deployment.candidate_id is None:
@@ -189,7 +189,7 @@ def get_release(project: Project, name: str) -> Release:
     return found[0]
 
 
-def _lock(project: Project, *, serves_releases: bool = False) -> Deployment:
+def lock_deployment(project: Project, *, serves_releases: bool = False) -> Deployment:
     """Return the row of a project, which is made if it is missing, and hold it until the transaction ends."""
     Deployment.objects.get_or_create(project=project, defaults={"holdout_salt": _new_salt()})
     deployment = Deployment.objects.select_for_update().get(project=project)

@@ -74,6 +74,7 @@ class RetrieveQuery(Input):
         str,
         Field(
             max_length=64,
+            pattern=r"^([1-9][0-9]{0,6}|[0-9A-Fa-f]{8,64}|)$",
             description="Answer from this release (number or hash), outside all arms. Empty: what is deployed.",
         ),
     ] = ""

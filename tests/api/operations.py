@@ -15,7 +15,7 @@ from evaluation.experiments.plan import Plan
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
-from memory.releases.models import Release
+from memory.releases.models import Deployment
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
@@ -125,8 +125,11 @@ def deploy(operation: Operation, project: Project) -> None:
 
 def start_on_trial(operation: Operation, project: Project) -> Experiment:
     """Try the second release of a project in an experiment."""
+    running = Experiment.objects.running().filter(project=project).first()
+    if running is not None:
+        return running
     deploy(operation, project)
-    release = Release.objects.get(project=project, number=2)
+    release = Deployment.objects.get(project=project).candidate
     return start_experiment(project, plan=Plan(), by=Actor.policy("test"), release=release)
 
 

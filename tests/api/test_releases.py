@@ -82,11 +82,18 @@ def test_pinned_release_answers_and_counts_in_no_arm(api_client, staged):
     assert (row.arm, row.unit, row.bucket) == ("pinned", "", None)
 
 
-@pytest.mark.parametrize("name", ["7", "abcdefab", "no release", "%"])
+@pytest.mark.parametrize("name", ["7", "abcdefab"])
 def test_pinned_release_that_is_not_kept_answers_404(api_client, staged, name):
     response = api_client.post("/api/v1/retrieve", {"task": TASK, "release": name})
 
     assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("name", ["no release", "%", "-1", "abc"])
+def test_name_that_no_release_can_have_answers_400(api_client, staged, name):
+    response = api_client.post("/api/v1/retrieve", {"task": TASK, "release": name})
+
+    assert (response.status_code, [*response.json()["error"]["fields"]]) == (400, ["/release"])
 
 
 def test_diff_shows_the_words(api_client, staged):

@@ -32,7 +32,6 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "erl_site.settings"
 import django  # isort: skip
 
 django.setup()
-logging.disable(logging.INFO)  # a line for every request
 
 import numpy as np  # noqa: E402
 from django.db import connection  # noqa: E402
@@ -243,6 +242,7 @@ def scratch_database() -> Iterator[None]:
 
 
 def main() -> None:
+    logging.disable(logging.INFO)  # a line for every request
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--from-json", nargs="+", type=Path, default=[], help="Draw figures of earlier runs as well.")

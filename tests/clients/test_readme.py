@@ -99,6 +99,6 @@ def test_three_lines_of_the_front_page_give_the_next_run_a_lesson(
         with second["client"], second["erl"]:
             assert second["erl"].flush(60)
 
-    assert "letter case" in second["run"].context
-    assert all("letter case" in request.body["messages"][0]["content"] for request in provider.requests[3:])
+    assert "in capital letters" in second["run"].context
+    assert all("in capital letters" in request.body["messages"][0]["content"] for request in provider.requests[3:])
     assert Trajectory.objects.get(retrieval_id=second["run"].retrieval_id).outcome == "success"

@@ -58,7 +58,7 @@ def test_start_begins_canary_at_first_step() -> None:
 def test_second_experiment_of_the_same_kind_is_refused() -> None:
     experiment = make_experiment()
 
-    with pytest.raises(ExperimentRunning, match="Stop it first"):
+    with pytest.raises(ExperimentRunning, match="Stop it, or wait"):
         start_experiment(experiment.project, plan=PLAN, by=OPERATOR, release=experiment.treated_release)
 
 

@@ -102,7 +102,7 @@ def test_second_experiment_is_a_conflict(api: APIClient) -> None:
     response = api.post(URL, {"release": "2"})
 
     assert response.status_code == 409
-    assert "Stop it first" in response.json()["error"]["message"]
+    assert "Stop it, or wait" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_command_starts_an_experiment(deployed: tuple[Project, Release]) -> None
     call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2", stdout=out)
 
     assert out.getvalue().startswith("Experiment 1 runs.")
-    with pytest.raises(CommandError, match="Stop it first"):
+    with pytest.raises(CommandError, match="Stop it, or wait"):
         call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2")
 
 

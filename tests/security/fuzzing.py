@@ -163,9 +163,9 @@ def _make_example(operation: Operation, project: Project, chance: random.Random,
     ]
     return Sent(
         method=operation.method.upper(),
-        path=operation.path.replace("{id}", str(make_target(operation, project)))
-        if operation.has_id
-        else operation.path,
+        path=(
+            operation.path.replace("{id}", str(make_target(operation, project))) if operation.has_id else operation.path
+        ).replace("{other}", "1"),
         query=urlencode(query, quote_via=quote),
         headers={} if body is None else {"CONTENT_TYPE": "application/json"},
         body=b"" if body is None else json.dumps(body).encode(),

@@ -57,7 +57,7 @@ def send_made_up(operation: Any, fuzz: Fuzz, *, targets: list[str], round_number
     )
     def send(case: Any) -> None:
         if targets and len(made) % 2:
-            case.path_parameters = {"id": targets[len(made) % len(targets)]}
+            case.path_parameters = {**case.path_parameters, "id": targets[len(made) % len(targets)]}
         before = transaction.savepoint()
         response = case.call(app=recorder, headers={"Authorization": f"Bearer {fuzz.token}"})
         assert recorder.last is not None
