@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from memory.curation.decisions import quarantine_heuristic, retire_heuristic
+from memory.curation.decisions import quarantine_heuristic, reject_heuristic, retire_heuristic
 from memory.curation.proposals import revise_heuristic
 from memory.curation.undo import undo_review
 from memory.errors import NoSuchRelease, NotDeployable
@@ -215,6 +215,22 @@ def test_lesson_that_only_a_release_gives_can_be_quarantined(project: Project, l
     quarantine_heuristic(lesson, by=BY)
 
     assert get_guidelines(project) == []
+
+
+def test_lesson_whose_new_words_were_rejected_can_be_quarantined(project: Project, lesson: Heuristic) -> None:
+    """A release still gives its old words; an order on their source must not fail because of it."""
+    serve_releases(project)
+    retire_heuristic(lesson, by=BY)
+    lesson.refresh_from_db()
+    assert lesson.current_revision is not None
+    revise_heuristic(lesson, text=replace(lesson.current_revision.as_text(), guideline=SECOND), by=BY)
+    reject_heuristic(lesson, by=BY)
+    assert get_guidelines(project) == [FIRST]
+
+    quarantine_heuristic(lesson, by=BY)
+
+    assert get_guidelines(project) == []
+    assert find_broken() == []
 
 
 def test_other_words_do_not_bring_quarantined_ones_back(project: Project, lesson: Heuristic) -> None:

@@ -1,6 +1,7 @@
 """Coding agents: shell commands, edits that are refused, tests and builds."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -148,6 +149,16 @@ def test_command_repeated_in_vain_though_its_answer_names_another() -> None:
     assert finding.guideline == "Run `git add` first, which the answer names, and `git commit` after that."
     assert changed_command.find(view(EDIT, commit, commit)) == []
     assert changed_command.find(view(*[call("Bash", NOTHING_STAGED, command="git status")] * 3)) == []
+
+
+@pytest.mark.parametrize("words", ["a", "validation error for "])
+def test_long_line_is_read_in_a_moment(words: str) -> None:
+    run = make_run(call("Bash", "Error: " + words * (400_000 // len(words)), command="git commit"), outcome="failure")
+    started = process_time()
+
+    RulesReflector().reflect(run)
+
+    assert process_time() - started < 1
 
 
 def test_commit_is_no_check_of_a_change() -> None:

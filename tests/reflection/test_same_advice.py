@@ -46,10 +46,28 @@ def test_other_words_for_the_same(one: str, other: str) -> None:
             "Give the cube of the sum of the numbers where the sum of the cubes of the numbers was given.",
         ),
         ("Ask the user for the date.", "Never ask the user for the date."),
+        ("You should ask the user for the date.", "You shouldn't ask the user for the date."),
+        ("Do ask the user for the date.", "Don’t ask the user for the date."),
+        ("Do not refund it and do not ask again.", "Do not refund it and ask again."),
+        (
+            "Check the reservation, read the fare class of the booking, refund the fare, and do not tell the user.",
+            "Check the reservation, read the fare class of the booking, do not refund the fare, and tell the user.",
+        ),
+        ("Accept the request of the user.", "Reject the request of the user."),
+        ("Try the call two times.", "Try the call three times."),
+        ("Erstatte den Betrag mit `refund`.", "Erstatte den Betrag nicht mit `refund`."),
+        ("Верните деньги пользователю.", "Не возвращайте деньги пользователю."),
+        ("退款给用户", "不要退款给用户"),
     ],
 )
 def test_nearly_the_same_words_for_other_advice(one: str, other: str) -> None:
     assert not is_same_advice(lesson(one), lesson(other), similarity=0.999)
+
+
+def test_same_words_in_another_language_are_the_same_advice() -> None:
+    one = lesson("Erstatte den Betrag nicht.", trigger="Ein Kunde will sein Geld zurück")
+
+    assert is_same_advice(one, lesson("erstatte den Betrag nicht", trigger=one.trigger), similarity=0.96)
 
 
 def test_same_guideline_may_have_a_trigger_in_other_words() -> None:

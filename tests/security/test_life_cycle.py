@@ -21,8 +21,8 @@ DISAGREES = "a revision"
 HEURISTIC_MOVES = {
     "proposed": {"approved", "rejected", "retired", "quarantined", "superseded"},
     "approved": {"proposed", "retired", "quarantined", "superseded"},
-    "rejected": {"proposed"},
-    "retired": {"proposed", "approved", "quarantined"},  # approved: undone; quarantined: a release still gave it
+    "rejected": {"proposed", "quarantined"},  # quarantined, here and below: a release still gave it
+    "retired": {"proposed", "approved", "quarantined"},  # approved: undone
     "quarantined": {"proposed", "approved"},
     "superseded": {"proposed", "quarantined"},
 }

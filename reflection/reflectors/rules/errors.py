@@ -116,7 +116,7 @@ def read_error(step: Step, *, values: Iterable[object] = (), only_at_start: bool
     if not text:
         return None
     kinds = kinds_of(text[:MAX_ANSWER_CHARS])
-    if schema := _SCHEMA.search(text):
+    if schema := _SCHEMA.search(text[:MAX_ANSWER_CHARS]):
         message = schema["message"].strip()
         return ToolError(
             text=message, shape=f"{schema['field']}: {shape_of(message, values)}", kinds=kinds, field=schema["field"]

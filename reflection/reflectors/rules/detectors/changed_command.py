@@ -17,7 +17,7 @@ _ENVIRONMENT = re.compile(
     r"|DJANGO_SETTINGS|permission denied|out of date|run `|please run|need to run|missing script|lock ?file",
     re.IGNORECASE,
 )
-_HINT = re.compile(r'\w.* \(use "(\w+(?: [a-z-]+)?)')
+_HINT = re.compile(r'(?<=\S) \(use "(\w+(?: [a-z-]+)?)')
 _PREPARES = re.compile(
     r"\b(?:install|ci|sync|migrate|build|generate|compile|up|init|setup|configure|restore|download|start|bootstrap)\b"
 )
