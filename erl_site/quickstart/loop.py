@@ -127,7 +127,7 @@ class Loop:
         if chosen:
             self.terminal.say(
                 f"For the demo, the policy quickstart-demo approved {len(chosen)} of {found} proposals. "
-                f"The other {found - len(chosen)} are waiting for your review.",
+                f"Left for your review: {found - len(chosen)}.",
                 indent=4,
             )
 

@@ -69,6 +69,7 @@ def test_request_while_the_server_cannot_start_is_503_and_later_works(web: Stack
     assert ask(web, unknown) == 401
     with locked(home):  # as by a process that starts it, for a long time
         os.kill(int((home / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        wait_until(lambda: ask(web, unknown) == 503, seconds=10)  # a connection outlives its server by a moment
         assert [ask(web, unknown) for _ in range(5)] == [503] * 5
     wait_until(lambda: ask(web, unknown) == 401, seconds=60)
 
