@@ -158,7 +158,7 @@ def find_scopes(view: ApiView, method: str) -> list[str]:
 def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int]:
     """Return the error statuses an operation can answer with."""
     yield from (400, 401, 403, 406, 429, 500, 503)
-    if has_id or method in BODY_METHODS:  # a body may name rows too
+    if has_id or method in BODY_METHODS or getattr(view, "query_names_rows", False):  # a body may name rows too
         yield 404
     if method not in SAFE_METHODS:
         yield from (409, 410, 413, 415)  # a body is read even where none is needed

@@ -146,6 +146,7 @@ class ContextView(ApiView):
     required_scopes = {"GET": Scope.RETRIEVE}
     allowed_query_params = RETRIEVE_PARAMS
     renderer_classes = [PlainText]
+    query_names_rows = True  # a release
 
     @describe(
         "getContext",
