@@ -8,6 +8,19 @@ _DEFINED = "what people define: agents, their instructions and rules"
 _BY = "labels of accounts, keys and policies"
 
 TEXT_COLUMNS = {
+    "agents_tool": (
+        Columns("name", Fate.NO_TEXT, "a name that a client or a person chose"),
+        Columns("created_by", Fate.NO_TEXT, _BY),
+    ),
+    "agents_toolrevision": (
+        Columns(
+            "description source parameters uses examples limits request",
+            Fate.KEPT,
+            "code that a person wrote or approved",
+        ),
+        Columns("kind runtime sha256 status", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by decided_by", Fate.NO_TEXT, _BY),
+    ),
     "agents_agent": (Columns("name description", Fate.KEPT, _DEFINED), Columns("created_by", Fate.NO_TEXT, _BY)),
     "agents_agentrevision": (
         Columns("system blocks tools rules", Fate.KEPT, _DEFINED),

@@ -4,6 +4,7 @@ from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Compaction, Conversation, Message
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Event, Run, Step
+from agents.models.tools import Tool, ToolRevision
 
 __all__ = [
     "Agent",
@@ -16,4 +17,6 @@ __all__ = [
     "Message",
     "Run",
     "Step",
+    "Tool",
+    "ToolRevision",
 ]

@@ -5,16 +5,10 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from agents.models.runs import Run, Step
+from agents.models.tools import ToolKind, ToolRevision
 from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
-
-
-class EffectKind(models.TextChoices):
-    PURE = "pure", "May be repeated"
-    LOCAL = "local", "Writes only in ERL, together with its record"
-    IDEMPOTENT = "idempotent", "The other side makes repetitions one"
-    UNSAFE = "unsafe", "Must not be repeated"
 
 
 class EffectStatus(models.TextChoices):
@@ -37,7 +31,7 @@ class Effect(models.Model):
     where such a tool stopped. `replaces` is the call that a person edited.
     """
 
-    Kind = EffectKind
+    Kind = ToolKind
     Status = EffectStatus
     OPEN = (EffectStatus.PLANNED, EffectStatus.WAITING, EffectStatus.STARTED, EffectStatus.UNKNOWN)
 
@@ -49,7 +43,7 @@ class Effect(models.Model):
     replaces = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="replaced_by")
     index = models.PositiveIntegerField(help_text="Which call of its answer, or of its parent.")
     tool = models.TextField()
-    tool_revision_id = models.UUIDField(null=True)
+    tool_revision = models.ForeignKey(ToolRevision, null=True, on_delete=models.SET_NULL, related_name="+")
     call_id = models.TextField(blank=True, default="", help_text="What the model calls it.")
     arguments = models.JSONField(default=dict)
     arguments_sha256 = models.CharField(max_length=64)
@@ -67,7 +61,7 @@ class Effect(models.Model):
     class Meta:
         ordering = ["step", "index", "id"]
         constraints = [
-            one_of("kind", EffectKind, "agents_effect_kind_known"),
+            one_of("kind", ToolKind, "agents_effect_kind_known"),
             one_of("status", EffectStatus, "agents_effect_status_known"),
             not_blank("tool", "agents_effect_tool_not_blank"),
             models.UniqueConstraint(

@@ -90,6 +90,7 @@ SELECT memory_check_references('agents_run', ARRAY[
 SELECT memory_check_references('agents_step', ARRAY[['run_id', 'agents_run', '']]);
 SELECT memory_check_references('agents_effect', ARRAY[
     ['run_id', 'agents_run', ''],
+    ['tool_revision_id', 'agents_toolrevision', ''],
     ['step_id', 'agents_step', 'p.run_id = NEW.run_id']
 ]);
 SELECT memory_check_references('agents_approval', ARRAY[['effect_id', 'agents_effect', 'p.run_id = NEW.run_id']]);
