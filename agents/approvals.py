@@ -69,7 +69,9 @@ def decide_effect(
             effect = _edit(effect, approval, arguments, by=by, reason=reason)
         case Decision.REJECT:
             _settle(approval, Approval.Status.REJECTED, by=by, reason=reason)
-            said = "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
+            said = (
+                "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
+            )
             end_effect(effect, status=Effect.Status.REJECTED, error=f"{said} {reason}".strip())
         case Decision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
@@ -103,9 +105,7 @@ def _expire(approval: Approval) -> int:
     return 1
 
 
-def _edit(
-    effect: Effect, approval: Approval, arguments: dict[str, Any] | None, *, by: Actor, reason: str
-) -> Effect:
+def _edit(effect: Effect, approval: Approval, arguments: dict[str, Any] | None, *, by: Actor, reason: str) -> Effect:
     """Put a call with other arguments in the place of one that waits. The rules hold for it as well."""
     if arguments is None:
         raise InvalidInput({"/arguments": ["Send the arguments with which the call is to happen."]})

@@ -39,13 +39,12 @@ class Compacting(Input):
 
     at: Annotated[float, Field(ge=0.3, le=1, description="The share of the window from which it is.")] = 0.9
     keep_results: Annotated[
-        Annotated[int, Field(ge=0, le=1000), WHOLE], Field(description="How many of the newest tool results stay whole.")
+        Annotated[int, Field(ge=0, le=1000), WHOLE],
+        Field(description="How many of the newest tool results stay whole."),
     ] = 10
     summarise: Annotated[str, Field(pattern="^(auto|model|extract)$", description="Who writes summaries.")] = "auto"
 
 
 def written(limits: Limits) -> dict[str, object]:
     """Return limits as JSON that is the same for the same limits."""
-    return {
-        name: float(value) if isinstance(value, Decimal) else value for name, value in limits.model_dump().items()
-    }
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in limits.model_dump().items()}

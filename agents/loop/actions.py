@@ -150,7 +150,3 @@ def _ask(rows: RunRows) -> Action:
 
 def _failed(reason: StopReason, error: str) -> Finish:
     return Finish(RunStatus.FAILED, reason, error)
-
-
-
-

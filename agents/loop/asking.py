@@ -7,8 +7,8 @@ from datetime import datetime
 from django.db.models import F
 from django.utils import timezone
 
-from agents.context.planning import newest_compaction
 from agents.context.head import write_head
+from agents.context.planning import newest_compaction
 from agents.context.prompt import build_request, hash_prompt, rebuild_request, write_tools
 from agents.conversations import add_message
 from agents.loop.fence import Claimed
@@ -104,11 +104,7 @@ def _begin_step(claimed: Claimed) -> Step | None:
 
 
 def _get_step(run: Run) -> Step:
-    return (
-        Step.objects.select_related("run__revision", "compaction")
-        .filter(run=run, status=Step.Status.ASKING)
-        .get()
-    )
+    return Step.objects.select_related("run__revision", "compaction").filter(run=run, status=Step.Status.ASKING).get()
 
 
 def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelCall) -> None:

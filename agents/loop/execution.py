@@ -134,5 +134,3 @@ def give_up(job: Job) -> None:
     code, said = Job.objects.values_list("last_error_code", "last_error").get(pk=job.pk)
     reasons = {"worker_lost": StopReason.WORKER_LOST, "unexpected_error": StopReason.ERROR}
     finish_run(run, status=RunStatus.FAILED, reason=reasons.get(code, StopReason.MODEL_FAILED), error=said)
-
-

@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -16,7 +17,6 @@ from agents.models.runs import Run, Step
 from agents.rules import needs_approval, read_rules, refuse_call
 from agents.streaming.events import append_event
 from agents.tools.catalogue import find_tool
-from datetime import timedelta
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -143,9 +143,7 @@ def add_result(effect: Effect) -> None:
             f"\n[Cut here: {len(text):,} characters in all. Read on with read_result, result {message.seq}.]"
         )
         message.save(update_fields=["content"])
-    append_event(
-        effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk
-    )
+    append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
 
 
 def _refuse(

@@ -46,9 +46,12 @@ def load_rows(run_id: UUID) -> RunRows:
     answer = None
     if step is not None and step.status == Step.Status.ANSWERED:
         said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT, is_reply=False)
-        answer = said.order_by("seq").first() or Message.objects.filter(
-            run=run, seq__gt=step.through, role=Message.Role.ASSISTANT
-        ).order_by("seq").first()
+        answer = (
+            said.order_by("seq").first()
+            or Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+            .order_by("seq")
+            .first()
+        )
     is_idle = run.prepared_at is not None and not open_effects and (step is None or answer is not None)
     return RunRows(
         run=run,

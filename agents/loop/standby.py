@@ -10,8 +10,8 @@ from celery.worker import WorkController
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from agents.models.runs import KIND
 from agents.loop.liveness import release_abandoned
+from agents.models.runs import KIND
 from reflection.jobs.doorbell import Doorbell
 from reflection.jobs.models import Job
 

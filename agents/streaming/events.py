@@ -19,7 +19,7 @@ WITH numbered AS (
     RETURNING seq
 )
 SELECT seq, pg_notify('{CHANNEL}', %s) FROM written
-"""
+"""  # noqa: S608 - constants of this module
 
 
 def append_event(run_id: UUID, kind: str, /, **payload: Any) -> int:
