@@ -22,7 +22,9 @@ TEXT_COLUMNS = {
         Columns("ended keys reflector_version", Fate.NO_TEXT, _MACHINE),
     ),
     "reflection_modelcall": (
-        Columns("response tool_calls", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"),
+        Columns(
+            "response tool_calls", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"
+        ),
         Columns("subject step prompt_sha256 provider model finish_reason", Fate.NO_TEXT, _MACHINE),
     ),
     "reflection_consolidationrun": (

@@ -235,7 +235,7 @@ class ProviderClient:
             raise ProviderError(
                 f"{self._label} broke off in the middle of its answer.", transient=True, code="connection"
             )
-        with deadline(DRAIN_SECONDS), suppress(httpx.TransportError):
+        with deadline(DRAIN_SECONDS), suppress(httpx.TransportError, ProviderError):
             next(chunks, None)  # at its end, the connection can be used again
         return assembler.body
 
@@ -245,8 +245,12 @@ class ProviderClient:
         chunk = next(chunks, None)
         while chunk is not None:
             yield chunk
-            with deadline(self._timeout_seconds * SILENT_SHARE):
-                chunk = next(chunks, None)
+            try:
+                with deadline(self._timeout_seconds * SILENT_SHARE):
+                    chunk = next(chunks, None)
+            except httpx.TimeoutException as error:
+                message = f"{self._label} stopped in the middle of its answer."
+                raise ProviderError(message, transient=True, code="timeout") from error
 
     def _read_ok(self, response: httpx.Response) -> bytes:
         """Return the body of an answer with status 200, and raise the failure that another says."""

@@ -140,14 +140,16 @@ class ChunkAssembler:
                 self._take_call(piece)
 
     def _take_call(self, piece: dict[str, Any]) -> None:
-        """Add a piece to its call: the last one with its index, or a new one if it has another id.
+        """Add a piece to its call: the last one with its index.
 
-        Some servers number nothing, or send every call whole with the index 0.
+        Some servers send every call whole, with the index 0 or none: another id, or a name where nothing else tells
+        calls apart, begins the next one.
         """
         index, id, function = piece.get("index"), piece.get("id"), piece.get("function")
         same = [call for call in self._calls if index is None or call["index"] == index]
         call = same[-1] if same else None
-        if call is None or (id and call["id"] and id != call["id"]):
+        is_named = isinstance(function, dict) and bool(function.get("name"))
+        if call is None or (id and call["id"] and id != call["id"]) or (index is None and not id and is_named):
             call = {"index": index, "id": id, "function": {"name": None, "arguments": []}}
             self._calls.append(call)
         call["id"] = call["id"] or id
