@@ -47,6 +47,10 @@ class ErrorCode(TextChoices):
     COVERED_BY_ORDER = "covered_by_order", "A quarantine order covers these words"
     NOT_DEPLOYABLE = "not_deployable", "This cannot be deployed now"
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
+    BLOCK_FULL = "block_full", "The block would be too long"
+    BLOCK_READ_ONLY = "block_read_only", "The block is read-only"
+    NO_SINGLE_MATCH = "no_single_match", "The text does not occur exactly once"
+    PATCH_DOES_NOT_APPLY = "patch_does_not_apply", "The patch does not apply"
     CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
     TOO_LATE_TO_UNDO = "too_late_to_undo", "It is too late to undo this"
     UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is unknown"
@@ -87,6 +91,10 @@ STATUS: dict[str, int] = {
     ErrorCode.COVERED_BY_ORDER: 409,
     ErrorCode.NOT_DEPLOYABLE: 409,
     ErrorCode.NOTHING_CHANGED: 409,
+    ErrorCode.BLOCK_FULL: 409,
+    ErrorCode.BLOCK_READ_ONLY: 409,
+    ErrorCode.NO_SINGLE_MATCH: 409,
+    ErrorCode.PATCH_DOES_NOT_APPLY: 409,
     ErrorCode.CANNOT_MERGE: 409,
     ErrorCode.TOO_LATE_TO_UNDO: 409,
     ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,

@@ -121,6 +121,8 @@ class ApiKeyScope(models.TextChoices):
     REFLECT = "reflect"
     REVIEW = "review"
     RELEASE = "release"
+    MEMORY_READ = "memory:read"
+    MEMORY_WRITE = "memory:write"
     EVALUATE = "evaluate"
 
 
