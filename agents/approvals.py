@@ -1,5 +1,6 @@
 """What people decide about calls: approve, edit, reject, or answer in place of the tool."""
 
+import json
 from typing import Any
 
 from django.db import models, transaction
@@ -53,7 +54,7 @@ def decide_effect(
         InvalidInput: `edit` without arguments, or with arguments that do not fit.
     """
     run = lock_run(effect.run_id)
-    effect = Effect.objects.select_related("step", "parent").get(pk=effect.pk)
+    effect = Effect.objects.select_related("step", "parent__tool_revision").get(pk=effect.pk)
     approval = effect.approvals.filter(status=Approval.Status.PENDING).first()
     if run is None or approval is None:
         raise NothingPending("This call waits for no decision. Read it again: it may have been decided or cancelled.")
@@ -76,7 +77,9 @@ def decide_effect(
         case Decision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
             effect.started_at = effect.started_at or timezone.now()
-            end_effect(effect, status=Effect.Status.SUCCEEDED, result=answer)
+            end_effect(
+                effect, status=Effect.Status.SUCCEEDED, result=json.dumps(answer) if effect.parent_id else answer
+            )
     if run.is_live:
         _go_on(run)
     return effect
@@ -97,7 +100,7 @@ def _expire(approval: Approval) -> int:
     current = Approval.objects.filter(pk=approval.pk, status=Approval.Status.PENDING).first()
     if run is None or current is None:
         return 0
-    effect = Effect.objects.select_related("step", "parent").get(pk=approval.effect_id)
+    effect = Effect.objects.select_related("step", "parent__tool_revision").get(pk=approval.effect_id)
     effect.run = run
     _settle(current, Approval.Status.EXPIRED, by=EXPIRED)
     end_effect(effect, status=Effect.Status.REJECTED, error="Nobody decided about this call in time.")

@@ -13,6 +13,7 @@ from agents.limits import Compacting, Limits, written
 from agents.models.agents import Agent, AgentRevision
 from agents.rules import find_faults
 from agents.tools.catalogue import find_tool_faults
+from memory.blocks.models import Block
 from memory.errors import InvalidInput
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -122,11 +123,32 @@ def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
     return agent
 
 
+def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]]:
+    known = set(
+        map(
+            str,
+            Block.objects.filter(project=project, pk__in=[each["block"] for each in spec.blocks]).values_list(
+                "pk", flat=True
+            ),
+        )
+    )
+    faults: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for index, each in enumerate(spec.blocks):
+        if each["block"] not in known:
+            faults[f"/blocks/{index}"] = [f"There is no block {each['block']} in this project."]
+        elif each["label"] in seen:
+            faults[f"/blocks/{index}"] = [f"The label {each['label']} is used twice."]
+        seen.add(each["label"])
+    return faults
+
+
 def _check(project: Project, spec: AgentSpec) -> None:
     faults: dict[str, list[str]] = {}
     if spec.max_output_tokens >= spec.window_tokens:
         faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]
     faults |= find_tool_faults(project, spec.tools)
+    faults |= _find_block_faults(project, spec)
     faults |= find_faults(spec.rules, tools=[each["name"] for each in spec.tools])
     if faults:
         raise InvalidInput(faults)

@@ -44,6 +44,7 @@ def record_run(run: Run, *, by: Actor) -> Trajectory:
         run.project,
         data=data,
         by=by,
+        id=run.pk,
         reflect=False if run.status == RunStatus.CANCELLED else None,
         sender=Sender(client=run.client, api_key=run.api_key, request_id=run.request_id),
     ).trajectory

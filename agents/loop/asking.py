@@ -51,11 +51,13 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         if run.prepared_at is not None:
             return
         answer = record_answer(prepared)
-        release = Release.objects.filter(project=run.project_id, number=answer.release).first()
+        release = None
+        if answer.release is not None:
+            release = Release.objects.filter(project=run.project_id, number=answer.release).first()
         now = timezone.now()
         Run.objects.filter(pk=run.pk).update(
             retrieval_id=answer.retrieval_id if answer.recorded else None,
-            release=release if answer.release is not None else None,
+            release=release,
             arm=answer.arm,
             head=write_head(run, lessons=answer.context),
             tools=write_tools([tool.for_model for tool in tools_of(run)]),

@@ -6,14 +6,19 @@
 - unsafe: begun, carried out, written down; after a crash it is unknown, and only a person can say how it ended.
 """
 
+import json
+from typing import Any
+from uuid import UUID
+
 from django.db import transaction
 from django.utils import timezone
 
-from agents.errors import ToolError
 from agents.loop.fence import Claimed
-from agents.loop.journal import ask_people, end_effect
+from agents.loop.journal import ask_people, end_effect, plan_effect
 from agents.models.effects import Effect
 from agents.tools.catalogue import Tool, find_tool
+from agents.tools.custom import CallsHost
+from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.tracing import span
 
@@ -21,7 +26,7 @@ _Status = Effect.Status
 GONE = "The tool is no longer there."
 
 
-def execute_effect(claimed: Claimed, effect_id: object) -> None:
+def execute_effect(claimed: Claimed, effect_id: UUID) -> None:
     """Carry out one call and write down how it ended.
 
     Raises:
@@ -35,17 +40,21 @@ def execute_effect(claimed: Claimed, effect_id: object) -> None:
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")
-    status, text = _execute(tool, effect)
+    try:
+        status, value = _execute(tool, effect)
+    except CallsHost as call:
+        _plan_host_call(claimed, effect_id, call)
+        return
     failpoint("agent.effect_done")
     with claimed.writing():
         effect = _get(effect_id)
         if effect.status in (_Status.PLANNED, _Status.STARTED):
             effect.started_at = effect.started_at or timezone.now()
             effect.fence = claimed.fence
-            _end(effect, status, text)
+            _end(effect, status, value)
 
 
-def mark_unknown(claimed: Claimed, effect_id: object) -> None:
+def mark_unknown(claimed: Claimed, effect_id: UUID) -> None:
     """Write down that it is not known whether a call happened, and ask people."""
     with claimed.writing():
         effect = _get(effect_id)
@@ -55,7 +64,7 @@ def mark_unknown(claimed: Claimed, effect_id: object) -> None:
             ask_people(effect, about_unknown=True)
 
 
-def _execute_local(claimed: Claimed, effect_id: object) -> None:
+def _execute_local(claimed: Claimed, effect_id: UUID) -> None:
     with claimed.writing():
         effect = _get(effect_id)
         if effect.status != _Status.PLANNED:
@@ -67,15 +76,15 @@ def _execute_local(claimed: Claimed, effect_id: object) -> None:
         tool = find_tool(effect.run, effect.tool, parent=effect.parent)
         try:
             with transaction.atomic():
-                text = tool.execute(effect) if tool else GONE
-        except ToolError as error:
+                value = tool.execute(effect) if tool else GONE
+        except MemoryAppError as error:
             _end(effect, _Status.FAILED, str(error))
         else:
-            _end(effect, _Status.SUCCEEDED if tool else _Status.FAILED, text)
+            _end(effect, _Status.SUCCEEDED if tool else _Status.FAILED, value)
         failpoint("agent.local_before_commit")
 
 
-def _start(claimed: Claimed, effect_id: object) -> bool:
+def _start(claimed: Claimed, effect_id: UUID) -> bool:
     """Write down that a call begins; False where that is no longer wanted."""
     with claimed.writing() as run:
         if run.cancel_requested_at is not None:
@@ -89,24 +98,43 @@ def _start(claimed: Claimed, effect_id: object) -> bool:
     return bool(changed)
 
 
-def _execute(tool: Tool | None, effect: Effect) -> tuple[str, str]:
+def _execute(tool: Tool | None, effect: Effect) -> tuple[str, Any]:
     """Carry out a call with no transaction open; return how it ended and what there is to read."""
     if tool is None:
         return _Status.FAILED, GONE
     try:
         with span("execute_tool", **{"gen_ai.tool.name": effect.tool, "erl.effect_id": str(effect.pk)}):
             return _Status.SUCCEEDED, tool.execute(effect)
-    except ToolError as error:
+    except MemoryAppError as error:
         return _Status.FAILED, str(error)
 
 
-def _end(effect: Effect, status: str, text: str) -> None:
-    if status == _Status.SUCCEEDED:
-        end_effect(effect, status=status, result=text)
+def _plan_host_call(claimed: Claimed, effect_id: UUID, call: CallsHost) -> None:
+    """Write down what a tool in the sandbox asks of its host; the tool goes on when that has ended."""
+    with claimed.writing():
+        effect = _get(effect_id)
+        if effect.status == _Status.PLANNED and effect.children.filter(index=call.index).count() == 0:
+            plan_effect(effect.step, index=call.index, tool=call.name, arguments=call.arguments, parent=effect)
+
+
+def _end(effect: Effect, status: str, value: Any) -> None:
+    """Write down how a call ended: as JSON for a tool in the sandbox, as text for the model."""
+    if status != _Status.SUCCEEDED:
+        end_effect(effect, status=status, error=str(value) or "It failed.")
+    elif effect.parent_id is None and isinstance(value, str):
+        end_effect(effect, status=status, result=value)
     else:
-        end_effect(effect, status=status, error=text or "It failed.")
+        end_effect(effect, status=status, result=json.dumps(value, ensure_ascii=False))
 
 
-def _get(effect_id: object) -> Effect:
-    related = ("parent", "step", "run__revision", "run__agent", "run__project", "run__conversation")
+def _get(effect_id: UUID) -> Effect:
+    related = (
+        "parent__tool_revision",
+        "tool_revision",
+        "step__run__revision",
+        "run__revision",
+        "run__agent",
+        "run__project",
+        "run__conversation",
+    )
     return Effect.objects.select_related(*related).get(pk=effect_id)

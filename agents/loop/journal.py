@@ -16,7 +16,7 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, Step
 from agents.rules import needs_approval, read_rules, refuse_call
 from agents.streaming.events import append_event
-from agents.tools.catalogue import find_tool
+from agents.tools.catalogue import Tool, find_tool
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -54,7 +54,7 @@ def plan_effect(
         replaces=replaces,
         index=index,
         tool=tool[:200],
-        tool_revision_id=found.revision_id if found else None,
+        tool_revision=found.revision if found else None,
         call_id=call_id,
         arguments=arguments or {},
         arguments_sha256=hash_arguments(arguments or {}),
@@ -147,7 +147,7 @@ def add_result(effect: Effect) -> None:
 
 
 def _refuse(
-    run: Run, step: Step, found: Any, tool: str, arguments: dict[str, Any] | None, rules: Any, *, is_top: bool
+    run: Run, step: Step, found: Tool | None, tool: str, arguments: dict[str, Any] | None, rules: Any, *, is_top: bool
 ) -> str:
     if found is None:
         return f"There is no tool {tool[:200]!r}."
@@ -155,4 +155,4 @@ def _refuse(
         return refused
     if arguments is None:
         return "The arguments are not a JSON object. Call the tool again with a JSON object."
-    return found.check(arguments)
+    return found.find_fault(arguments)

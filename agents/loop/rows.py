@@ -40,7 +40,7 @@ def load_rows(run_id: UUID) -> RunRows:
     open_effects = tuple(
         sorted(
             run.effects.filter(status__in=Effect.OPEN).select_related("step"),
-            key=lambda effect: (effect.step_id, effect.parent_id is None, effect.index, effect.pk),
+            key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
         )
     )
     answer = None

@@ -43,6 +43,8 @@ def read_result(effect: Effect) -> str:
     if message is None or message.effect is None:
         raise ToolError(f"There is no result {number} in this conversation.")
     text = message.effect.result or message.effect.error
+    if start < 0 or count < 1:
+        raise ToolError("start is at least 0, and count at least 1.")
     if start >= len(text):
         raise ToolError(f"Result {number} has {len(text):,} characters; start before its end.")
     part = text[start : start + count]
@@ -71,6 +73,8 @@ def conversation_search(effect: Effect) -> str:
 def get_lessons(effect: Effect) -> str:
     """Return lessons for a task, as ERL serves them to any agent; the answer is kept like any other."""
     run = effect.run
+    if not effect.arguments["task"].strip():
+        raise ToolError("Write in task what you are about to do.")
     question = Question(
         project=run.project,
         task=effect.arguments["task"],
@@ -83,7 +87,7 @@ def get_lessons(effect: Effect) -> str:
     return retrieve(question).context or "There are no lessons for this task."
 
 
-def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -92,18 +96,18 @@ TOOLS = (
     Tool(
         name="send_message",
         description="Send a message to the user while you go on working.",
-        parameters=_schema(["message"], message=_TEXT | {"description": "What to tell the user."}),
+        parameters=object_schema(["message"], message=_TEXT | {"description": "What to tell the user."}),
         kind=Effect.Kind.LOCAL,
         execute=send_message,
     ),
     Tool(
         name="read_result",
         description="Read what a tool returned earlier, whole or in parts.",
-        parameters=_schema(
+        parameters=object_schema(
             ["result"],
             result={"type": "integer", "description": "The number of the result."},
-            start={"type": "integer", "minimum": 0, "description": "The first character, from 0."},
-            count={"type": "integer", "minimum": 1, "description": "How many characters."},
+            start={"type": "integer", "description": "The first character, from 0."},
+            count={"type": "integer", "description": "How many characters."},
         ),
         kind=Effect.Kind.PURE,
         execute=read_result,
@@ -111,14 +115,14 @@ TOOLS = (
     Tool(
         name="conversation_search",
         description="Find earlier messages of this conversation by words that are in them.",
-        parameters=_schema(["query"], query=_TEXT | {"description": "Words that all have to be in the message."}),
+        parameters=object_schema(["query"], query=_TEXT | {"description": "Words that all have to be in the message."}),
         kind=Effect.Kind.PURE,
         execute=conversation_search,
     ),
     Tool(
         name="get_lessons",
         description="Get lessons from earlier runs for a task or a part of it.",
-        parameters=_schema(["task"], task=_TEXT | {"description": "What you are about to do.", "minLength": 1}),
+        parameters=object_schema(["task"], task=_TEXT | {"description": "What you are about to do."}),
         kind=Effect.Kind.LOCAL,
         execute=get_lessons,
     ),

@@ -65,6 +65,8 @@ class ErrorCode(TextChoices):
     QUEUE_FULL = "queue_full", "The queue is full"
     TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client are waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
+    NAME_TAKEN = "name_taken", "The name is taken"
+    AGENT_ARCHIVED = "agent_archived", "The agent is archived"
     INTERNAL_ERROR = "internal_error", "Internal server error"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
@@ -108,6 +110,8 @@ STATUS: dict[str, int] = {
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.TOO_MANY_PROPOSALS: 429,
     ErrorCode.TOO_MANY_KEYS: 429,
+    ErrorCode.NAME_TAKEN: 409,
+    ErrorCode.AGENT_ARCHIVED: 409,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
