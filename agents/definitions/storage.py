@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from agents.definitions.checks import check_tool
 from agents.definitions.values import Example, ToolDefinition
 from agents.models.tools import Tool, ToolRevision, ToolStatus
-from agents.tools.core import TOOLS
+from agents.tools.catalogue import core_tools
 from memory.errors import AlreadyDecided, ChangedMeanwhile
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -95,7 +95,7 @@ def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
 
 def find_schemas(project: Project, names: Collection[str]) -> dict[str, Any]:
     """Return the schemas of those of these tools that are part of ERL, or that the project has in force."""
-    own = {tool.name: tool.parameters for tool in TOOLS if tool.name in names}
+    own = {name: tool.parameters for name, tool in core_tools().items() if name in names}
     rows = ToolRevision.objects.filter(tool__project=project, tool__name__in=set(names), tool__current=F("pk"))
     return own | dict(rows.values_list("tool__name", "parameters"))
 
