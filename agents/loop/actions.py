@@ -9,8 +9,6 @@ from agents.models.effects import Effect
 from agents.models.runs import RunStatus, Step, StopReason
 from agents.rules import ends_run, find_missing, goes_on
 
-REMINDER = "Before you finish, call {tool}."
-
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
@@ -103,13 +101,15 @@ def _end(rows: RunRows) -> Action | None:
     if rows.answer.tool_calls:
         done = [each.tool for each in rows.history if each.step == rows.step.seq]
         return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
+    if rows.reminded_at > rows.answer.seq:
+        return None
     last = rows.history[-1] if rows.history else None
     if last is not None and last.step == rows.step.seq - 1 and goes_on(rows.rules, last.tool):
         return None
     missing = find_missing(rows.rules, rows.history)
     if not missing:
         return Finish(RunStatus.SUCCEEDED, StopReason.END_TURN)
-    if rows.was_reminded:
+    if rows.reminded_at:
         return Finish(
             RunStatus.FAILED, StopReason.REQUIRED_TOOL, f"The agent finished without calling {missing[0]}, twice."
         )

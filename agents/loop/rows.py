@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Max
 from django.utils import timezone
 
 from agents.context.planning import Fit, measure
@@ -28,7 +29,7 @@ class RunRows:
     open_effects: tuple[Effect, ...]
     history: tuple[Called, ...]
     rules: tuple[Any, ...]
-    was_reminded: bool
+    reminded_at: int  # the message; 0 where there is none
     fit: Fit | None
     now: datetime
 
@@ -60,7 +61,7 @@ def load_rows(run_id: UUID) -> RunRows:
         open_effects=open_effects,
         history=read_history(run),
         rules=tuple(read_rules(run.revision.rules)),
-        was_reminded=run.messages.filter(role=Message.Role.NOTE).exists(),
+        reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=measure(run) if is_idle else None,
         now=timezone.now(),
     )

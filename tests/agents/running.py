@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connection
+from django.db.models.functions import Now
 
 from agents.loop.execution import Attempt, run_agent
 from agents.models.agents import Agent
@@ -71,6 +72,7 @@ def make_run(agent: Agent, input: str = "Where is order 1?", **request: Any) -> 
 def go_on(run: Run, script: Script, *, owner: str = "worker") -> Attempt:
     """Let a worker go on with a run until it ends or waits."""
     job = Job.objects.live().get(kind="agent_run", subject=str(run.pk))
+    Job.objects.filter(pk=job.pk).update(available_at=Now())  # also where it waits to be tried again
     attempt = run_agent(job.pk, owner=owner, find=lambda model: script)
     check_deferred()
     run.refresh_from_db()

@@ -113,9 +113,10 @@ def test_database_starts_no_call_that_was_not_approved() -> None:
 def test_database_lets_no_call_wait_without_a_question() -> None:
     _, effect = waiting()
 
+    Approval.objects.all().delete()
+    Effect.objects.filter(pk=effect.pk).update(status="waiting")
+
     with pytest.raises(IntegrityError, match="nobody was asked"), transaction.atomic():
-        Approval.objects.all().delete()
-        Effect.objects.filter(pk=effect.pk).update(status="waiting")
         check_deferred()
 
 

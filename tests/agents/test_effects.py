@@ -13,7 +13,7 @@ from agents.models.runs import Run
 from agents.revisions import AgentSpec, create_agent
 from agents.tools.catalogue import Tool, core_tools, pin_tools
 from memory.blocks.edits import NewBlock, create_block
-from memory.failpoints import armed
+from memory.failpoints import FailpointError, armed
 from memory.projects.actors import Actor
 from tests.agents.running import BY, Script, go_on, make_agent, make_run
 from tests.factories import make_project
@@ -40,7 +40,7 @@ def make_python_agent(*names: str, rules: tuple[dict[str, object], ...] = ()) ->
     """Make an agent with tools of the file."""
     project = make_project()
     for definition in read_definitions(FILE).tools:
-        others = {"double": {"type": "object"}, "send_message": core_tools()["send_message"].parameters}
+        others = {"send_message": core_tools()["send_message"].parameters}
         save_tool(project, definition, by=BY, approve=True, others=others)
     spec = AgentSpec(tools=tuple(pin_tools(project, names)), rules=rules)
     return create_agent(project, name="python", spec=spec, by=BY)
@@ -59,9 +59,13 @@ def register(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
     return called
 
 
+def fail() -> None:
+    raise FailpointError
+
+
 def crash(run: Run, *, at: str) -> None:
     """Let a worker begin a call of `note` and fail at a point, as a killed one does: nothing of it is written."""
-    with armed(f"{at}=error"):
+    with armed(at, fail):
         go_on(run, Script([("note", {})]))
     run.refresh_from_db()
 
@@ -118,7 +122,7 @@ def test_person_says_how_an_unknown_call_ended(monkeypatch: pytest.MonkeyPatch) 
 
 def test_local_call_and_its_record_are_one_transaction() -> None:
     run = make_run(make_agent(tools=["send_message"]))
-    with armed("agent.local_before_commit=error"):
+    with armed("agent.local_before_commit", fail):
         go_on(run, Script([("send_message", {"message": "Hi"})]))
 
     go_on(run, Script("Done."))
@@ -128,7 +132,7 @@ def test_local_call_and_its_record_are_one_transaction() -> None:
 
 def test_answer_of_the_model_is_found_again_after_a_crash() -> None:
     run, script = make_run(make_agent()), Script("Paid for.")
-    with armed("agent.answered=error"):
+    with armed("agent.answered", fail):
         go_on(run, script)
 
     go_on(run, Script())
@@ -203,7 +207,7 @@ def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.Monke
 
 def test_planned_call_is_carried_out_next() -> None:
     run = make_run(make_agent(tools=["send_message"]))
-    with armed("agent.local_before_commit=error"):
+    with armed("agent.local_before_commit", fail):
         go_on(run, Script([("send_message", {"message": "Hi"})]))
 
     assert isinstance(next_action(load_rows(run.pk)), ExecuteEffect)
