@@ -1,11 +1,13 @@
 """The model that plays a script, without a network."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
 from reflection.llm.base import CompletionRequest, Provider, ProviderError, ProviderNotConfigured
@@ -76,6 +78,23 @@ def test_rules_are_chosen_by_what_was_said(request_: ChatRequest, text: str, arg
     answered = play(*RULES).chat(request_)
 
     assert (answered.text, [each.arguments for each in answered.tool_calls]) == (text, arguments)
+
+
+def test_script_in_the_documentation_plays_to_its_end(play: Play) -> None:
+    page = (settings.BASE_DIR / "docs" / "language-models.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```json\n(.*?)```", page, re.S)
+    said = list(talk("Please refund order A1.").messages)
+    model = play(*json.loads(script)["rules"])
+
+    for result in ("total: 12.5", "ok"):
+        answered = model.chat(chat_request(*said))
+        said += [answered.message, message("tool", result, answers=answered.tool_calls[0].id)]
+
+    assert [each.arguments for said_ in said for each in said_.tool_calls] == [
+        {"order": "A1"},
+        {"order": "A1", "amount": 12.5},
+    ]
+    assert model.chat(chat_request(*said)).text == "Done."
 
 
 def test_script_is_deterministic_and_streams_words(play: Play) -> None:

@@ -81,6 +81,12 @@ def test_error_in_a_stream_is_classified_by_its_kind(
     assert len(server.requests) == 1
 
 
+def test_call_that_groq_cannot_read_may_be_better_next_time(server: ScriptedProvider, make: Make) -> None:
+    server.script(fails(400, kind="tool_use_failed", message="Failed to call a function."))
+
+    assert failure_of_chat(make("groq")).transient
+
+
 def test_quota_that_ends_in_a_stream_is_final(server: ScriptedProvider, provider: Provider) -> None:
     server.script(begins(breaks("insufficient_quota", message="You exceeded your current quota.")))
 
