@@ -23,6 +23,8 @@ from tests.scripted_answers import (
 )
 from tests.scripted_provider import ScriptedProvider
 
+DONE = 'data: {"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
 
 @pytest.mark.parametrize(
     ("behaviour", "code"),
@@ -102,7 +104,7 @@ def test_refusal_before_a_stream_keeps_its_wait(server: ScriptedProvider, provid
 
 
 def test_stream_that_stalls_ends_before_its_time_limit(server: ScriptedProvider, make: Make) -> None:
-    server.script(begins(silence()))
+    server.script(begins(says(": thinking\n", pause_seconds=1.0, then=says(DONE)), events=0))
 
     error = failure_of_chat(make("openai", timeout_seconds=1.5))
 
@@ -119,8 +121,7 @@ def test_stream_that_drips_for_ever_ends_at_its_time_limit(server: ScriptedProvi
 
 
 def test_whole_answer_is_kept_where_the_stream_stays_open(server: ScriptedProvider, make: Make) -> None:
-    done = 'data: {"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    server.script(begins(says(done, then=silence()), events=0))
+    server.script(begins(says(DONE, then=silence()), events=0))
 
     assert make("openai").chat(chat_request(), on_text=ignore).text == "All."
 
