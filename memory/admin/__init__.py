@@ -12,8 +12,8 @@ from memory.admin.trajectory import TrajectoryAdmin
 __all__ = [
     "ApiKeyAdmin",
     "AuditEntryAdmin",
-    "ErasureAdmin",
     "BlockAdmin",
+    "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
     "PassageAdmin",

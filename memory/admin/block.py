@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import Truncator
 
@@ -43,7 +43,8 @@ class WaitingFilter(admin.SimpleListFilter):
         return [("yes", "Edits are waiting")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Block]) -> QuerySet[Block]:
-        return queryset.filter(waiting__gt=0) if self.value() == "yes" else queryset
+        waiting = BlockRevision.objects.waiting().filter(block=OuterRef("pk"))
+        return queryset.filter(Exists(waiting)) if self.value() == "yes" else queryset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +120,8 @@ def carry_out(block: Block, data: Mapping[str, Any], *, by: Actor) -> str:
         return "undo" if made.status in IN_EFFECT else "proposed"
     if decision not in ("approve", "reject"):
         raise MemoryAppError("Choose one of the buttons.")
-    revision = block.revisions.filter(pk=_read_id(data.get("revision"))).first()
+    id = _read_id(data.get("revision"))
+    revision = block.revisions.filter(pk=id).first() if id is not None else None
     if revision is None:
         raise MemoryAppError("This edit no longer exists. Reload the page.")
     decide_block_revision(
@@ -138,7 +140,7 @@ def block_context(block: Block) -> dict[str, Any]:
     current = block.current
     assert current is not None
     newest = block.revisions.select_related("base").order_by("-number")
-    waiting = newest.waiting()[:SHOWN_WAITING]  # type: ignore[attr-defined] # the manager's query set
+    waiting = newest.waiting()[:SHOWN_WAITING]
     return {
         "block": block,
         "current": current,

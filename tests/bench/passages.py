@@ -2,9 +2,9 @@
 
     uv run python -m tests.bench.passages FOLDER… [--limit 300]
 
-Each folder is in BEIR layout, as for tests/bench/retrieval_quality.py. Its documents become approved lessons of a scratch
-project and passages of another; its queries are asked to both through the HTTP API; and nDCG@10 is taken over all of
-them, with a 95% bootstrap interval of the difference, query by query.
+Each folder is in BEIR layout, as for tests/bench/retrieval_quality.py. Its documents become approved lessons of a
+scratch project and passages of another; its queries are asked to both through the HTTP API; and nDCG@10 is taken over
+all of them, with a 95% bootstrap interval of the difference, query by query.
 """
 
 import argparse
