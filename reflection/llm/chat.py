@@ -117,6 +117,11 @@ class ChatAnswer(Completion):
         return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls)
 
 
+def id_of_call(request_sha256: str, index: int) -> str:
+    """Return an id for a call that was given none; the same answer has the same ids again."""
+    return f"call_{request_sha256[:12]}_{index}"
+
+
 def stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, str]]:
     """Return calls as JSON; `read_calls` is the way back."""
     return [{"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in calls]

@@ -28,6 +28,8 @@ QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your cur
 
 # Gemini calls its limits a minute a quota too, but says when to come back
 RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([0-9]{1,6}(?:\.[0-9]+)?)s"')
+# Groq's model wrote a call of a tool that cannot be read; the next one may be better
+MISWRITTEN_CALL = re.compile(r"tool_use_failed")
 BAD_KEY = re.compile(r"api[ _-]?key not valid|invalid api[ _-]?key", re.I)
 
 HINTS = {
@@ -301,7 +303,7 @@ class ProviderClient:
                 code="redirect",
                 status=status,
             )
-        transient = status in TRANSIENT_STATUSES or status >= 500
+        transient = status in TRANSIENT_STATUSES or status >= 500 or bool(MISWRITTEN_CALL.search(kind))
         code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
         hint = HINTS.get(status, "")
         if status == 400 and BAD_KEY.search(detail):  # Gemini, where others answer 401

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from reflection.llm.base import CompletionRequest, OnText, estimate_tokens, storable
-from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall
+from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ToolCall, id_of_call
 
 FINISH_REASONS = {"content_filter": "refusal", "tool_calls": "stop", "function_call": "stop"}
 
@@ -86,7 +86,7 @@ def _read_calls(request: CompletionRequest | ChatRequest, listed: Any) -> tuple[
         said, arguments = each.get("id"), function.get("arguments")
         # Some servers name no ids, or one for all; results are matched by them
         taken = {call.id for call in calls}
-        id = said if isinstance(said, str) and said and said not in taken else f"call_{request.sha256[:12]}_{index}"
+        id = said if isinstance(said, str) and said and said not in taken else id_of_call(request.sha256, index)
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
         calls.append(ToolCall.read(id=id, name=function["name"], raw_arguments=raw))
     return tuple(calls)

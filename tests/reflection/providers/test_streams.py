@@ -23,6 +23,8 @@ from tests.scripted_answers import (
 )
 from tests.scripted_provider import ScriptedProvider
 
+DONE = 'data: {"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
 
 @pytest.mark.parametrize(
     ("behaviour", "code"),
@@ -81,6 +83,12 @@ def test_error_in_a_stream_is_classified_by_its_kind(
     assert len(server.requests) == 1
 
 
+def test_call_that_groq_cannot_read_may_be_better_next_time(server: ScriptedProvider, make: Make) -> None:
+    server.script(fails(400, kind="tool_use_failed", message="Failed to call a function."))
+
+    assert failure_of_chat(make("groq")).transient
+
+
 def test_quota_that_ends_in_a_stream_is_final(server: ScriptedProvider, provider: Provider) -> None:
     server.script(begins(breaks("insufficient_quota", message="You exceeded your current quota.")))
 
@@ -96,7 +104,7 @@ def test_refusal_before_a_stream_keeps_its_wait(server: ScriptedProvider, provid
 
 
 def test_stream_that_stalls_ends_before_its_time_limit(server: ScriptedProvider, make: Make) -> None:
-    server.script(begins(silence()))
+    server.script(begins(says(": thinking\n", pause_seconds=1.0, then=says(DONE)), events=0))
 
     error = failure_of_chat(make("openai", timeout_seconds=1.5))
 
@@ -113,8 +121,7 @@ def test_stream_that_drips_for_ever_ends_at_its_time_limit(server: ScriptedProvi
 
 
 def test_whole_answer_is_kept_where_the_stream_stays_open(server: ScriptedProvider, make: Make) -> None:
-    done = 'data: {"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    server.script(begins(says(done, then=silence()), events=0))
+    server.script(begins(says(DONE, then=silence()), events=0))
 
     assert make("openai").chat(chat_request(), on_text=ignore).text == "All."
 
