@@ -151,7 +151,7 @@ class BlockView(ApiView):
             ),
         )
         made = block.revisions.select_related("base").filter(number__gt=newest).first()
-        return answer_block(get_block(self, id), conversation=sent.conversation_id, made=made)
+        return answer_edit(get_block(self, id), made, conversation=sent.conversation_id)
 
 
 class BlockEditView(ApiView):
@@ -168,7 +168,7 @@ class BlockEditView(ApiView):
         block = get_block(self, id)
         edit = read_edit(self, request, sent)
         made = with_refusal(request, lambda: self.edit(block, sent, edit))
-        return answer_block(get_block(self, id), conversation=sent.conversation_id, made=made)
+        return answer_edit(get_block(self, id), made, conversation=sent.conversation_id)
 
 
 class BlockAppendView(BlockEditView):
@@ -292,7 +292,7 @@ class BlockDecisionView(ApiView):
             reason=sent.reason,
             expected_revision=sent.expected_revision,
         )
-        return answer_block(get_block(self, revision.block_id), made=found.get(pk=id))
+        return answer_edit(get_block(self, revision.block_id), found.get(pk=id))
 
 
 def get_block(view: ApiView, id: UUID) -> Block:
@@ -302,16 +302,18 @@ def get_block(view: ApiView, id: UUID) -> Block:
     return block
 
 
-def answer_block(
-    block: Block, *, conversation: UUID | None = None, made: BlockRevision | None = None, status: int = 200
-) -> Response:
+def answer_edit(block: Block, made: BlockRevision | None, *, conversation: UUID | None = None) -> Response:
     """Answer with a block as it is now, and with the revision that an edit made."""
+    response = answer_block(block, conversation=conversation)
+    response.data["made"] = describe_revision(made) if made is not None else None
+    return response
+
+
+def answer_block(block: Block, *, conversation: UUID | None = None, status: int = 200) -> Response:
+    """Answer with a block as it is now, and an ETag of the revision."""
     assert block.current is not None, "every block has a value"
     seen = block.current if conversation is None else read_block(block, conversation)
-    body = describe_block(block, seen)
-    if status == 200 and made is not None:
-        body["made"] = describe_revision(made)
-    response = Response(body, status=status, headers={"ETag": f'"{seen.number}"'})
+    response = Response(describe_block(block, seen), status=status, headers={"ETag": f'"{seen.number}"'})
     response.resource_id = block.pk  # type: ignore[attr-defined]
     return response
 

@@ -75,8 +75,8 @@ class PassageEmbedding(models.Model):
     passage = models.ForeignKey(Passage, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
     embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     vector = HalfVectorField(null=True)
-    terms = SparseVectorField()
-    term_ids = ArrayField(models.IntegerField())
+    terms = SparseVectorField(null=True)
+    term_ids = ArrayField(models.IntegerField(), null=True)
     names = models.TextField(blank=True, default="")
 
     class Meta:

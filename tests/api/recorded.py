@@ -147,6 +147,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("rollBack", "post", "/deployment/rollback", {"reason": "Carts are abandoned more often."})
     call("getDeployment", "get", "/deployment")
 
+    _remember(call)
+
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
     _finish_an_evaluation()
     call("getEvaluations", "get", "/evaluate")
@@ -160,6 +162,33 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
         if name.startswith("error"):
             example.pop("request", None)
     return recorder.examples
+
+
+def _remember(call: Any) -> None:
+    """Edit a block, have a proposal decided, and keep and find passages."""
+    human = {"label": "human", "description": "What is known about the customer.", "char_limit": 2000}
+    made = call("createBlock", "post", "/blocks", human | {"value": "Name: Ana"})
+    path = f"/blocks/{made['id']}"
+    call("appendToBlock", "post", f"{path}/append", {"text": "Drinks tea", "reason": "She said so."})
+    call("replaceInBlock", "post", f"{path}/replace", {"old": "Drinks tea", "new": "Drinks green tea"})
+    call("patchBlock", "post", f"{path}/patch", {"patch": "@@ -1,1 +1,2 @@\n Name: Ana\n+City: Lisbon\n"})
+    call("undoBlock", "post", f"{path}/undo", {})
+    call("changeBlock", "patch", path, {"char_limit": 3000})
+    call("getBlock", "get", path)
+    call("listBlocks", "get", "/blocks?label=human")
+    call("listBlockHistory", "get", f"{path}/history?limit=2")
+    persona = {"label": "persona", "value": "You are brief.", "policy": "propose"}
+    shared = call("createBlock", "post", "/blocks", persona)
+    proposed = call("appendToBlock", "post", f"/blocks/{shared['id']}/append", {"text": "You name prices."})["made"]
+    decision = {"decision": "approve", "content_sha256": proposed["content_sha256"], "reason": "Customers ask for it."}
+    call("decideBlockRevision", "post", f"/blocks/revisions/{proposed['id']}/decide", decision)
+
+    kept = {"text": "Ana returned the wool slippers: size 38 was too small.", "tags": ["orders"]}
+    passage = call("insertPassage", "post", "/passages", kept)
+    call("insertPassage", "post", "/passages", kept)
+    call("searchPassages", "post", "/passages/search", {"query": "Which shoe size does she need?", "limit": 1})
+    call("listPassages", "get", "/passages?tag=orders&limit=1")
+    call("getPassage", "get", f"/passages/{passage['id']}")
 
 
 def _finish_an_evaluation() -> None:
