@@ -167,9 +167,11 @@ def _exchange(
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise RequestFailed(f"The service cannot be reached ({type(error).__name__}).", is_certain=True) from error
     except httpx.TimeoutException as error:
-        raise RequestFailed(f"No answer within {request.seconds:g} seconds.", is_certain=False) from error
+        said = f"No answer within {request.seconds:g} seconds. It may have happened all the same."
+        raise RequestFailed(said, is_certain=False) from error
     except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
-        raise RequestFailed(f"The connection failed ({type(error).__name__}).", is_certain=False) from error
+        said = f"The connection failed ({type(error).__name__}). It may have happened all the same."
+        raise RequestFailed(said, is_certain=False) from error
     if 300 <= status < 400:
         raise RequestFailed(f"The service answered {status}, a redirect, which is not followed.", is_certain=True)
     if not 200 <= status < 300:

@@ -342,5 +342,8 @@ SPECTACULAR_SETTINGS = {
         "Guarded": "evaluation.experiments.plan.Guarded",
         "ExperimentVerdict": "evaluation.experiments.analysis.Verdict",
         "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
+        "ToolKind": "agents.models.tools.ToolKind",
+        "ToolRuntime": "agents.models.tools.ToolRuntime",
+        "ToolStatus": "agents.models.tools.ToolStatus",
     },
 }

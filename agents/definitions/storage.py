@@ -1,6 +1,6 @@
 """Store tools and decide on them. The same content is the same revision, however often it is stored."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from agents.definitions.checks import check_tool
 from agents.definitions.values import Example, ToolDefinition
 from agents.models.tools import Tool, ToolRevision, ToolStatus
+from agents.tools.catalogue import core_tools
 from memory.errors import AlreadyDecided, ChangedMeanwhile
 from memory.projects.actors import Actor
 from memory.projects.models import Project
@@ -92,10 +93,11 @@ def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
     revision.refresh_from_db()
 
 
-def find_schemas(project: Project, names: Iterable[str]) -> dict[str, Any]:
-    """Return the schemas of those of these tools that the project has in force."""
+def find_schemas(project: Project, names: Collection[str]) -> dict[str, Any]:
+    """Return the schemas of those of these tools that are part of ERL, or that the project has in force."""
+    own = {name: tool.parameters for name, tool in core_tools().items() if name in names}
     rows = ToolRevision.objects.filter(tool__project=project, tool__name__in=set(names), tool__current=F("pk"))
-    return dict(rows.values_list("tool__name", "parameters"))
+    return own | dict(rows.values_list("tool__name", "parameters"))
 
 
 def as_definition(revision: ToolRevision) -> ToolDefinition:

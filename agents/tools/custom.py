@@ -1,4 +1,4 @@
-"""Carry out tools of the project: Python in the sandbox.
+"""Carry out tools of the project: Python in the sandbox, and requests to services.
 
 A tool in the sandbox reaches the world only by functions of its host, and each call of one is an effect of its own. At
 such a call the tool stops, the call is journalled, decided and carried out like a call of the model, and then the tool
@@ -14,8 +14,9 @@ from agents.definitions.checks import read_limits
 from agents.definitions.errors import InvalidArguments
 from agents.definitions.schema import bind_arguments
 from agents.errors import ToolError
+from agents.http_tools import read_request, send_request
 from agents.models.effects import Effect, EffectStatus
-from agents.models.tools import ToolRuntime
+from agents.models.tools import ToolKind, ToolRuntime
 from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
 
 
@@ -102,7 +103,17 @@ class _Host:
             raise HostError(str(error)) from None
 
 
-EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python}
+def send(effect: Effect) -> Any:
+    """Call a service. One that makes repetitions one is told the id of the effect."""
+    revision = effect.tool_revision
+    if revision is None:
+        raise ToolError("The tool is no longer there.")
+    request = read_request(revision.request, revision.parameters)
+    key = str(effect.pk) if effect.kind == ToolKind.IDEMPOTENT else ""
+    return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
+
+
+EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python, ToolRuntime.HTTP: send}
 
 
 def _write(value: Any) -> str:

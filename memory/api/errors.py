@@ -70,6 +70,7 @@ class ErrorCode(TextChoices):
     INTERNAL_ERROR = "internal_error", "Internal server error"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
+    SANDBOX_UNAVAILABLE = "sandbox_unavailable", "The sandbox is unavailable"
 
 
 # The HTTP status of each code; 400 for those that are missing.
@@ -114,6 +115,7 @@ STATUS: dict[str, int] = {
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
+    ErrorCode.SANDBOX_UNAVAILABLE: 503,
 }
 # The same request, with the same idempotency key, may succeed if it is sent again.
 RETRYABLE = frozenset(
@@ -127,6 +129,7 @@ RETRYABLE = frozenset(
         ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
         ErrorCode.EMBEDDER_UNAVAILABLE,
+        ErrorCode.SANDBOX_UNAVAILABLE,
     }
 )
 DETAILS = {
