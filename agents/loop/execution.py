@@ -34,7 +34,7 @@ from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, finish
 from reflection.llm.base import Provider
-from reflection.llm.registry import get_provider
+from reflection.llm.registry import get_chat_provider
 
 TURN_SECONDS = 60.0  # then other work has its turn, and the run goes on after it
 _Find = Callable[[str], Provider]
@@ -50,7 +50,7 @@ class Attempt:
 
 def find_provider(model: str) -> Provider:
     """Return the provider for an agent's model."""
-    return get_provider()
+    return get_chat_provider(model)
 
 
 def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_provider) -> Attempt:
