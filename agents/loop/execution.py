@@ -78,19 +78,19 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
     actions = 0
     while True:
         heartbeat.ensure_held()
-        action = next_action(load_rows(claimed.run_id))
+        rows = load_rows(claimed.run_id)
+        action = next_action(rows)
         if action is None or isinstance(action, Wait | Finish):
             if _stop(claimed):
                 return actions
             continue
-        _take(action, claimed, find=find)
+        _take(action, claimed, rows.run, find=find)
         actions += 1
         if time.monotonic() > ends_at:
             raise NotNow("Other work has its turn.")
 
 
-def _take(action: Action, claimed: Claimed, *, find: _Find) -> None:
-    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=claimed.run_id)
+def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
     match action:
         case Prepare():
             prepare_run(claimed, run)
