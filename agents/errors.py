@@ -43,6 +43,12 @@ class ArgumentsChanged(AgentsError):
     code = "changed_meanwhile"
 
 
+class OutcomeUnknown(AgentsError):
+    """A call was sent, no answer came, and it is not known whether it happened."""
+
+    code = "outcome_unknown"
+
+
 class ToolError(AgentsError):
     """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from agents.errors import OutcomeUnknown
 from agents.loop.fence import Claimed
 from agents.loop.journal import ask_people, end_effect, plan_effect
 from agents.models.effects import Effect
@@ -44,6 +45,9 @@ def execute_effect(claimed: Claimed, effect_id: UUID) -> None:
         status, value = _execute(tool, effect)
     except CallsHost as call:
         _plan_host_call(claimed, effect_id, call)
+        return
+    except OutcomeUnknown:
+        mark_unknown(claimed, effect_id)
         return
     failpoint("agent.effect_done")
     with claimed.writing():
@@ -105,6 +109,8 @@ def _execute(tool: Tool | None, effect: Effect) -> tuple[str, Any]:
     try:
         with span("execute_tool", **{"gen_ai.tool.name": effect.tool, "erl.effect_id": str(effect.pk)}):
             return _Status.SUCCEEDED, tool.execute(effect)
+    except OutcomeUnknown:
+        raise
     except MemoryAppError as error:
         return _Status.FAILED, str(error)
 

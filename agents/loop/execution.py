@@ -34,7 +34,7 @@ from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
 from reflection.jobs.queue import claim, finish
 from reflection.llm.base import Provider
-from reflection.llm.registry import get_provider
+from reflection.llm.registry import get_chat_provider
 
 TURN_SECONDS = 60.0  # then other work has its turn, and the run goes on after it
 _Find = Callable[[str], Provider]
@@ -50,7 +50,7 @@ class Attempt:
 
 def find_provider(model: str) -> Provider:
     """Return the provider for an agent's model."""
-    return get_provider()
+    return get_chat_provider(model)
 
 
 def run_agent(job_id: UUID | None = None, *, owner: str, find: _Find = find_provider) -> Attempt:
@@ -78,19 +78,19 @@ def _go_on(job: Job, heartbeat: Heartbeat, *, find: _Find) -> int:
     actions = 0
     while True:
         heartbeat.ensure_held()
-        action = next_action(load_rows(claimed.run_id))
+        rows = load_rows(claimed.run_id)
+        action = next_action(rows)
         if action is None or isinstance(action, Wait | Finish):
             if _stop(claimed):
                 return actions
             continue
-        _take(action, claimed, find=find)
+        _take(action, claimed, rows.run, find=find)
         actions += 1
         if time.monotonic() > ends_at:
             raise NotNow("Other work has its turn.")
 
 
-def _take(action: Action, claimed: Claimed, *, find: _Find) -> None:
-    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=claimed.run_id)
+def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
     match action:
         case Prepare():
             prepare_run(claimed, run)

@@ -13,8 +13,8 @@ from typing import Any
 from agents.definitions.checks import read_limits
 from agents.definitions.errors import InvalidArguments
 from agents.definitions.schema import bind_arguments
-from agents.errors import ToolError
-from agents.http_tools import read_request, send_request
+from agents.errors import OutcomeUnknown, ToolError
+from agents.http_tools import RequestFailed, read_request, send_request
 from agents.models.effects import Effect, EffectStatus
 from agents.models.tools import ToolKind, ToolRuntime
 from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
@@ -104,13 +104,23 @@ class _Host:
 
 
 def send(effect: Effect) -> Any:
-    """Call a service. One that makes repetitions one is told the id of the effect."""
+    """Call a service. One that makes repetitions one is told the id of the effect.
+
+    Raises:
+        OutcomeUnknown: no answer came, the service may have acted, and it must not act twice.
+        RequestFailed: it has not acted, or may be asked again.
+    """
     revision = effect.tool_revision
     if revision is None:
         raise ToolError("The tool is no longer there.")
     request = read_request(revision.request, revision.parameters)
     key = str(effect.pk) if effect.kind == ToolKind.IDEMPOTENT else ""
-    return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
+    try:
+        return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
+    except RequestFailed as error:
+        if error.is_certain or effect.kind != ToolKind.UNSAFE:
+            raise
+        raise OutcomeUnknown(str(error)) from error
 
 
 EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python, ToolRuntime.HTTP: send}

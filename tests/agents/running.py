@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models.functions import Now
+from django.test import override_settings
 
 from agents.loop.execution import Attempt, run_agent
 from agents.models.agents import Agent
@@ -73,7 +74,8 @@ def go_on(run: Run, script: Script, *, owner: str = "worker") -> Attempt:
     """Let a worker go on with a run until it ends or waits."""
     job = Job.objects.live().get(kind="agent_run", subject=str(run.pk))
     Job.objects.filter(pk=job.pk).update(available_at=Now())  # also where it waits to be tried again
-    attempt = run_agent(job.pk, owner=owner, find=lambda model: script)
+    with override_settings(ERL_REFLECTION_LEASE_SECONDS=3600):  # the heartbeat does not see the test's transaction
+        attempt = run_agent(job.pk, owner=owner, find=lambda model: script)
     check_deferred()
     run.refresh_from_db()
     return attempt

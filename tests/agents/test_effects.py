@@ -5,6 +5,7 @@ import pytest
 from agents.approvals import decide_effect
 from agents.definitions.python_file import read_definitions
 from agents.definitions.storage import save_tool
+from agents.errors import OutcomeUnknown
 from agents.loop.actions import ExecuteEffect, MarkUnknown, next_action
 from agents.loop.rows import load_rows
 from agents.models.agents import Agent
@@ -105,6 +106,19 @@ def test_unsafe_call_is_unknown_after_a_crash_and_not_repeated(monkeypatch: pyte
     go_on(run, Script())
 
     assert (run.status, run.effects.get().status, len(called)) == ("waiting", "unknown", 1)
+
+
+def test_call_without_an_answer_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(effect: Effect) -> str:
+        raise OutcomeUnknown("No answer came.")
+
+    tool = Tool(name="note", description=".", parameters={"type": "object"}, kind=Effect.Kind.UNSAFE, execute=lose)
+    monkeypatch.setitem(core_tools(), "note", tool)
+    run = make_run(make_agent(tools=["note"]))
+
+    go_on(run, Script([("note", {})]))
+
+    assert (run.status, run.effects.get().status) == ("waiting", "unknown")
 
 
 def test_person_says_how_an_unknown_call_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Command(BaseCommand):
             self.stdout.write(f"     {effect.tool} {effect.arguments} ({effect.kind}): {effect.status}. {said[:200]}")
 
     def _print_prompt(self, run: Run, at: int | None) -> None:
-        step = run.steps.select_related("run__revision", "compaction").filter(seq=at).first()
+        step = run.steps.select_related("run__revision", "compaction").filter(seq=at or 0).first()
         if step is None:
             raise CommandError(f"Name a step from 1 to {run.steps_taken} with --at.")
         request = rebuild_request(step)

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             type=int,
             default=1,
             metavar="N",
-            help="how often a run that failed is resumed, less one",
+            help="most runs: one that failed is resumed",
         )
         parser.add_argument("--max-steps", type=int, metavar="N", help="steps of one run; the agent's own if left out")
 
