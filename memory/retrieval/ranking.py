@@ -97,13 +97,15 @@ def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
 
 
 def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> str:
-    """Say in one sentence why a lesson is here."""
+    """Say in one sentence why a lesson is here: a name it has in common with the task, or the largest part."""
     more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
     part = " of a part" if subtask else ""
+    if candidate.rerank is not None:
+        return f"A cross-encoder compared it with the task{more}."
     if (naming := candidate.naming) is not None and (spelled := _spell(candidate, naming.key)):
         return f"It names {spelled}, {'as the task does' if naming.exact else 'nearly as the task does'}{more}."
     meaning, words = candidate.parts.meaning or 0.0, candidate.parts.words or 0.0
-    if candidate.task is not None and candidate.task >= meaning + words:
+    if candidate.parts.source_task > max(meaning, words):
         this = "a part of this one" if subtask else "this one"
         return f"It was learnt from, or has helped with, a task like {this}{more}."
     if words > meaning:

@@ -38,7 +38,6 @@ def make_candidate(number: int = 1, **overrides: Any) -> Candidate:
         "client": "agent",
         "parts": Parts(0.25, 0.15, 0.0, 0.0),
         "similarity": 0.4,
-        "task": None,
         "score": 1.0,
         "matched_task": "",
         "matched_run": None,
@@ -132,9 +131,10 @@ def test_rank_of_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        ({"task": 0.9}, "It was learnt from, or has helped with, a task like this one."),
+        ({"parts": Parts(0.2, 0.1, 0.3, 0.0)}, "It was learnt from, or has helped with, a task like this one."),
         ({"parts": Parts(0.25, 0.45, 0.0, 0.0)}, "It uses the words of the task."),
-        ({}, "What it says is close in meaning to the task."),
+        ({"matched_task": "Much like it."}, "What it says is close in meaning to the task."),
+        ({"rerank": 0.9}, "A cross-encoder compared it with the task."),
     ],
 )
 def test_rank_says_why(overrides: dict[str, Any], reason: str) -> None:
