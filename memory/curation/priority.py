@@ -24,11 +24,10 @@ from django.utils import timezone
 from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
-from memory.retrieval.ranking import FLOORS
 
 log = structlog.get_logger(__name__)
 
-FLOOR = FLOORS["hybrid"].best
+FLOOR = 0.15  # of meaning and words together, from which on a lesson fits a task
 BATCH = 100
 VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12

@@ -13,7 +13,7 @@ from memory.retrieval.database_search import Search, UsableIndex, draw_rows, sea
 from memory.retrieval.name_match import Naming, choose_added, find_named
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import NO_PARTS, Parts, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import NO_PARTS, Parts, measure_fit, score_heuristic, weigh_meaning
 from memory.retrieval.snapshot import snapshots
 
 _MEANING, _WORDS = -4, -3  # columns of a row that a search returns
@@ -23,8 +23,9 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     """A served lesson with its figures.
 
     `matched_task` is the most similar task it was learnt from, of `matched_run` if a run is known. `parts` are what its
-    similarity to the task is made of, with None for what was not compared. `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank`
-    is the score of a cross-encoder, 0–1, and stands in for the similarity in `score`.
+    score is the sum of, with None for what was not compared. `similarity` says whether it fits the task at all, 0–1
+    (`measure_fit`). `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task
+    names too. `rerank` is the score of a cross-encoder, 0–1, which stands in for the sum in `score`.
     """
 
     heuristic_id: UUID
@@ -98,7 +99,7 @@ def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mappin
         naming = named.get(revision_id)
         share = naming.share if naming is not None else 0.0
         parts = score_heuristic(meaning, words, tasks or (), meaning_weight=meaning_weight, named_share=share)
-        similarity = parts.total
-        candidates.append(Candidate(*(*texts, parts, similarity, similarity, vector, naming)))
+        fit = measure_fit(meaning, words, tasks or (), named_share=share)
+        candidates.append(Candidate(*(*texts, parts, fit, parts.total, vector, naming)))
     candidates.sort(key=lambda one: (-one.score, one.heuristic_id))
     return candidates

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tests.bench.baselines import rank_baselines
+from tests.bench.retrieval_figures import get_interval
 from tests.bench.retrieval_quality import (
     get_groups,
-    get_interval,
     get_ndcg,
     read_lines,
     read_truth,

@@ -21,7 +21,6 @@ from typing import Any
 
 from tests.bench.retrieval_quality import (  # sets Django up
     LoadedFolder,
-    get_interval,
     get_ndcg,
     read_lines,
     read_truth,
@@ -34,6 +33,7 @@ from tqdm import tqdm
 
 from memory.retrieval import llm_ranking
 from reflection.llm.models import ModelCall, ProviderState
+from tests.bench.retrieval_figures import get_interval
 
 MODES = ("erl", "hybrid", "random")
 TOP_K = 10
@@ -74,7 +74,8 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
         llm_ranking.breaker.reset()  # each question is a trial of its own
         ProviderState.objects.all().delete()
-    scores = loaded.scores[mode] = np.array(values)
+    loaded.figures.scores[mode] = values
+    scores = np.array(values)
     low, high = get_interval(scores)
     own = ~np.isnan(np.array(chosen, dtype=float))
     return {
@@ -127,7 +128,7 @@ def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(measure(loaded, mode=mode))
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
         for mode in MODES[1:]:
-            difference = loaded.scores["erl"] - loaded.scores[mode]
+            difference = np.array(loaded.figures.scores["erl"]) - loaded.figures.scores[mode]
             low, high = get_interval(difference)
             print(f"erl − {mode}: {difference.mean():+.4f} ({low:+.4f} to {high:+.4f})")
         calls = list(ModelCall.objects.values_list("input_tokens", "output_tokens", "latency_ms"))

@@ -33,6 +33,7 @@ from tqdm import tqdm
 from memory.retrieval import answers, name_match, scoring
 from memory.retrieval.scoring import NAMES_WEIGHT
 from tests.bench.api_memory import ApiMemory
+from tests.bench.retrieval_figures import get_interval
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
@@ -160,7 +161,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
         for group in ("all", f"all, {half} half", f"{task['kind']}, {half}", f"{task['spelling']}, {half}"):
             groups.setdefault(group, []).append(place)
     for group, places in sorted(groups.items()):
-        low, high = quality.get_interval(scores[places])
+        low, high = get_interval(scores[places])
         mean, first = float(scores[places].mean()), float((scores[places] == 1).mean())
         yield {
             "mode": mode,
