@@ -20,9 +20,9 @@ COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a 
 
 
 # How similar to the task a lesson must be to be injected (`measure_fit`), by mode: chosen by leaving one domain out
-# (docs/retrieval.md). Those from LISTED of that on are listed without being injected.
+# (docs/retrieval.md). Those from LISTED_SHARE of that on are listed without being injected.
 FLOORS = {"hybrid": 0.25, "embedding": 0.25, "lexical": 0.06}
-LISTED = 0.4
+LISTED_SHARE = 0.4
 
 
 class Ranked(NamedTuple):  # every task makes twenty
@@ -51,7 +51,7 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= LISTED * floor]
+    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= LISTED_SHARE * floor]
     boosted.sort(key=lambda pair: (-pair[0].score * math.prod(pair[1].values()), pair[0].heuristic_id.int))
     parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
     wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k

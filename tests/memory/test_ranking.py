@@ -12,7 +12,7 @@ from memory.projects.models import Project
 from memory.retrieval.candidates import Candidate
 from memory.retrieval.limits import Limits
 from memory.retrieval.question import Question
-from memory.retrieval.ranking import FLOORS, LISTED, Ranked, rank_as_drawn
+from memory.retrieval.ranking import FLOORS, LISTED_SHARE, Ranked, rank_as_drawn
 from memory.retrieval.ranking import rank as rank_candidates
 from memory.retrieval.scoring import Parts
 from memory.retrieval.subtasks import LONG_CHARACTERS, MAX_PARTS, lists_its_parts, split_task
@@ -111,7 +111,7 @@ def test_rank_lists_a_lesson_below_the_floor_without_letting_it_fit(mode: str) -
     floor = FLOORS[mode]
     good, weak, none = (
         make_candidate(number, similarity=own)
-        for number, own in ((1, floor), (2, (1 + LISTED) / 2 * floor), (3, 0.9 * LISTED * floor))
+        for number, own in ((1, floor), (2, (1 + LISTED_SHARE) / 2 * floor), (3, 0.9 * LISTED_SHARE * floor))
     )
     assert [place.fits for place in rank([good, weak, none], top_k=5, mode=mode)] == [True, False]
 
