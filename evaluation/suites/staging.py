@@ -32,10 +32,10 @@ from memory.retrieval.question import Question
 PLAN = Plan(
     guardrails=(Guardrail(metric="success"),),
     steps=(Step(share=100, units=20), Step(share=500, units=50)),
-    max_units=1200,
+    max_units=600,
 )
 LOOK_EVERY = 20  # units
-MOST_UNITS = 1600  # asked for in all; some are left to the arms before the canary is wide
+MOST_UNITS = 800  # asked for; some outcomes may be missing
 USELESS = 100  # lessons about other work
 STAGED = {"good": True, "useless": False, "poisoned": False}  # whether each release should be promoted
 PROMOTED, ROLLED_BACK, NOT_PROMOTED = "promoted", "rolled back", "not promoted"
