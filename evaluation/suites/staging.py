@@ -63,6 +63,7 @@ class Traffic:
     options: Options
     seed: str
     progress: Progress
+    plan: Plan = PLAN
 
 
 def stage_releases(project: Project, stages: Sequence[Stage], *, traffic: Traffic) -> UnitResult:
@@ -79,7 +80,7 @@ def _stage(project: Project, stage: Stage, traffic: Traffic) -> dict[str, Any]:
     stage.prepare()
     release = cut_release(project, by=EVALUATION, note=stage.name)
     experiment = start_experiment(
-        project, plan=PLAN, by=EVALUATION, release=release, promotes=Experiment.Promotes.POLICY
+        project, plan=traffic.plan, by=EVALUATION, release=release, promotes=Experiment.Promotes.POLICY
     )
     _repeat_draw(project, f"{traffic.seed}:{stage.name}")
     order = Random(f"{traffic.seed}:{stage.name}").sample(list(traffic.tasks), len(traffic.tasks))  # noqa: S311 - repeatable
@@ -199,8 +200,8 @@ def summarise_stages(about: About, units: dict[str, UnitResult], stages: dict[st
         "notes": [
             APPROVED_UNREAD,
             (
-                f"The canary goes from {PLAN.steps[0].share / 10:g} % to {PLAN.steps[1].share / 10:g} %. Each experiment "
-                f"is looked at every {LOOK_EVERY} units and ends after {PLAN.max_units:,} outcomes."
+                f"The canary goes from {PLAN.steps[0].share / 10:g} % to {PLAN.steps[1].share / 10:g} %. Each "
+                f"experiment is looked at every {LOOK_EVERY} units and ends after {PLAN.max_units:,} outcomes."
             ),
             "The useless release adds lessons about other work. It and the poisoned one have to beat the good one.",
         ],
