@@ -58,7 +58,7 @@ class ApiMemory:
 
     def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
-        answer = _post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        answer = post(self._agent, "/retrieve", {"task": task, "record": False, **options})
         if answer["degraded"] and not may_be_degraded:
             raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
         return answer
@@ -77,17 +77,17 @@ class ApiMemory:
     def _record(self, lesson: Lesson) -> Iterator[str]:
         for number, request in enumerate(lesson.requests):
             run = {"task": request, "external_id": f"{lesson.id}/{number}", "outcome": "success", "reflect": False}
-            yield _post(self._agent, "/trajectories", run)["id"]
+            yield post(self._agent, "/trajectories", run)["id"]
 
     def _propose(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = _post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
+        results: list[dict[str, Any]] = post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
         if refused := [result["error"] for result in results if result["error"]]:
             raise SystemExit(f"Lessons were refused: {refused}")
         return results
 
     def _approve(self, id: str, content_sha256: str) -> None:
         body = {"content_sha256": content_sha256, "reason": "Loaded by the benchmark."}
-        _post(self._reviewer, f"/heuristics/{id}/approve", body)
+        post(self._reviewer, f"/heuristics/{id}/approve", body)
 
 
 def connect(key: str) -> Client:
@@ -95,7 +95,7 @@ def connect(key: str) -> Client:
     return Client(headers={"Authorization": f"Bearer {key}"})
 
 
-def _post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     response = client.post(f"/api/v1{path}", json.dumps(body), content_type="application/json")
     if response.status_code not in (200, 201):
         raise SystemExit(f"POST {path} answered {response.status_code}: {response.content[:300]!r}")
