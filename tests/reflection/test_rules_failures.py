@@ -53,7 +53,7 @@ def left_out(*steps: dict[str, Any], task: str = "Please create a new event for 
 def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
     (finding,) = omitted_action.find(left_out(call("search_events", "[]"), DONE))
 
-    assert finding.trigger == "When the request asks for what `create_calendar_event` does"
+    assert finding.trigger == "When the request says to create a calendar event"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_step_of_all_successes_and_no_failure_is_the_lesson() -> None:
 
     assert finding.trigger == "When the task is of the kind stock taking"
     assert finding.guideline == "Call `check_stock` before you finish; read its answer and act on it."
-    assert "all 3 that succeeded did call `check_stock`, and all 2 that failed did not" in finding.rationale
+    assert "all of the 3 that succeeded called `check_stock`, and none of the 2 that failed did" in finding.rationale
     assert finding.family_only
 
 
@@ -172,7 +172,7 @@ def test_limit_spent_on_paging_names_the_tool() -> None:
 
     (finding,) = cut_off.find(view(*pages, cut_off="cost"))
 
-    assert finding.trigger == "When `read_page` has been called many times in a row and the goal is not near"
+    assert finding.trigger == "When `read_page` has been called many times in a row without getting closer to the goal"
 
 
 def test_run_that_no_limit_ended_was_not_cut_off() -> None:

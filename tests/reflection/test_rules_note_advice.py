@@ -63,6 +63,14 @@ def test_score_decides_which_notes_become_rules(score: float, polarities: list[s
     assert [finding.polarity for finding in find(run)] == polarities
 
 
+def test_number_of_a_family_is_kept() -> None:
+    run = make_run(task="Book it", task_id="ledger-2024", successes=("Read the fare rules first",), outcome="success")
+
+    (lesson,) = RulesReflector().reflect(run).lessons
+
+    assert lesson.text.trigger == "When the task is of the kind ledger 2024"
+
+
 def test_episode_without_steps_gives_its_notes_to_its_family() -> None:
     episode = make_run(
         task="Refund order W123",

@@ -31,6 +31,7 @@ from reflection.reflectors.rules.detectors import (
     unshown_label,
     unverified_change,
 )
+from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
@@ -77,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "5"
+    version = "6"
     reads_near = True
     reads_family = True
 
@@ -135,7 +136,7 @@ def _is_fit(match: RuleMatch, run: RunView) -> bool:
     return (
         len(match.trigger) <= MAX_TRIGGER_CHARS
         and len(match.guideline) <= MAX_GUIDELINE_CHARS
-        and is_general(match.trigger)
+        and (is_general(match.trigger) or match.trigger == describe_tasks([run.episode.task_id], [run.episode.task]))
         and is_general(match.guideline)
         and is_general(match.avoid)
         and not any(word_overlap(lesson, given) >= SAME_LESSON for given in run.injected)

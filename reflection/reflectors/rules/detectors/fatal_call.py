@@ -7,7 +7,7 @@ from reflection.reflectors.rules.run_view import Call, RunView, occurs
 from reflection.reflectors.rules.wording import code
 
 MIN_INSTRUCTION_CHARS = 80
-MIN_SAME_CALLS = 2
+MIN_SAME_CALLS = 1
 
 _LOST = re.compile(r"^.*\b(?:you (?:have |'ve )?(?:lost|died|lose)|you are dead|game over)\b.*$", re.I | re.M)
 
@@ -46,12 +46,12 @@ def _make_match(run: RunView, lost: Call, told: Call) -> RuleMatch:
         rule="fatal_call",
         trigger=f"When about to call {tool}, which cannot be undone",
         guideline=(
-            f"Compare every argument with what {source} has said about it, and call {tool} only if they agree: a wrong "
+            f"Check every argument against what {source} says about it, and call {tool} only if they agree: a wrong "
             "call ends the run at once."
         ),
-        avoid=f"Choosing the arguments of {tool} by habit.",
+        avoid=f"Calling {tool} with arguments that have not been checked.",
         rationale=(
-            f"At step {lost.index} {tool} ended the run as lost. {source} had spoken of the same thing at step "
+            f"The call of {tool} at step {lost.index} lost the run. {source} had described the same thing at step "
             f"{told.index}. {run.ending}"
         ),
         polarity="avoid",
