@@ -1,5 +1,6 @@
 """Runs that failed: given up, left undone, lost, cut off by a limit, or unlike the runs that succeeded."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,19 +97,12 @@ def test_call_that_lost_the_run_is_to_be_compared_with_what_was_read() -> None:
     recipe = "Recipe 1: dice the apple, then fry the apple with the stove, and serve it while it is still hot enough."
     run = view(call("examine", recipe, thing="cookbook"), call("cook", "*** You lost! ***", thing="apple", at="oven"))
 
-    (finding,) = fatal_call.find(run)
+    (finding,) = fatal_call.find(replace(run, episode=replace(run.episode, family=(run.episode,))))
 
     assert finding.trigger == "When about to call `cook`, which cannot be undone"
+    assert finding.guideline.startswith('Check every argument against what `examine` of "cookbook" says about it')
     assert [c.quote for c in finding.citations] == [recipe, "*** You lost! ***"]
-
-
-def test_what_was_read_is_named_if_other_runs_read_the_same() -> None:
-    book = call("examine", "Recipe: dice the apple and fry it on the stove, " * 2, thing="cookbook")
-    lost, other = call("cook", "*** You lost! ***", thing="apple"), make_run(book)
-
-    (finding,) = fatal_call.find(view(book, lost, family=(other, other)))
-
-    assert '`examine` of "cookbook"' in finding.guideline
+    assert fatal_call.find(run) == []  # no other run read the same
 
 
 def test_loss_without_anything_read_before_is_not_explained() -> None:
