@@ -197,7 +197,10 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
             "lesson for other tasks."
         )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
+    episode = run.episode
+    has_notes = bool(episode.mistakes or episode.successes or episode.mistake_cards)
+    noted = "no recorded note fits how the run ended and says what to do" if has_notes else "no note was recorded"
     return (
-        "No failed call was corrected, none was repeated in vain, no note was recorded, and no step shows in a way the "
-        f"rules know {end}. A person or a language model may see more."
+        f"No failed call was corrected, none was repeated in vain, {noted}, and no step shows in a way the rules know "
+        f"{end}. A person or a language model may see more."
     )
