@@ -101,6 +101,7 @@ INSTALLED_APPS = [
     "erl_site",
     "memory",
     "reflection",
+    "agents",
     "evaluation",
 ]
 MIDDLEWARE = [
