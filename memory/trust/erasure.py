@@ -52,9 +52,9 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
 
     Heuristics with other evidence, or with words from elsewhere, stay: their support is counted again, and what the run
     showed about the use of lessons no longer counts. Wordings that quote the run's task are deleted, and the rest of
-    such a heuristic goes back to review. Passages that the run wrote are deleted, and its lines are taken out of blocks.
-    Questions asked with the run's task lose it. A replay of the request that recorded the run gets 410. The erasure
-    itself is recorded, so that it can be repeated on a restored backup.
+    such a heuristic goes back to review. Passages that the run wrote are deleted, and its lines are taken out of
+    blocks. Questions asked with the run's task lose it. A replay of the request that recorded the run gets 410. The
+    erasure itself is recorded, so that it can be repeated on a restored backup.
 
     A process that writes to one of the lessons can deadlock with the erasure; then the database ends one of the two,
     and the erasure is tried again.
