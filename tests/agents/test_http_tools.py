@@ -8,6 +8,7 @@ import pytest
 
 from agents.definitions.errors import InvalidArguments, InvalidDefinition
 from agents.http_tools import RequestFailed, read_request, send_request
+from erl_site.checks.services import check_services
 from tests.scripted_answers import raw
 from tests.scripted_provider import ScriptedProvider
 
@@ -98,3 +99,10 @@ def test_faulty_request_is_refused(shop: ScriptedProvider, members: dict[str, An
     with pytest.raises(InvalidDefinition) as raised:
         request_to(shop, **members)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("secrets", [["shop"], {"shop": "Bearer x"}, {"shop": {"value": "Bearer x"}}])
+def test_unusable_secrets_are_found_by_a_check(settings: Any, secrets: Any) -> None:
+    settings.ERL_TOOL_SECRETS = secrets
+
+    assert "erl.services.E009" in [message.id for message in check_services()]
