@@ -256,7 +256,7 @@ class BlockHistoryView(ApiView):
     queryset = BlockRevision.objects.none()
 
     @describe(
-        "listBlockHistory",
+        "getBlockHistory",
         tag="blocks",
         summary="List the history of a block",
         description="Every revision, with what waits for review and the views of conversations, the newest first.",

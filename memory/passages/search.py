@@ -16,9 +16,9 @@ from django.db import connection
 from pgvector import HalfVector
 
 from memory.errors import EmbedderError
-from memory.index.heuristic_vectors import get_active_model
 from memory.limits import MAX_FOUND_PASSAGES
 from memory.passages.models import Passage
+from memory.passages.vectors import get_searched_model
 from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
@@ -99,7 +99,7 @@ class FoundPassages:
 def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, offset: int = 0) -> FoundPassages:
     """Return the passages that fit, best first. At most MAX_FOUND_PASSAGES are found, over all pages."""
     text = redact_text(query.text)
-    model_id = get_active_model().pk
+    model_id = get_searched_model().pk
     vector = _embed(text, model_id)
     asked = {
         "project": project.pk,

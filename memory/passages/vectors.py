@@ -11,7 +11,7 @@ from pgvector import HalfVector
 from memory.embeddings.base import embed_composites
 from memory.embeddings.registry import find_embedder
 from memory.errors import EmbedderError
-from memory.index.heuristic_vectors import get_active_model
+from memory.index.heuristic_vectors import get_active_model, get_wanted_model
 from memory.passages.models import Passage, PassageEmbedding
 from memory.retrieval.models import EmbeddingModel
 
@@ -30,9 +30,14 @@ SET vector = coalesce(EXCLUDED.vector, memory_passageembedding.vector)
 """
 
 
+def get_searched_model() -> EmbeddingModel:
+    """Return the active model; before the first is active, the one that will be. A request may not activate one."""
+    return EmbeddingModel.objects.filter(active=True).first() or get_wanted_model()
+
+
 def index_words(passage_id: UUID) -> None:
     """Make a passage findable by its words and names, in the transaction that writes it."""
-    _store([passage_id], [None], get_active_model())
+    _store([passage_id], [None], get_searched_model())
 
 
 def embed_passages(passage_ids: Collection[UUID], *, model: EmbeddingModel | None = None) -> int:
@@ -40,7 +45,7 @@ def embed_passages(passage_ids: Collection[UUID], *, model: EmbeddingModel | Non
 
     Where the embedder does not answer, passages are found by their words until `embed_new_passages` has caught up.
     """
-    model = model or get_active_model()
+    model = model or get_searched_model()
     embedder = find_embedder(model.pk)
     passages = list(Passage.objects.filter(pk__in=passage_ids).order_by("pk"))
     if embedder is None or not passages:

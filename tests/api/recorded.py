@@ -179,7 +179,7 @@ def _remember(call: Any) -> None:
     call("changeBlock", "patch", path, {"char_limit": 3000})
     call("getBlock", "get", path)
     call("listBlocks", "get", "/blocks?label=human")
-    call("listBlockHistory", "get", f"{path}/history?limit=2")
+    call("getBlockHistory", "get", f"{path}/history?limit=2")
     persona = {"label": "persona", "value": "You are brief.", "policy": "propose"}
     shared = call("createBlock", "post", "/blocks", persona)
     proposed = call("appendToBlock", "post", f"/blocks/{shared['id']}/append", {"text": "You name prices."})["made"]
