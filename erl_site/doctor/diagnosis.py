@@ -30,6 +30,8 @@ from erl_site.doctor.database import (
 )
 from erl_site.embedded.home import find_server_error
 from erl_site.web import health
+from evaluation.experiments.lifecycle import find_unwatched_canaries
+from evaluation.reports.experiments import describe_unwatched
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
@@ -160,6 +162,15 @@ def check_webhooks() -> Iterator[CheckResult]:
         yield ok("webhooks", "No webhook fails.")
 
 
+def check_canaries() -> Iterator[CheckResult]:
+    unwatched = find_unwatched_canaries()
+    for experiment in unwatched:
+        todo = f"Run manage.py release --project {experiment.project} promote, or rollback."
+        yield warning("canaries", f"{experiment.project}: {describe_unwatched(experiment)}", todo)
+    if not unwatched:
+        yield ok("canaries", "No canary runs on after its experiment has ended.")
+
+
 def check_vectors() -> Iterator[CheckResult]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
@@ -225,6 +236,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_language_model,
     check_providers,
     check_webhooks,
+    check_canaries,
     check_vectors,
     check_serving_role,
     check_tenant_role,

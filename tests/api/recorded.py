@@ -127,7 +127,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
-    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_share": 0.05})
+    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_share": 0.05, "shadow_share": 0.2})
     third = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Sort the results by price."}).json()
     read = {"content_sha256": third["content_sha256"]}
     client.post(f"{ROOT}/heuristics/{third['id']}/approve", read)
@@ -144,6 +144,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("listExperiments", "get", "/experiments")
     call("stopExperiment", "post", "/experiments/1/stop", {"reason": "Too few runs at 1 %."})
     call("getExperiment", "get", "/experiments/1")
+    call("getShadow", "get", "/shadow")
+    call("listShadowAnswers", "get", "/shadow/answers?differs=true")
     call("getUplift", "get", "/uplift?days=30")
     call("promoteRelease", "post", "/deployment/promote", {"reason": "+6 points in 1,204 runs."})
     call("rollBack", "post", "/deployment/rollback", {"reason": "Carts are abandoned more often."})
