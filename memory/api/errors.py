@@ -65,9 +65,12 @@ class ErrorCode(TextChoices):
     QUEUE_FULL = "queue_full", "The queue is full"
     TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client are waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
+    NAME_TAKEN = "name_taken", "The name is taken"
+    AGENT_ARCHIVED = "agent_archived", "The agent is archived"
     INTERNAL_ERROR = "internal_error", "Internal server error"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
+    SANDBOX_UNAVAILABLE = "sandbox_unavailable", "The sandbox is unavailable"
 
 
 # The HTTP status of each code; 400 for those that are missing.
@@ -107,9 +110,12 @@ STATUS: dict[str, int] = {
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.TOO_MANY_PROPOSALS: 429,
     ErrorCode.TOO_MANY_KEYS: 429,
+    ErrorCode.NAME_TAKEN: 409,
+    ErrorCode.AGENT_ARCHIVED: 409,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
+    ErrorCode.SANDBOX_UNAVAILABLE: 503,
 }
 # The same request, with the same idempotency key, may succeed if it is sent again.
 RETRYABLE = frozenset(
@@ -123,6 +129,7 @@ RETRYABLE = frozenset(
         ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
         ErrorCode.EMBEDDER_UNAVAILABLE,
+        ErrorCode.SANDBOX_UNAVAILABLE,
     }
 )
 DETAILS = {

@@ -124,6 +124,9 @@ class ApiKeyScope(models.TextChoices):
     MEMORY_READ = "memory:read"
     MEMORY_WRITE = "memory:write"
     EVALUATE = "evaluate"
+    RUN = "run"
+    AGENTS = "agents"
+    APPROVE = "approve"
 
 
 class ApiKey(models.Model):

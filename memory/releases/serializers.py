@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from memory.api.input import Input, OneOf, Share
+from memory.api.input import WHOLE, Input, OneOf, Share
 from memory.limits import MAX_REASON_CHARS
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.serializers import LessonPage
@@ -17,6 +17,7 @@ Named = Annotated[
 ]
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
 THOUSANDTHS = 1000
+MOST_SHADOWED = 1000  # a minute; each takes a worker some hundredths of a second
 
 
 class CutInput(Input):
@@ -31,6 +32,18 @@ class DeploymentPatch(Input):
     mode: Annotated[str | None, OneOf(Deployment.Mode)] = None
     holdout_share: Annotated[
         Share | None, Field(description="Share of the units that get no lessons, rounded to thousandths.")
+    ] = None
+    shadow_share: Annotated[
+        Share | None,
+        Field(
+            description="Share of the answers, rounded to thousandths, for which the answer of the candidate is worked "
+            "out afterwards; see GET /shadow."
+        ),
+    ] = None
+    shadow_per_minute: Annotated[
+        int | None,
+        Field(ge=1, le=MOST_SHADOWED, description="Most of them in a minute; the others are dropped."),
+        WHOLE,
     ] = None
     unit: Annotated[str | None, OneOf(Deployment.Unit)] = None
     cut_policy: Annotated[str | None, OneOf(Deployment.CutPolicy)] = None
@@ -152,6 +165,8 @@ class DeploymentAnswer(BaseModel):
     previous: Annotated[int | None, Field(description="What a roll-back returns to.")]
     canary_share: float
     holdout_share: float
+    shadow_share: Annotated[float, Field(description="Of the answers; see GET /shadow.")]
+    shadow_per_minute: int
     unit: Annotated[str, OneOf(Deployment.Unit)]
     cut_policy: Annotated[str, OneOf(Deployment.CutPolicy)]
     version: Annotated[int, Field(description="Number of changes so far; recorded with every answer.")]

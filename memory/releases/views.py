@@ -138,8 +138,14 @@ class DeploymentView(ApiView):
     )
     def patch(self, request: Request) -> Response:
         sent = DeploymentPatch.from_body(self.body)
-        share = None if sent.holdout_share is None else round(sent.holdout_share * THOUSANDTHS)
-        change = DeploymentChange(mode=sent.mode, holdout_share=share, unit=sent.unit, cut_policy=sent.cut_policy)
+        change = DeploymentChange(
+            mode=sent.mode,
+            holdout_share=_as_thousandths(sent.holdout_share),
+            unit=sent.unit,
+            cut_policy=sent.cut_policy,
+            shadow_share=_as_thousandths(sent.shadow_share),
+            shadow_per_minute=sent.shadow_per_minute,
+        )
         change_deployment(self.project, by=self.actor, change=change, reason=sent.reason)
         return Response(describe_deployment(self.project))
 
@@ -234,6 +240,8 @@ def describe_deployment(project: Project) -> dict[str, Any]:
         },
         "canary_share": deployment.canary_share / THOUSANDTHS,
         "holdout_share": deployment.holdout_share / THOUSANDTHS,
+        "shadow_share": deployment.shadow_share / THOUSANDTHS,
+        "shadow_per_minute": deployment.shadow_per_minute,
         "unit": deployment.unit,
         "cut_policy": deployment.cut_policy,
         "version": deployment.version,
@@ -268,3 +276,7 @@ def _describe_wording(wording: HeuristicRevision | None) -> dict[str, Any] | Non
     if wording is None:
         return None
     return {"revision": wording.number, **{name: getattr(wording, name) for name in _WORDS}}
+
+
+def _as_thousandths(share: float | None) -> int | None:
+    return None if share is None else round(share * THOUSANDTHS)

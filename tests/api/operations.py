@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import yaml
 from rest_framework.test import APIClient
 
+from agents.loop.finishing import finish_run
+from agents.loop.journal import hash_arguments
+from agents.models.runs import RunStatus, StopReason
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Plan
@@ -20,10 +23,12 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from memory.releases.models import Deployment
+from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
 TRIGGER = "A cancellation is asked for"
+CALL: tuple[str, dict[str, Any]] = ("send_message", {"message": "It is refunded."})  # waits for a decision
 BLOCK = "Name: Ana\nDrinks tea"  # what the recorded edits fit
 
 
@@ -72,6 +77,8 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return cut_release(project, by=Actor.policy("test")).sha256
     if operation.path.split("/")[3] in ("blocks", "passages"):
         return make_memory(operation, project)
+    if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations"):
+        return make_agent_thing(operation, project)
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
@@ -88,6 +95,22 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         make_evidence(heuristic=made, trajectory=make_trajectory(project=project), approved_at=None, approved_by="")
     pk: UUID = made.pk
     return pk
+
+
+def make_agent_thing(operation: Operation, project: Project) -> UUID:
+    """Make an agent, a run of it in a state that the operation applies to, or a call that waits."""
+    tools = [CALL[0]] if operation.path.split("/")[3] == "effects" else []
+    rules = tuple({"type": "requires_approval", "tool": tool} for tool in tools)
+    agent = make_agent(project=project, name=f"agent-{uuid4().hex}", tools=tools, rules=rules)
+    if operation.path.split("/")[3] == "agents":
+        return agent.pk
+    run = make_run(agent)
+    if operation.path.split("/")[3] == "effects":
+        go_on(run, Script([CALL]))
+        return run.effects.get().pk
+    if operation.id != "cancelRun":
+        finish_run(run, status=RunStatus.FAILED, reason=StopReason.ERROR, error="The worker failed.")
+    return run.conversation_id if operation.path.split("/")[3] == "conversations" else run.pk
 
 
 def make_memory(operation: Operation, project: Project) -> UUID:
@@ -118,6 +141,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
     body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
     if operation.id == "decideBlockRevision":
         body["content_sha256"] = hashlib.sha256(f"{BLOCK}\nmore".encode()).hexdigest()
+    elif operation.id == "decideEffect":
+        body["arguments_sha256"] = hash_arguments(CALL[1])
     elif operation.needs_hash:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
     if operation.path.split("/")[3] == "deployment" and operation.method == "post":
