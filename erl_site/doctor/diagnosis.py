@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
+from agents.sandbox.hosts import find_bubblewrap, find_sandlock, try_monty
 from erl_site.doctor.database import (
     CheckResult,
     check_application_role,
@@ -204,6 +205,18 @@ def check_unused_keys() -> Iterator[CheckResult]:
         yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
 
 
+def check_sandbox() -> Iterator[CheckResult]:
+    monty = try_monty()
+    if monty.works:
+        yield ok("sandbox", "Tools run in monty, without system calls.")
+    else:
+        yield failure("sandbox", f"Tools cannot run: {monty.why_not}", monty.todo)
+    said = " ".join(
+        f"{offer.name}: {'works' if offer.works else offer.why_not}" for offer in (find_sandlock(), find_bubblewrap())
+    )
+    yield ok("sandbox of CPython", f"Tools of the runtime python are refused. This host has {said}")
+
+
 CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_settings,
     check_migrations,
@@ -227,6 +240,7 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_vectors,
     check_serving_role,
     check_tenant_role,
+    check_sandbox,
 )
 
 

@@ -1,5 +1,7 @@
+from memory.admin.block import BlockAdmin
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
+from memory.admin.passage import PassageAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
@@ -10,9 +12,11 @@ from memory.admin.trajectory import TrajectoryAdmin
 __all__ = [
     "ApiKeyAdmin",
     "AuditEntryAdmin",
+    "BlockAdmin",
     "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
+    "PassageAdmin",
     "PolarityQuotaAdmin",
     "ProjectAdmin",
     "ProjectMembershipAdmin",

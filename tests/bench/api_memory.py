@@ -36,8 +36,8 @@ class ApiMemory:
     def __init__(self, name: str) -> None:
         self.project = project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
         agent = [Scope.RETRIEVE, Scope.TRAJECTORIES_WRITE, Scope.HEURISTICS_READ, Scope.HEURISTICS_WRITE]
-        self._agent = _connect(project, client="agent", scopes=agent)
-        self._reviewer = _connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])
+        self._agent = connect(project, client="agent", scopes=agent)
+        self._reviewer = connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])
 
     def load(self, lessons: Iterable[Lesson]) -> dict[str, str]:
         """Record the past requests, propose the lessons, approve them; return the lessons' own ids by heuristic id."""
@@ -53,7 +53,7 @@ class ApiMemory:
 
     def ask(self, task: str, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
-        return _post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        return post(self._agent, "/retrieve", {"task": task, "record": False, **options})
 
     def _describe(self, lesson: Lesson) -> dict[str, Any]:
         if len(lesson.requests) > MAX_EVIDENCE:
@@ -69,25 +69,25 @@ class ApiMemory:
     def _record(self, lesson: Lesson) -> Iterator[str]:
         for number, request in enumerate(lesson.requests):
             run = {"task": request, "external_id": f"{lesson.id}/{number}", "outcome": "success", "reflect": False}
-            yield _post(self._agent, "/trajectories", run)["id"]
+            yield post(self._agent, "/trajectories", run)["id"]
 
     def _propose(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = _post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
+        results: list[dict[str, Any]] = post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
         if refused := [result["error"] for result in results if result["error"]]:
             raise SystemExit(f"Lessons were refused: {refused}")
         return results
 
     def _approve(self, id: str, content_sha256: str) -> None:
         body = {"content_sha256": content_sha256, "reason": "Loaded by the benchmark."}
-        _post(self._reviewer, f"/heuristics/{id}/approve", body)
+        post(self._reviewer, f"/heuristics/{id}/approve", body)
 
 
-def _connect(project: Project, *, client: str, scopes: Sequence[str]) -> Client:
+def connect(project: Project, *, client: str, scopes: Sequence[str]) -> Client:
     token = create_api_key(project, client=client, scopes=scopes).token
     return Client(headers={"Authorization": f"Bearer {token}"})
 
 
-def _post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     response = client.post(f"/api/v1{path}", json.dumps(body), content_type="application/json")
     if response.status_code not in (200, 201):
         raise SystemExit(f"POST {path} answered {response.status_code}: {response.content[:300]!r}")

@@ -9,7 +9,7 @@ from django.db import connection, models
 
 from memory.projects.models import Project
 
-APPS = ("memory", "reflection", "evaluation")
+APPS = ("memory", "reflection", "agents", "evaluation")
 # Tables of nobody in particular, and why they hold nothing of a project.
 SHARED = {
     "memory_embeddingmodel": "names of models",
