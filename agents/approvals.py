@@ -61,6 +61,9 @@ def decide_effect(
     if approval.arguments_sha256 != arguments_sha256:
         raise ArgumentsChanged("The call has other arguments than those you read. Read it again and decide then.")
     effect.run = effect.step.run = run
+    is_over = not run.is_live  # then the conversation says already that it is not known
+    if is_over and decision in (Decision.APPROVE, Decision.EDIT):
+        raise NothingPending("The run has ended, so the call cannot be carried out. Say how it ended.")
     match decision:
         case Decision.APPROVE:
             _settle(approval, Approval.Status.APPROVED, by=by, reason=reason)
@@ -73,13 +76,12 @@ def decide_effect(
             said = (
                 "A person found that this call did not happen." if approval.about_unknown else "A person rejected it."
             )
-            end_effect(effect, status=Effect.Status.REJECTED, error=f"{said} {reason}".strip())
+            end_effect(effect, status=Effect.Status.REJECTED, error=f"{said} {reason}".strip(), is_answered=is_over)
         case Decision.ANSWER:
             _settle(approval, Approval.Status.ANSWERED, by=by, reason=reason)
             effect.started_at = effect.started_at or timezone.now()
-            end_effect(
-                effect, status=Effect.Status.SUCCEEDED, result=json.dumps(answer) if effect.parent_id else answer
-            )
+            result = json.dumps(answer) if effect.parent_id else answer
+            end_effect(effect, status=Effect.Status.SUCCEEDED, result=result, is_answered=is_over)
     if run.is_live:
         _go_on(run)
     return effect

@@ -298,8 +298,8 @@ def describe_agent(agent: Agent) -> dict[str, Any]:
 
 
 def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
-    plain = ("id", "status", "stop_reason", "error", "task", "task_id", "arm", "steps_taken", "input_tokens")
-    plain += ("output_tokens", "created_by", "created_at", "started_at", "finished_at")
+    plain = ["id", "status", "stop_reason", "error", "task", "task_id", "arm", "steps_taken", "input_tokens"]
+    plain += ["output_tokens", "created_by", "created_at", "started_at", "finished_at"]
     return {name: getattr(run, name) for name in plain} | {
         "agent": run.agent_id,
         "agent_name": run.agent.name,

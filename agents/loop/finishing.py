@@ -5,7 +5,8 @@ from typing import Any
 from django.db.models import F
 from django.utils import timezone
 
-from agents.loop.journal import end_effect
+from agents.conversations import add_message
+from agents.loop.journal import ask_people, end_effect
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, StopReason
 from agents.streaming.events import append_event
@@ -13,6 +14,7 @@ from agents.trajectories import record_run
 from memory.projects.actors import Actor
 
 NOT_CALLED = "The run ended before this call."
+UNKNOWN = "The run ended, and it is not known whether this call happened."
 UNDECIDED = "policy:run-ended"
 
 
@@ -48,14 +50,22 @@ def _close_calls(run: Run) -> None:
         match effect.status:
             case Effect.Status.STARTED if effect.kind == Effect.Kind.UNSAFE:
                 Effect.objects.filter(pk=effect.pk).update(status=Effect.Status.UNKNOWN)
+                ask_people(effect, about_unknown=True)
+                _answer_unknown(effect)
             case Effect.Status.UNKNOWN:
-                pass
+                _answer_unknown(effect)
             case _:
                 end_effect(effect, status=Effect.Status.CANCELLED, error=NOT_CALLED)
     run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
         status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED
     )
     run.steps.filter(status="asking").update(status="answered", finish_reason="none", finished_at=timezone.now())
+
+
+def _answer_unknown(effect: Effect) -> None:
+    """Give a call an answer in the conversation, though a person may still say how it ended."""
+    if effect.parent_id is None:
+        add_message(effect.run, role="tool", content=f"Error: {UNKNOWN}", tool_call_id=effect.call_id, effect=effect)
 
 
 def _figures(run: Run) -> dict[str, Any]:

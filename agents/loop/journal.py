@@ -114,8 +114,8 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
     return approval
 
 
-def end_effect(effect: Effect, *, status: str, result: str = "", error: str = "") -> None:
-    """Write down how a call ended and, for a call of the model, the message that answers it."""
+def end_effect(effect: Effect, *, status: str, result: str = "", error: str = "", is_answered: bool = False) -> None:
+    """Write down how a call ended and, for a call of the model, the message that answers it, if there is none yet."""
     effect.status, effect.finished_at = status, timezone.now()
     effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
     effect.snapshot = None
@@ -129,7 +129,7 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
         error=effect.error,
         result_characters=len(effect.result),
     )
-    if effect.parent_id is None and status != Effect.Status.SUPERSEDED:
+    if effect.parent_id is None and status != Effect.Status.SUPERSEDED and not is_answered:
         add_result(effect)
 
 

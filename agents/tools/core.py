@@ -123,7 +123,7 @@ TOOLS = (
         name="get_lessons",
         description="Get lessons from earlier runs for a task or a part of it.",
         parameters=object_schema(["task"], task=_TEXT | {"description": "What you are about to do."}),
-        kind=Effect.Kind.LOCAL,
+        kind=Effect.Kind.PURE,
         execute=get_lessons,
     ),
 )

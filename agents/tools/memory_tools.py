@@ -75,7 +75,7 @@ def search_archival(effect: Effect) -> str:
 def _get_block(effect: Effect) -> Block:
     label = effect.arguments["label"]
     named = {each["label"]: each["block"] for each in effect.run.revision.blocks}
-    block = Block.objects.filter(project=effect.project_id, pk=named.get(label)).first() if label in named else None
+    block = Block.objects.filter(project=effect.project_id, pk=named[label]).first() if label in named else None
     if block is None:
         raise ToolError(f"You have no block {label!r}. Your blocks are {', '.join(named) or 'none'}.")
     return block

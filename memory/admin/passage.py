@@ -40,7 +40,7 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
     search_help_text = "By meaning, words and names, as agents search; the best come first."
     ordering = ["-created_at", "-id"]
     show_full_result_count = False
-    fields = readonly_fields = [
+    fields = readonly_fields = (
         "whole_text",
         "shown_tags",
         "owner",
@@ -50,7 +50,7 @@ class PassageAdmin(ReadOnlyAdmin[Passage]):
         "text_sha256",
         "quarantine_order_id",
         "project",
-    ]
+    )
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Passage], search_term: str

@@ -1,5 +1,7 @@
 """What happens to calls of tools: refused, carried out once, found again after a crash."""
 
+from typing import Any
+
 import pytest
 
 from agents.approvals import decide_effect
@@ -12,6 +14,7 @@ from agents.models.agents import Agent
 from agents.models.effects import Effect
 from agents.models.runs import Run
 from agents.revisions import AgentSpec, create_agent
+from agents.runs import cancel_run
 from agents.tools.catalogue import Tool, core_tools, pin_tools
 from memory.blocks.edits import NewBlock, create_block
 from memory.failpoints import FailpointError, armed
@@ -37,7 +40,7 @@ def tell(number: int) -> str:
 '''
 
 
-def make_python_agent(*names: str, rules: tuple[dict[str, object], ...] = ()) -> Agent:
+def make_python_agent(*names: str, rules: tuple[dict[str, Any], ...] = ()) -> Agent:
     """Make an agent with tools of the file."""
     project = make_project()
     for definition in read_definitions(FILE).tools:
@@ -225,3 +228,17 @@ def test_planned_call_is_carried_out_next() -> None:
         go_on(run, Script([("send_message", {"message": "Hi"})]))
 
     assert isinstance(next_action(load_rows(run.pk)), ExecuteEffect)
+
+
+def test_unknown_call_of_a_cancelled_run_has_an_answer_and_can_be_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Effect.Kind.UNSAFE)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")
+    cancel_run(run, by=BY)
+    go_on(run, Script())
+    effect = run.effects.get()
+
+    decide_effect(effect, decision="reject", arguments_sha256=effect.arguments_sha256, by=BY)
+
+    assert (run.status, run.effects.get().status) == ("cancelled", "rejected")
+    assert run.messages.filter(tool_call_id=effect.call_id).count() == 1

@@ -1,6 +1,7 @@
 """Rules about tools: what they refuse, what is refused of them, and that no path goes around them."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,7 +88,7 @@ def draw_rules(chance: random.Random) -> list[dict[str, Any]]:
     def some() -> list[str]:
         return chance.sample(TOOLS, chance.randint(1, 3))
 
-    makers = [
+    makers: list[Callable[[], dict[str, Any]]] = [
         lambda: {"type": "run_first", "tool": chance.choice(TOOLS)},
         lambda: {"type": "constrain_child_tools", "tool": chance.choice(TOOLS), "children": some()},
         lambda: {"type": "parent_last_tool", "tool": chance.choice(TOOLS), "children": some()},

@@ -27,7 +27,7 @@ OPERATIONS = {
     for path in yaml.safe_load(COMMITTED.read_text())["paths"].values()
     for operation in path.values()
 }
-WITHOUT_ANSWER = {"deletePassage", "eraseTrajectory"}
+WITHOUT_ANSWER = {"archiveAgent", "deletePassage", "eraseTrajectory", "followRun"}  # nothing, or a stream
 API_OPERATIONS = sorted(name for name, operation in OPERATIONS.items() if operation["security"])
 
 

@@ -2,7 +2,8 @@
 
 `ApiMemory.load` brings lessons with the past requests that each of them served: `POST /trajectories` for every request,
 `POST /heuristics/batch` for the lessons, which cite those runs as evidence, and `POST /heuristics/{id}/approve` with a
-key that may review.
+key that may review. An answer with an unexpected status, or one that lacked something (`degraded`), ends the benchmark:
+figures that count it would be wrong.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 from django.test import Client
 from tqdm import tqdm
 
+from memory.housekeeping import count_new_terms
 from memory.limits import MAX_EVIDENCE, MAX_PROPOSALS_AT_ONCE
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import ApiKey, Project
@@ -36,8 +38,10 @@ class ApiMemory:
     def __init__(self, name: str) -> None:
         self.project = project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
         agent = [Scope.RETRIEVE, Scope.TRAJECTORIES_WRITE, Scope.HEURISTICS_READ, Scope.HEURISTICS_WRITE]
-        self._agent = connect(project, client="agent", scopes=agent)
-        self._reviewer = connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])
+        self.agent_key = create_api_key(project, client="agent", scopes=agent).token
+        reviewer = [Scope.HEURISTICS_READ, Scope.REVIEW]
+        self._agent = connect(self.agent_key)
+        self._reviewer = connect(create_api_key(project, client="reviewer", scopes=reviewer).token)
 
     def load(self, lessons: Iterable[Lesson]) -> dict[str, str]:
         """Record the past requests, propose the lessons, approve them; return the lessons' own ids by heuristic id."""
@@ -49,11 +53,15 @@ class ApiMemory:
             for lesson, result in zip(some, proposed, strict=True):
                 self._approve(result["heuristic_id"], result["content_sha256"])
                 ids[result["heuristic_id"]] = lesson.id
+        count_new_terms()  # in a running system the sweeper does this
         return ids
 
-    def ask(self, task: str, **options: Any) -> dict[str, Any]:
+    def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
-        return post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        answer = post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        if answer["degraded"] and not may_be_degraded:
+            raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
+        return answer
 
     def _describe(self, lesson: Lesson) -> dict[str, Any]:
         if len(lesson.requests) > MAX_EVIDENCE:
@@ -82,9 +90,9 @@ class ApiMemory:
         post(self._reviewer, f"/heuristics/{id}/approve", body)
 
 
-def connect(project: Project, *, client: str, scopes: Sequence[str]) -> Client:
-    token = create_api_key(project, client=client, scopes=scopes).token
-    return Client(headers={"Authorization": f"Bearer {token}"})
+def connect(key: str) -> Client:
+    """Return a client of the API that sends a key."""
+    return Client(headers={"Authorization": f"Bearer {key}"})
 
 
 def post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

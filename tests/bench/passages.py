@@ -24,9 +24,11 @@ from tqdm import tqdm  # noqa: E402
 from memory.passages.storage import NewPassage, insert_passage  # noqa: E402
 from memory.passages.vectors import embed_new_passages  # noqa: E402
 from memory.projects.actors import Actor  # noqa: E402
+from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import ApiKey, Project  # noqa: E402
 from tests.bench.api_memory import connect, post  # noqa: E402
-from tests.bench.retrieval_quality import CUTOFF, LoadedFolder, describe, scratch_database  # noqa: E402
+from tests.bench.retrieval_figures import describe  # noqa: E402
+from tests.bench.retrieval_quality import CUTOFF, LoadedFolder, scratch_database  # noqa: E402
 
 
 class Archive:
@@ -34,7 +36,7 @@ class Archive:
 
     def __init__(self, loaded: LoadedFolder) -> None:
         project = Project.objects.create(slug=f"passages-{Project.objects.count()}", name=loaded.folder.name)
-        self.client = connect(project, client="agent", scopes=[ApiKey.Scope.MEMORY_READ])
+        self.client = connect(create_api_key(project, client="agent", scopes=[ApiKey.Scope.MEMORY_READ]).token)
         by = Actor.policy("bench")
         self.ids: dict[str, list[str]] = {}
         for lesson in tqdm(loaded.lessons, desc="passages", leave=False):
@@ -57,7 +59,7 @@ def measure(folder: Path, limit: int | None) -> str:
         began = time.perf_counter()
         rankings.append(archive.find(query["text"]))
         durations.append((time.perf_counter() - began) * 1000)
-    scores, lessons = loaded.judge(rankings), loaded.scores["hybrid"]
+    scores, lessons = np.array(loaded.judge(rankings)), np.array(loaded.figures.scores["hybrid"])
     difference = describe("d", scores - lessons)
     return (
         f"{folder.name:24} n={len(loaded.queries):<5} texts {len(loaded.lessons):<5} lessons {lessons.mean():.4f}  "
