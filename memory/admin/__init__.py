@@ -1,8 +1,10 @@
+from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
+from memory.admin.release import ReleaseAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
 from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.trajectory import TrajectoryAdmin
@@ -10,6 +12,7 @@ from memory.admin.trajectory import TrajectoryAdmin
 __all__ = [
     "ApiKeyAdmin",
     "AuditEntryAdmin",
+    "DeploymentAdmin",
     "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
@@ -17,6 +20,7 @@ __all__ = [
     "ProjectAdmin",
     "ProjectMembershipAdmin",
     "QuarantineOrderAdmin",
+    "ReleaseAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
     "RuleChangeAdmin",

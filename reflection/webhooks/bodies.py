@@ -96,6 +96,7 @@ def _say_deployed(details: Mapping[str, Any]) -> str:
         "canary": f"Release {details.get('candidate')} is on trial.",
         "promoted": "It was promoted.",
         "rolled_back": "The last deployment was rolled back.",
+        "seen": "A person has seen the automatic roll-back.",
     }
     stable = details.get("stable")
     given = f"release {stable}" if stable else "every approval at once"
