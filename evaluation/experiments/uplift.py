@@ -112,8 +112,14 @@ def measure_uplift(project: Project, *, since: datetime) -> UpliftReport:
             for number in sorted({row[3] for row in in_releases if row[3] is not None})
         },
         by_family={name: _compare([row for row in units if row[4] == name]) for name in families[:MOST_FAMILIES]},
-        lessons=_compare_lessons(_ask(_LESSONS, project, since)),
+        lessons=_compare_lessons(_ask(_LESSONS, project, since))[:MOST_LESSONS],
     )
+
+
+def measure_lesson(project: Project, heuristic_id: UUID, *, since: datetime) -> LessonEffect | None:
+    """Return what is observed of one lesson, shrunk towards all lessons; None where too few runs had it. One query."""
+    effects = _compare_lessons(_ask(_LESSONS, project, since))
+    return next((effect for effect in effects if effect.heuristic_id == heuristic_id), None)
 
 
 def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
@@ -148,7 +154,7 @@ def _compare_lessons(rows: Iterable[Sequence[Any]]) -> list[LessonEffect]:
         LessonEffect(heuristic_id=lesson, runs=runs[lesson], estimate=each.estimate, interval=_find_interval(each))
         for lesson, each in zip(pooled, shrink_effects(list(pooled.values())), strict=True)
     ]
-    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))[:MOST_LESSONS]
+    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))
 
 
 def _sample(n: int, successes: int) -> Sample:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, set_trace_processors
 from agents.exceptions import MaxTurnsExceeded
 from erl_client import ERL, current_run
 from erl_client.openai_agents import ERLTracing
 
+from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, set_trace_processors
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.agent_answers import (

@@ -23,7 +23,15 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.trust.audit import verify_audit
 from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint
-from tests.evaluation.experiment_rows import OPERATOR, PLAN, SUCCESS_ONLY, Traffic, make_deployed, make_experiment
+from tests.evaluation.experiment_rows import (
+    OPERATOR,
+    PLAN,
+    SUCCESS_ONLY,
+    Traffic,
+    make_deployed,
+    make_experiment,
+    make_held_out,
+)
 from tests.factories import make_heuristic
 
 pytestmark = pytest.mark.django_db
@@ -369,16 +377,6 @@ def test_two_processes_take_one_look() -> None:
 
 
 # ── Hold-out ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def make_held_out(*, units: int, base: float, lift: float) -> Experiment:
-    project, _ = make_deployed(holdout=200)
-    experiment = start_experiment(project, plan=PLAN, by=OPERATOR)
-    traffic = Traffic(experiment=experiment, base=base)
-    traffic.send(units // 5, share=0)
-    Retrieval.objects.update(arm="holdout")
-    replace(traffic, base=base + lift).send(units - units // 5, share=0)
-    return experiment
 
 
 def test_memory_is_compared_with_the_holdout() -> None:

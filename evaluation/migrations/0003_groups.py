@@ -1,0 +1,18 @@
+"""Let the groups see experiments. Who may deploy may start and stop them."""
+
+from typing import Any
+
+from django.db import migrations
+
+from memory.groups import grant_permissions
+
+PERMISSIONS = {group: ["view_experiment"] for group in ("Auditor", "Reviewer", "Operator")}
+
+
+def extend_groups(apps: Any, schema_editor: Any) -> None:
+    grant_permissions(apps, "evaluation", PERMISSIONS)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("evaluation", "0002_database_rules"), ("memory", "0003_groups")]
+    operations = [migrations.RunPython(extend_groups, migrations.RunPython.noop)]
