@@ -25,7 +25,7 @@ from memory.admin.panels import draw_deployment_panels
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.heuristics.models import HeuristicRevision
-from memory.projects.access import narrow_to_projects, visible_projects
+from memory.projects.access import visible_projects
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import get_deployment
@@ -149,11 +149,3 @@ def describe_events(events: Iterable[DeploymentEvent]) -> list[dict[str, Any]]:
         }
         for event in events
     ]
-
-
-def find_roll_backs(user: Any) -> list[DeploymentEvent]:
-    """Return the automatic roll-backs in a person's projects that no person has acknowledged. One query."""
-    if not user.has_perm("memory.view_deployment"):
-        return []
-    unseen = DeploymentEvent.objects.unseen_roll_backs().select_related("project").order_by("-made_at")
-    return list(narrow_to_projects(unseen, user)[:5])

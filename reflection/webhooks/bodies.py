@@ -112,6 +112,10 @@ def find_link(delivery: WebhookDelivery) -> str:
             page = reverse("admin:evaluation_evaluationrun_change", args=[delivery.details["evaluation"]])
         case EventKind.PROPOSAL_WAITING, _:
             page = reverse("admin:memory_heuristic_changelist", query={"status__exact": "proposed"})
+        case EventKind.RELEASE_CUT | EventKind.DEPLOYMENT_CHANGED, _:
+            page = reverse("admin:memory_deployment_of", args=[delivery.project_id])
+        case EventKind.EXPERIMENT_ENDED, _:
+            page = reverse("admin:evaluation_experiment_changelist")
         case kind, _ if kind == TEST_EVENT:
             page = reverse("admin:reflection_webhookendpoint_change", args=[delivery.endpoint_id])
         case _:
