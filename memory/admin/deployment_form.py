@@ -39,15 +39,6 @@ def find_next_step(deployment: Deployment) -> int | None:
     return next((share for share in STEPS if share > deployment.canary_share), None)
 
 
-def say_cut(release: Release, *, note: str) -> str:
-    """Say what a cut made, or that there was nothing new to cut."""
-    lessons = len(release.manifest["lessons"])
-    if release.is_new:
-        return f"{release} is cut: {lessons:,} lesson{'' if lessons == 1 else 's'}. Agents do not get it yet."
-    dropped = " Your note was not kept, because a release never changes." if note else ""
-    return f"Nothing was cut: {release} has just what is approved now.{dropped}"
-
-
 def _percent_field(label: str, help_text: str) -> forms.FloatField:
     widget = forms.NumberInput(attrs={"step": "0.1", "min": "0", "max": "100"})
     return forms.FloatField(min_value=0, max_value=100, label=label, help_text=help_text, widget=widget)
@@ -109,7 +100,7 @@ def carry_out(project: Project, do: str, data: dict[str, Any], *, by: Actor) -> 
         return "Noted. Reviewers are no longer told of this roll-back."
     if do == "cut":
         note = data["reason"]
-        return say_cut(cut_release(project, by=by, note=note), note=note)
+        return cut_release(project, by=by, note=note).cut_in_words(note=note)
     if do == "settings":
         _check_unchanged(get_deployment(project), data)
         return f"Saved. {_change_settings(project, data, by=by).in_words()}"

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
-from memory.admin.deployment_form import may_deploy, say_cut
+from memory.admin.deployment_form import may_deploy
 from memory.admin.panels import draw_release_panels, draw_uplift
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.word_diff import DiffPart, diff_heuristics
@@ -152,7 +152,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
         except MemoryAppError as refusal:
             messages.error(request, str(refusal))
             return HttpResponseRedirect(reverse("admin:memory_release_changelist"))
-        (messages.success if release.is_new else messages.warning)(request, say_cut(release, note=note))
+        (messages.success if release.is_new else messages.warning)(request, release.cut_in_words(note=note))
         return HttpResponseRedirect(reverse("admin:memory_release_change", args=[release.pk]))
 
 

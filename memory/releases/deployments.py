@@ -295,8 +295,8 @@ def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deplo
         "change": str(kind),
         "stable": deployment.stable.number if deployment.stable else None,
         "candidate": deployment.candidate.number if deployment.candidate else None,
-        "canary_share": deployment.canary_share,
-        "holdout_share": deployment.holdout_share,
+        "canary_percent": deployment.canary_share / 10,
+        "holdout_percent": deployment.holdout_share / 10,
     }
     announce(Event(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
     failpoint("deployment.before_commit")

@@ -61,6 +61,14 @@ class Release(models.Model):
     def __str__(self) -> str:
         return f"Release {self.number} ({self.sha256[:12]})"
 
+    def cut_in_words(self, *, note: str = "") -> str:
+        """Say what a cut made, or that there was nothing new to cut. `note` is what was sent with it."""
+        if self.is_new:
+            lessons = len(self.manifest["lessons"])
+            return f"{self} is cut: {lessons:,} lesson{'' if lessons == 1 else 's'}. Agents do not get it yet."
+        dropped = " Your note was not kept, because a release never changes." if note else ""
+        return f"Nothing was cut: {self} has exactly what is approved now.{dropped}"
+
 
 class ReleaseMember(models.Model):
     """A wording of a release that can be served: what searches join to find the lessons of one release.

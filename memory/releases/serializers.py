@@ -6,17 +6,15 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from memory.api.input import Input, OneOf, Share
+from memory.api.input import Input, OneOf, Percent, ReleaseName
 from memory.limits import MAX_REASON_CHARS
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.serializers import LessonPage
 
-MAX_RELEASE_NAME = 64
 Named = Annotated[
-    str, Field(min_length=1, max_length=MAX_RELEASE_NAME, description="Its number, its hash, or the hash's beginning.")
+    str, ReleaseName(min_length=1), Field(description="Its number, its hash, or the beginning of its hash.")
 ]
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
-THOUSANDTHS = 1000
 
 
 class CutInput(Input):
@@ -29,8 +27,8 @@ class DeploymentPatch(Input):
     """The settings to change; what is left out stays as it is."""
 
     mode: Annotated[str | None, OneOf(Deployment.Mode)] = None
-    holdout_share: Annotated[
-        Share | None, Field(description="Share of the units that get no lessons, rounded to thousandths.")
+    holdout_percent: Annotated[
+        Percent | None, Field(description="Share of the units that get no lessons, rounded to tenths.")
     ] = None
     unit: Annotated[str | None, OneOf(Deployment.Unit)] = None
     cut_policy: Annotated[str | None, OneOf(Deployment.CutPolicy)] = None
@@ -41,16 +39,14 @@ class CanaryInput(Input):
     """A release to try on a share of the units."""
 
     release: Named
-    share: Annotated[Share, Field(description="Share of the units that get it, rounded to thousandths.")]
+    percent: Annotated[Percent, Field(description="Share of the units that get it, rounded to tenths.")]
     reason: Why = ""
 
 
 class PromoteInput(Input):
     """What becomes stable."""
 
-    release: Annotated[
-        str, Field(max_length=MAX_RELEASE_NAME, description="Its number or hash; empty for the candidate.")
-    ] = ""
+    release: Annotated[str, ReleaseName(), Field(description="Its number or hash; empty for the candidate.")] = ""
     reason: Why = ""
 
 
@@ -59,10 +55,8 @@ class RollbackInput(Input):
 
     release: Annotated[
         str,
-        Field(
-            max_length=MAX_RELEASE_NAME,
-            description="Its number or hash; empty ends the canary or, if none runs, returns to the release before.",
-        ),
+        ReleaseName(),
+        Field(description="Its number or hash; empty ends the canary or, if none runs, returns to the release before."),
     ] = ""
     reason: Why = ""
 
@@ -144,14 +138,14 @@ class DeploymentEventAnswer(BaseModel):
 
 
 class DeploymentAnswer(BaseModel):
-    """What the agents of the project are given. Shares are of the units, from 0 to 1; releases are named by number."""
+    """What the agents of the project are given. Shares are in percent of the units; releases are named by number."""
 
     mode: Annotated[str, OneOf(Deployment.Mode)]
     stable: int | None
     candidate: int | None
     previous: Annotated[int | None, Field(description="What a roll-back returns to.")]
-    canary_share: float
-    holdout_share: float
+    canary_percent: float
+    holdout_percent: float
     unit: Annotated[str, OneOf(Deployment.Unit)]
     cut_policy: Annotated[str, OneOf(Deployment.CutPolicy)]
     version: Annotated[int, Field(description="Number of changes so far; recorded with every answer.")]

@@ -24,7 +24,6 @@ from memory.releases.deployments import (
 from memory.releases.diff import LessonChange, ReleaseDiff, diff_releases
 from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember
 from memory.releases.serializers import (
-    THOUSANDTHS,
     CanaryInput,
     CutInput,
     DeploymentAnswer,
@@ -65,7 +64,7 @@ class ReleaseListView(ApiView):
         summary="Cut a release",
         description="Makes a release of the lessons that are approved now, with the settings that choose among them. "
         "Agents do not get it yet. If nothing differs from a release that exists, that one is the answer, with the "
-        "status 200.",
+        "status 200 and the note that it has.",
         request=CutInput,
         responses={
             201: OpenApiResponse(ReleaseDetail, "It is new."),
@@ -74,10 +73,9 @@ class ReleaseListView(ApiView):
     )
     def post(self, request: Request) -> Response:
         sent = CutInput.from_body(self.body)
-        before = Release.objects.filter(project=self.project).order_by("-number").first()
         release = cut_release(self.project, by=self.actor, how=Release.How.API, note=sent.note)
-        is_new = before is None or release.number > before.number
-        response = Response(describe_release(release) | {"manifest": release.manifest}, status=201 if is_new else 200)
+        status = 201 if release.is_new else 200
+        response = Response(describe_release(release) | {"manifest": release.manifest}, status=status)
         response.resource_id = release.pk  # type: ignore[attr-defined]
         return response
 
@@ -138,7 +136,7 @@ class DeploymentView(ApiView):
     )
     def patch(self, request: Request) -> Response:
         sent = DeploymentPatch.from_body(self.body)
-        share = None if sent.holdout_share is None else round(sent.holdout_share * THOUSANDTHS)
+        share = None if sent.holdout_percent is None else round(sent.holdout_percent * 10)
         change = DeploymentChange(mode=sent.mode, holdout_share=share, unit=sent.unit, cut_policy=sent.cut_policy)
         change_deployment(self.project, by=self.actor, change=change, reason=sent.reason)
         return Response(describe_deployment(self.project))
@@ -159,7 +157,7 @@ class CanaryView(ApiView):
     def post(self, request: Request) -> Response:
         sent = CanaryInput.from_body(self.body)
         release = get_release(self.project, sent.release)
-        share = round(sent.share * THOUSANDTHS)
+        share = round(sent.percent * 10)
         start_canary(self.project, release=release, share=share, by=self.actor, reason=sent.reason)
         return Response(describe_deployment(self.project))
 
@@ -232,8 +230,8 @@ def describe_deployment(project: Project) -> dict[str, Any]:
             for name in ("stable", "candidate", "previous")
             for release in (getattr(deployment, name),)
         },
-        "canary_share": deployment.canary_share / THOUSANDTHS,
-        "holdout_share": deployment.holdout_share / THOUSANDTHS,
+        "canary_percent": deployment.canary_share / 10,
+        "holdout_percent": deployment.holdout_share / 10,
         "unit": deployment.unit,
         "cut_policy": deployment.cut_policy,
         "version": deployment.version,
