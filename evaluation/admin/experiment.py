@@ -143,7 +143,7 @@ def experiment_context(experiment: Experiment) -> dict[str, Any]:
     """Collect what the page of an experiment shows. A fixed number of queries."""
     shown = describe_experiment(experiment)
     last, outcomes = shown["last"], shown["outcomes"]
-    labels = [("units", "Given something"), *((state.value, _OUTCOMES[state]) for state in State)]
+    labels = [("units", "Exposed"), *((state.value, _OUTCOMES[state]) for state in State)]
     lines = [(label, [row[name] for row in outcomes]) for name, label in labels]
     shares = ("Without an outcome that counts", [f"{100 * row['lost_share']:.1f} %" for row in outcomes])
     return shown | {

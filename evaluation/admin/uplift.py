@@ -72,12 +72,13 @@ def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
 
 
 def draw_lesson_effect(heuristic: Heuristic) -> Panel | None:
-    """Return how runs with a lesson fared against others of their families, for lessons that agents were given."""
+    """Return how runs with a lesson fared against others of their families, where enough of them are known."""
     if heuristic.status not in _IN_USE:
         return None
     effect = measure_lesson(heuristic.project, heuristic.pk, since=_since())
-    shown = show_points(effect.estimate, effect.interval) if effect else ""
-    context = {"effect": effect, "shown_effect": shown, "days": DAYS}
+    if effect is None:
+        return None
+    context = {"effect": effect, "shown_effect": show_points(effect.estimate, effect.interval), "days": DAYS}
     return Panel(template="admin/evaluation/lesson_effect.html", context=context)
 
 

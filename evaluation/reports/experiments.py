@@ -108,7 +108,9 @@ def write_planned(experiment: Experiment, look: Look | None) -> str:
 def list_guardrails(look: Look) -> list[dict[str, Any]]:
     """Return a row for each guardrail with its difference as text."""
     rows = []
-    for name, found in look.guardrails.items():
+    for name in Guarded.values:
+        if (found := look.guardrails.get(name)) is None:
+            continue
         difference = found["difference"]
         shown = "not known" if difference is None else f"{100 * difference:+.1f} points"
         if difference is not None and name in RATIOS:

@@ -54,6 +54,7 @@ class _DeploymentForm(forms.Form):
 class SettingsForm(_DeploymentForm):
     """How a project is served."""
 
+    field_order = ("mode", "holdout_percent", "unit", "cut_policy", "reason")
     mode = forms.ChoiceField(
         choices=Deployment.Mode.choices, widget=forms.RadioSelect, label="When do agents get what is approved?"
     )
@@ -71,6 +72,7 @@ class SettingsForm(_DeploymentForm):
 class CanaryForm(_DeploymentForm):
     """A release to try on a share of the units."""
 
+    field_order = ("release", "percent", "reason")
     release = forms.CharField(max_length=64, label="Release", help_text="Its number or hash.")
     percent = _percent_field("Share, %", "Of the units that get it.")
 

@@ -55,7 +55,7 @@ class CutForm(forms.Form):
 class ReleaseAdmin(ReadOnlyAdmin[Release]):
     change_list_template = "admin/memory/release/change_list.html"
     change_form_template = "admin/memory/release/release.html"
-    list_display = ["name", "state", "uplift", "lessons", "parent_number", "about", "cut_by", "project", "created_at"]
+    list_display = ["name", "state", "uplift", "lessons", "parent_number", "about", "project", "cut"]
     list_filter = ["project", "how", "created_at"]
     search_fields = ["sha256", "note", "created_by"]
     search_help_text = "Searches hashes, notes and names."
@@ -84,7 +84,7 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
 
     @admin.display(description="release", ordering="number")
     def name(self, release: Release) -> str:
-        return f"{release.number} ({release.sha256[:12]})"
+        return f"{release.number} ({release.sha256[:8]})"
 
     @admin.display(description="state")
     def state(self, release: Release) -> str:
@@ -107,9 +107,9 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
     def about(self, release: Release) -> str:
         return show_hidden(Truncator(release.note).chars(120))
 
-    @admin.display(description="cut by", ordering="created_by")
-    def cut_by(self, release: Release) -> str:
-        return show_hidden(release.created_by)
+    @admin.display(description="cut", ordering="created_at")
+    def cut(self, release: Release) -> str:
+        return f"{release.created_at:%Y-%m-%d %H:%M} by {show_hidden(release.created_by)}"
 
     def get_urls(self) -> list[URLPattern]:
         cut = path("cut/", self.admin_site.admin_view(self.cut_view), name="memory_release_cut")

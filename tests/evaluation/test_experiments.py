@@ -17,7 +17,7 @@ from evaluation.experiments.plan import Guardrail, Plan, Step
 from evaluation.experiments.uplift import measure_uplift
 from memory.effects.models import HeuristicFeedback
 from memory.projects.models import Project
-from memory.releases.deployments import DeploymentChange, change_deployment, promote, roll_back
+from memory.releases.deployments import DeploymentChange, change_deployment, promote, roll_back, start_canary
 from memory.releases.models import Deployment, DeploymentEvent
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
@@ -413,6 +413,21 @@ def test_uplift_is_measured_as_a_whole_by_release_and_by_family() -> None:
     assert report.whole.interval.low > 0
     assert report.by_release.keys() == {1}
     assert report.by_family["airline.cancel"].estimate == report.whole.estimate
+
+
+def test_uplift_of_a_candidate_is_measured_against_the_holdout_of_its_time() -> None:
+    project, release = make_deployed(holdout=200)
+    start_canary(project, release=release, share=500, by=OPERATOR)
+    experiment = start_experiment(project, plan=PLAN, by=OPERATOR, release=release)
+    Traffic(experiment=experiment, base=0.2).send(60, share=0)
+    Retrieval.objects.update(arm="holdout")
+    Traffic(experiment=experiment, base=0.4, lift=0.4).send(200)
+
+    found = measure_uplift(project, since=experiment.started_at).by_release
+
+    assert {number: each.held_out for number, each in found.items()} == {1: 60, 2: 60}
+    assert found[1].guided + found[2].guided == 200
+    assert found[2].estimate == pytest.approx(0.6, abs=0.15)
 
 
 def test_lesson_effects_are_shrunk_towards_each_other() -> None:

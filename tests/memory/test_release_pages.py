@@ -67,7 +67,7 @@ def test_list_shows_lineage_and_state(served: Project, deployer: Client) -> None
     shown = read(deployer, reverse("admin:memory_release_changelist"))
 
     assert [line in shown for line in (">former<", ">stable<", "Later flights", BY.label)] == [True] * 4
-    assert f"2 ({get_release(served, '2').sha256[:12]})" in shown
+    assert f"2 ({get_release(served, '2').sha256[:8]})" in shown
 
 
 def test_release_page_shows_its_lessons_and_what_changed(served: Project, deployer: Client) -> None:
