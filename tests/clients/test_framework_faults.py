@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from erl_client import ERL
 from erl_client.langchain import ERLMiddleware
-from erl_client.openai_agents import ERLTracing
 from erl_client.otel import ERLSpanProcessor
 from erl_client.pydantic_ai import ERLCapability
 from langchain.agents import create_agent
@@ -37,7 +36,6 @@ SLACK_SECONDS = 20.0  # of a loaded machine; the server that is slow takes 10 s 
 def provider() -> Iterator[ScriptedProvider]:
     with ScriptedProvider(otherwise=chat_says()) as provider:
         yield provider
-    set_trace_processors([])
 
 
 def ask_langchain(erl: ERL, provider: ScriptedProvider) -> Any:
@@ -51,14 +49,6 @@ def ask_pydantic_ai(erl: ERL, provider: ScriptedProvider) -> Any:
     return run_apart(Agent(model, capabilities=[ERLCapability(erl)]).run(TASK)).output
 
 
-def ask_agents_sdk(erl: ERL, provider: ScriptedProvider) -> Any:
-    tracing = ERLTracing(erl)
-    set_trace_processors([tracing])
-    models = RunnerModels(base_url=provider.openai_url, api_key="k", use_responses=False)
-    config = RunConfig(model_provider=models, call_model_input_filter=tracing.add_lessons)
-    return run_apart(Runner.run(RunnerAgent(name="travel"), TASK, run_config=config)).final_output
-
-
 def ask_with_spans(erl: ERL, provider: ScriptedProvider) -> Any:
     traces = TracerProvider(shutdown_on_exit=False)
     traces.add_span_processor(ERLSpanProcessor(erl))
@@ -67,7 +57,7 @@ def ask_with_spans(erl: ERL, provider: ScriptedProvider) -> Any:
         return ANSWER
 
 
-@pytest.mark.parametrize("ask", [ask_langchain, ask_pydantic_ai, ask_agents_sdk, ask_with_spans])
+@pytest.mark.parametrize("ask", [ask_langchain, ask_pydantic_ai, ask_with_spans])
 @pytest.mark.parametrize("fault", [garbage, None], ids=["garbage", "away"])
 def test_agent_goes_on_without_erl_and_is_recorded_later(
     ask: Callable[[ERL, ScriptedProvider], Any],
