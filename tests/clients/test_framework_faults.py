@@ -17,9 +17,6 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agents import Agent as RunnerAgent
-from agents import OpenAIProvider as RunnerModels
-from agents import RunConfig, Runner, set_trace_processors
 from memory.projects.models import Project
 from memory.runs.models import Trajectory
 from tests.clients.agent_answers import ANSWER, SAY, TASK, chat_says
