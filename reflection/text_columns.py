@@ -22,8 +22,10 @@ TEXT_COLUMNS = {
         Columns("ended keys reflector_version", Fate.NO_TEXT, _MACHINE),
     ),
     "reflection_modelcall": (
-        Columns("response", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"),
-        Columns("step prompt_sha256 provider model finish_reason", Fate.NO_TEXT, _MACHINE),
+        Columns(
+            "response tool_calls", Fate.DELETED, "answers in reflections of the run, and in consolidations that read it"
+        ),
+        Columns("subject step prompt_sha256 provider model finish_reason", Fate.NO_TEXT, _MACHINE),
     ),
     "reflection_consolidationrun": (
         Columns("cause stages_done method version prompt_version fallback", Fate.NO_TEXT, _MACHINE),

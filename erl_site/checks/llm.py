@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from memory.egress import find_url_fault
 from memory.retrieval.models import RetrievalMode
 from reflection.llm.base import ProviderNotConfigured
-from reflection.llm.registry import PROVIDERS, find_config
+from reflection.llm.registry import PROVIDERS, SCRIPTED, configured_name, find_config, get_chat_provider
 
 MIN_INPUT_TOKENS = 3000
 MIN_OUTPUT_TOKENS = 300
@@ -19,7 +19,7 @@ MAX_TIMEOUT_SECONDS = 110
 @register("llm")
 def check_llm(**kwargs: Any) -> list[CheckMessage]:
     """Report invalid settings of the language model."""
-    return [*_check_mode(), *_check_provider(), *_check_limits()]
+    return [*_check_mode(), *_check_provider(), *_check_script(), *_check_limits()]
 
 
 def _check_mode() -> Iterator[CheckMessage]:
@@ -63,6 +63,14 @@ def _check_provider() -> Iterator[CheckMessage]:
         return
     if fault := find_url_fault(config.base_url):
         yield Error(f"The language model cannot be reached at {config.base_url}. {fault}", id="erl.llm.E004")
+
+
+def _check_script() -> Iterator[CheckMessage]:
+    if settings.ERL_LLM_SCRIPT or configured_name() == SCRIPTED:
+        try:
+            get_chat_provider(SCRIPTED)
+        except ProviderNotConfigured as error:
+            yield Error(str(error), hint="docs/language-models.md says what a script looks like.", id="erl.llm.E011")
 
 
 def _check_limits() -> Iterator[CheckMessage]:

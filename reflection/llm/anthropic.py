@@ -6,18 +6,14 @@ This version has no `temperature`, so it is not sent.
 import re
 from typing import Any
 
-from reflection.llm.base import Completion, CompletionRequest, ProviderConfig, ProviderError, estimate_tokens, storable
-from reflection.llm.http import ProviderClient
+from reflection.llm.anthropic_format import EventAssembler, read_answer, write_chat
+from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderConfig, ProviderError
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.http import ProviderClient, Reply
 from reflection.llm.transport import BoundedTransport
 
 API_VERSION = "2026-10-21"
 SCHEMA_REFUSED = re.compile(r"output_config|output_format|json[_ ]?schema|structured", re.I)
-FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-}
 
 
 class AnthropicProvider:
@@ -61,31 +57,23 @@ class AnthropicProvider:
                 raise
             self._send_schema = False
             return self.complete(request)
-        body = reply.body
-        if body.get("type") == "error":
-            self._client.fail(body.get("error"))
-        blocks = body.get("content")
-        if not isinstance(blocks, list):
+        return self._answer(request, reply)
+
+    def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
+        """Continue a conversation; raise `ProviderError` if there is no whole answer."""
+        payload = {"model": self.model, "max_tokens": request.max_output_tokens, **write_chat(request)}
+        if on_text is None:
+            return self._answer(request, self._client.post("/v1/messages", payload))
+        reply = self._client.stream("/v1/messages", payload | {"stream": True}, EventAssembler(on_text))
+        answer = self._answer(request, reply)
+        if not reply.streamed:
+            on_text(answer.text)
+        return answer
+
+    def _answer(self, request: CompletionRequest | ChatRequest, reply: Reply) -> ChatAnswer:
+        if reply.body.get("type") == "error":
+            self._client.fail(reply.body.get("error"))
+        answer = read_answer(request, reply.body, model=self.model, latency_ms=reply.latency_ms)
+        if answer is None:
             raise self._client.bad_envelope()
-        texts = [
-            block["text"]
-            for block in blocks
-            if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-        ]
-        text = storable("".join(texts))
-        raw_usage = body.get("usage")
-        usage = raw_usage if isinstance(raw_usage, dict) else {}
-        counts = [
-            usage.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        ]
-        input_tokens = sum(count for count in counts if isinstance(count, int))
-        output_tokens = usage.get("output_tokens")
-        reason = body.get("stop_reason")
-        return Completion(
-            text=text,
-            finish_reason=FINISH_REASONS.get(str(reason), str(reason or "stop")),
-            input_tokens=input_tokens or estimate_tokens(request.system + request.user),
-            output_tokens=output_tokens if isinstance(output_tokens, int) else estimate_tokens(text),
-            model=str(body.get("model") or self.model),
-            latency_ms=reply.latency_ms,
-        )
+        return answer

@@ -3,10 +3,16 @@
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reflection.errors import ReflectionError
+
+if TYPE_CHECKING:
+    from reflection.llm.chat import ChatAnswer, ChatRequest
+
+OnText = Callable[[str], None]
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(?P<body>.*?)\n?[ \t]*```\s*", re.S | re.I)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -31,6 +37,16 @@ class CompletionRequest:
             separators=(",", ":"),
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def asked_text(self) -> str:
+        """What is asked, which answers and errors may repeat."""
+        return self.user
+
+    @property
+    def estimated_input_tokens(self) -> int:
+        """A cautious estimate of the prompt's tokens."""
+        return estimate_tokens(self.system) + estimate_tokens(self.user)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +87,17 @@ class Provider(Protocol):
 
         Raises:
             ProviderError: there is no answer.
+        """
+        ...
+
+    def chat(self, request: "ChatRequest", *, on_text: OnText | None = None) -> "ChatAnswer":
+        """Continue a conversation, without retries.
+
+        With `on_text`, the answer is streamed: each piece of its text is passed on as it comes, and the pieces together
+        are the answer's text. If the call fails, the pieces are no answer: drop them.
+
+        Raises:
+            ProviderError: there is no whole answer.
         """
         ...
 

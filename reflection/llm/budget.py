@@ -11,7 +11,8 @@ from memory.database_clock import database_today
 from memory.projects.models import Project
 from reflection.errors import BudgetExhausted
 from reflection.jobs.models import Job
-from reflection.llm.base import Completion, CompletionRequest, estimate_tokens
+from reflection.llm.base import Completion, CompletionRequest
+from reflection.llm.chat import ChatRequest
 from reflection.llm.models import DailySpend
 
 MILLION = Decimal(1_000_000)
@@ -33,13 +34,13 @@ def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
     return (input_tokens * price_in + output_tokens * price_out) / MILLION
 
 
-def reserve(project: Project, request: CompletionRequest) -> Reservation:
+def reserve(project: Project, request: CompletionRequest | ChatRequest) -> Reservation:
     """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
     Raises:
         BudgetExhausted: it does not fit into what is left of the project's day.
     """
-    input_tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
+    input_tokens = request.estimated_input_tokens
     tokens = input_tokens + request.max_output_tokens
     cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens)
     spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
@@ -48,7 +49,7 @@ def reserve(project: Project, request: CompletionRequest) -> Reservation:
         calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
     )
     if not reserved:
-        raise BudgetExhausted("The project's budget for today is used up. The reflection waits for the next day.")
+        raise BudgetExhausted("The project's budget for today is used up. The work waits for the next day.")
     return Reservation(spend_id=spend.pk, tokens=tokens, cost_usd=cost)
 
 

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import F
 
 from memory.tracing import span
 from reflection.errors import LostClaim
-from reflection.jobs.execution import Heartbeat
 from reflection.jobs.models import Job
 from reflection.llm import breaker, budget
-from reflection.llm.base import Completion, CompletionRequest, ProviderError, storable
+from reflection.llm.base import Completion, CompletionRequest, OnText, Provider, ProviderError, storable
+from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
+from reflection.llm.http import STREAM_FAILED
 from reflection.llm.models import ModelCall
 from reflection.llm.registry import configured_name, get_provider
 
@@ -20,24 +22,36 @@ Ask = Callable[[str, CompletionRequest], Completion]
 
 ECHOED_WORDS = 6
 # Failures after which it is not known whether the provider worked, and charges, for the question
-MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large"})
+MAYBE_CHARGED = frozenset({"timeout", "connection", "bad_envelope", "response_too_large", STREAM_FAILED})
 _WORD = re.compile(r"\w+")
 
 
-class RememberedAsk:
-    """Asks once for each question of a job; a later attempt finds the answer of an earlier one.
+class Claim(Protocol):
+    """Says whether this worker still holds its job; a `Heartbeat` does."""
+
+    def ensure_held(self) -> None: ...
+
+
+class _Remembered:
+    """Asks once for each question of a job, or of what its jobs work on: a later attempt finds the earlier answer.
 
     The answer and what it cost are committed as soon as it came. No transaction is open during the call.
     """
 
-    def __init__(self, job: Job, heartbeat: Heartbeat, *, ask_model: Ask) -> None:
+    def __init__(self, job: Job, claim: Claim, *, provider: str, subject: str = "") -> None:
         self._job = job
-        self._heartbeat = heartbeat
-        self._ask_model = ask_model
-        self._provider = configured_name()
+        self._claim = claim
+        self._provider = provider
+        self._subject = subject
 
-    def __call__(self, step: str, request: CompletionRequest) -> Completion:
-        """Return the stored or a new answer.
+    def _recall(self, step: str, request: CompletionRequest | ChatRequest) -> ModelCall | None:
+        asked_before = ModelCall.objects.filter(step=step, prompt_sha256=request.sha256, subject=self._subject)
+        if self._subject:
+            return asked_before.filter(project=self._job.project_id).first()
+        return asked_before.filter(job=self._job.pk).first()
+
+    def _pay(self, step: str, request: CompletionRequest | ChatRequest, ask: Callable[[], Completion]) -> ModelCall:
+        """Ask within the budget, and keep the answer.
 
         Raises:
             BudgetExhausted: the project has none left today.
@@ -45,74 +59,108 @@ class RememberedAsk:
             LostClaim: another worker holds the job.
             ProviderError: there is no answer.
         """
-        known = ModelCall.objects.filter(job=self._job.pk, step=step, prompt_sha256=request.sha256).first()
-        if known is not None:
-            return self._remember(known)
-        self._heartbeat.ensure_held()
+        self._claim.ensure_held()
         with breaker.admitted(self._provider) as is_probe:
-            completion, reservation = self._ask(step, request, is_probe=is_probe)
-        return self._remember(self._store(step, request, completion, reservation))
-
-    def _ask(self, step: str, request: CompletionRequest, *, is_probe: bool) -> tuple[Completion, budget.Reservation]:
-        reservation = budget.reserve(self._job.project, request)
-        try:
-            with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
-                completion = self._ask_model(step, request)
-        except ProviderError as error:
-            breaker.note_failure(self._provider, error)
-            if error.code not in MAYBE_CHARGED:
-                budget.release(reservation)
-            if is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
-                breaker.refuse(self._provider)
-            raise without_echo(error, request) from error
-        breaker.note_answer(self._provider)
-        return completion, reservation
+            reservation = budget.reserve(self._job.project, request)
+            try:
+                with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
+                    answer = ask()
+            except ProviderError as error:
+                breaker.note_failure(self._provider, error)
+                if error.code not in MAYBE_CHARGED:
+                    budget.release(reservation)
+                if is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
+                    breaker.refuse(self._provider)
+                raise without_echo(error, request) from error
+            breaker.note_answer(self._provider)
+        return self._store(step, request, answer, reservation)
 
     def _store(
-        self, step: str, request: CompletionRequest, completion: Completion, reservation: budget.Reservation
+        self,
+        step: str,
+        request: CompletionRequest | ChatRequest,
+        answer: Completion,
+        reservation: budget.Reservation,
     ) -> ModelCall:
         with transaction.atomic():
-            cost = budget.settle(reservation, completion)
+            cost = budget.settle(reservation, answer)
             rows = Job.objects.filter(pk=self._job.pk)
             if rows.select_for_update(no_key=True).exists():
                 # A worker that lost its claim during the call may find the answer of the other: the first one stays.
+                key = {"project_id": self._job.project_id} if self._subject else {"job_id": self._job.pk}
                 call, is_new = ModelCall.objects.get_or_create(
-                    job_id=self._job.pk,
+                    **key,
+                    subject=self._subject,
                     step=step,
                     prompt_sha256=request.sha256,
                     defaults={
                         "project_id": self._job.project_id,
+                        "job_id": self._job.pk,
                         "provider": self._provider,
-                        "model": completion.model,
-                        "response": storable(completion.text),
-                        "finish_reason": completion.finish_reason,
-                        "input_tokens": completion.input_tokens,
-                        "output_tokens": completion.output_tokens,
+                        "model": answer.model,
+                        "response": storable(answer.text),
+                        "tool_calls": stored_calls(answer.tool_calls) if isinstance(answer, ChatAnswer) else [],
+                        "finish_reason": answer.finish_reason,
+                        "input_tokens": answer.input_tokens,
+                        "output_tokens": answer.output_tokens,
                         "cost_usd": cost,
-                        "latency_ms": completion.latency_ms,
+                        "latency_ms": answer.latency_ms,
                         "attempt": self._job.attempts,
                     },
                 )
                 if is_new:
                     rows.update(
-                        model=completion.model,
-                        input_tokens=F("input_tokens") + completion.input_tokens,
-                        output_tokens=F("output_tokens") + completion.output_tokens,
+                        model=answer.model,
+                        input_tokens=F("input_tokens") + answer.input_tokens,
+                        output_tokens=F("output_tokens") + answer.output_tokens,
                         cost_usd=F("cost_usd") + cost,
                     )
                 return call
         raise LostClaim("The job was erased during the call.")  # the call is paid for anyway
 
-    def _remember(self, call: ModelCall) -> Completion:
+
+class RememberedAsk(_Remembered):
+    """Asks once for each question of a job; a later attempt finds the answer of an earlier one."""
+
+    def __init__(self, job: Job, claim: Claim, *, ask_model: Ask) -> None:
+        super().__init__(job, claim, provider=configured_name())
+        self._ask_model = ask_model
+
+    def __call__(self, step: str, request: CompletionRequest) -> Completion:
+        """Return the stored or a new answer; raise what `_pay` raises."""
+        call = self._recall(step, request) or self._pay(step, request, lambda: self._ask_model(step, request))
         self._job.model = call.model
-        return Completion(
-            text=call.response,
-            finish_reason=call.finish_reason,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            model=call.model,
-            latency_ms=call.latency_ms,
-        )
+        return Completion(**_common(call))
+
+
+class RememberedChat(_Remembered):
+    """Continues a conversation once for each state of it; a later attempt finds the answer of an earlier one.
+
+    With a `subject`, such as the id of a run, every job of the project that works on it finds the answers. A stored
+    answer is not streamed again.
+    """
+
+    def __init__(self, job: Job, claim: Claim, *, provider: Provider, subject: str = "") -> None:
+        super().__init__(job, claim, provider=provider.name, subject=subject)
+        self._chat = provider.chat
+
+    def __call__(
+        self, step: str, request: ChatRequest, *, on_text: OnText | None = None
+    ) -> tuple[ChatAnswer, ModelCall]:
+        """Return the stored or a new answer, and its row in the ledger; raise what `_pay` raises."""
+        call = self._recall(step, request) or self._pay(step, request, lambda: self._chat(request, on_text=on_text))
+        self._job.model = call.model
+        return read_chat(call), call
+
+
+def read_chat(call: ModelCall) -> ChatAnswer:
+    """Return the answer that the ledger keeps."""
+    return ChatAnswer(**_common(call), tool_calls=read_calls(call.tool_calls))
+
+
+def _common(call: ModelCall) -> dict[str, Any]:
+    names = ("finish_reason", "input_tokens", "output_tokens", "model", "latency_ms")
+    return {"text": call.response} | {name: getattr(call, name) for name in names}
 
 
 def ask_provider(step: str, request: CompletionRequest) -> Completion:
@@ -120,10 +168,10 @@ def ask_provider(step: str, request: CompletionRequest) -> Completion:
     return get_provider().complete(request)
 
 
-def without_echo(error: ProviderError, request: CompletionRequest) -> ProviderError:
+def without_echo(error: ProviderError, request: CompletionRequest | ChatRequest) -> ProviderError:
     """Return the failure, without the provider's words where they repeat the question and so perhaps the run."""
     said = _WORD.findall(str(error).lower())
-    asked = f" {' '.join(_WORD.findall(request.user.lower()))} "
+    asked = f" {' '.join(_WORD.findall(request.asked_text.lower()))} "
     shingles = (" ".join(said[start : start + ECHOED_WORDS]) for start in range(len(said) - ECHOED_WORDS + 1))
     if not any(f" {shingle} " in asked for shingle in shingles):
         return error

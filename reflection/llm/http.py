@@ -3,16 +3,18 @@
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import httpx
 
 from memory.egress import find_url_fault
 from reflection.llm.base import ProviderError, storable
+from reflection.llm.sse import StreamTooLarge, read_events
 from reflection.llm.transport import BoundedTransport, deadline
 
 MAX_RESPONSE_BYTES = 1024 * 1024
@@ -26,6 +28,8 @@ QUOTA = re.compile(r"insufficient_quota|billing|quota_exceeded|exceeded your cur
 
 # Gemini calls its limits a minute a quota too, but says when to come back
 RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([0-9]{1,6}(?:\.[0-9]+)?)s"')
+# Groq's model wrote a call of a tool that cannot be read; the next one may be better
+MISWRITTEN_CALL = re.compile(r"tool_use_failed")
 BAD_KEY = re.compile(r"api[ _-]?key not valid|invalid api[ _-]?key", re.I)
 
 HINTS = {
@@ -37,6 +41,7 @@ HINTS = {
     413: "Lower ERL_LLM_MAX_INPUT_TOKENS.",
     422: "Check ERL_LLM_MODEL and ERL_LLM_BASE_URL.",
 }
+STREAM_FAILED = "stream_failed"
 CODES = {
     400: "bad_request",
     401: "authentication",
@@ -51,7 +56,21 @@ CODES = {
     503: "overloaded",
     529: "overloaded",
 }
+# Errors in the middle of a stream, when the status is 200 already
+STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "overloaded_error": 529,
+}
 MIN_KEY_CHARACTERS = 8
+SILENT_SHARE = 1 / 3  # of the time limit, for which a stream that has begun may say nothing
+DRAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +79,20 @@ class Reply:
 
     body: Any
     latency_ms: float
+    streamed: bool = False
+
+
+class Assembler(Protocol):
+    """Puts the events of a stream together to an answer."""
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """Read one event; return whether it is the last."""
+        ...
+
+    @property
+    def body(self) -> dict[str, Any] | None:
+        """The whole answer, or None while something is missing."""
+        ...
 
 
 class ProviderClient:
@@ -88,7 +121,7 @@ class ProviderClient:
             trust_env=False,
             # No compression, which would bypass the limit on the size of answers
             headers={"accept": "application/json", "accept-encoding": "identity", "user-agent": "erl", **headers},
-            # Answers are not streamed: the first byte comes when the model is done, so reading may use the whole time
+            # The first byte may come when the model is done, so reading may use the whole time
             timeout=httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
         )
 
@@ -114,10 +147,32 @@ class ProviderClient:
         """
         return self._send("GET", path, None, or_list=False)
 
+    def stream(self, path: str, payload: dict[str, Any], assembler: Assembler) -> Reply:
+        """Send a JSON body and return the answer that the assembler makes of the events; or a plain answer as it is.
+
+        Raises:
+            ProviderError: there is no such answer with status 200, or it broke off.
+        """
+        started = time.monotonic()
+        with self._open("POST", path, payload) as response:
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            streamed = response.status_code == 200 and kind == "text/event-stream"
+            if streamed:
+                body = self._assemble(response, assembler)
+            else:
+                body = self._parse(self._read_ok(response), or_list=False)
+        return Reply(body=body, latency_ms=(time.monotonic() - started) * 1000, streamed=streamed)
+
     def _send(self, method: str, path: str, payload: dict[str, Any] | None, *, or_list: bool) -> Reply:
+        started = time.monotonic()
+        with self._open(method, path, payload) as response:
+            body = self._read_ok(response)
+        return Reply(body=self._parse(body, or_list=or_list), latency_ms=(time.monotonic() - started) * 1000)
+
+    @contextmanager
+    def _open(self, method: str, path: str, payload: dict[str, Any] | None) -> Iterator[httpx.Response]:
         if fault := find_url_fault(self._base_url):
             raise ProviderError(f"{self._label} cannot be used. {fault}", transient=False, code="egress_refused")
-        started = time.monotonic()
         content = None if payload is None else json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
             with (
@@ -129,7 +184,7 @@ class ProviderClient:
                     headers={"content-type": "application/json"} if content else {},
                 ) as response,
             ):
-                body = self._read(response)
+                yield response
         except httpx.TimeoutException as error:
             raise ProviderError(f"{self._label} did not answer in time.", transient=True, code="timeout") from error
         except httpx.TransportError as error:
@@ -140,15 +195,18 @@ class ProviderClient:
             raise ProviderError(
                 f"The URL of {self._label} is not valid.", transient=False, code="egress_refused"
             ) from error
-        if response.status_code != 200:
-            self._refuse(response, body)
-        return Reply(body=self._parse(body, or_list=or_list), latency_ms=(time.monotonic() - started) * 1000)
 
-    def fail(self, error: Any) -> NoReturn:
+    def fail(self, error: Any, *, in_stream: bool = False) -> NoReturn:
         """Raise `ProviderError` for an error object in an answer with status 200, as some gateways send."""
-        code = error.get("code") if isinstance(error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code <= 599 else 502
-        self._refuse(httpx.Response(status), json.dumps({"error": error}).encode())
+        named = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+        numbers = (STATUSES.get(name) if isinstance(name, str) else name for name in named)
+        status = next((number for number in numbers if isinstance(number, int) and 400 <= number <= 599), 502)
+        try:
+            self._refuse(httpx.Response(status), json.dumps({"error": error}).encode())
+        except ProviderError as failure:
+            if in_stream:
+                failure.code = STREAM_FAILED
+            raise
 
     def bad_envelope(self) -> ProviderError:
         """Return the error for an answer that is not in the provider's format."""
@@ -158,13 +216,61 @@ class ProviderClient:
             code="bad_envelope",
         )
 
-    def _read(self, response: httpx.Response) -> bytes:
+    def _assemble(self, response: httpx.Response, assembler: Assembler) -> dict[str, Any]:
+        """Read events to the end of the answer."""
+        self._refuse_compression(response)
+        chunks = self._read_chunks(response)
+        try:
+            for data in read_events(chunks):
+                if data == "[DONE]":
+                    break
+                event = self._parse(data.encode(), or_list=False)
+                if event.get("error"):
+                    self.fail(event["error"], in_stream=True)
+                if assembler.take(event):
+                    break
+        except StreamTooLarge as error:
+            raise ProviderError(
+                f"{self._label} sent {error}; the rest was not read.", transient=False, code="response_too_large"
+            ) from error
+        if assembler.body is None:
+            raise ProviderError(
+                f"{self._label} broke off in the middle of its answer.", transient=True, code="connection"
+            )
+        with deadline(DRAIN_SECONDS), suppress(httpx.TransportError, ProviderError):
+            next(chunks, None)  # at its end, the connection can be used again
+        return assembler.body
+
+    def _read_chunks(self, response: httpx.Response) -> Iterator[bytes]:
+        """Yield what comes. After the first bytes, the model no longer thinks: silence then means that it hangs."""
+        chunks = response.iter_raw()
+        chunk = next(chunks, None)
+        while chunk is not None:
+            yield chunk
+            try:
+                with deadline(self._timeout_seconds * SILENT_SHARE):
+                    chunk = next(chunks, None)
+            except httpx.TimeoutException as error:
+                message = f"{self._label} stopped in the middle of its answer."
+                raise ProviderError(message, transient=True, code="timeout") from error
+
+    def _read_ok(self, response: httpx.Response) -> bytes:
+        """Return the body of an answer with status 200, and raise the failure that another says."""
+        body = self._read(response)
+        if response.status_code != 200:
+            self._refuse(response, body)
+        return body
+
+    def _refuse_compression(self, response: httpx.Response) -> None:
         if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise ProviderError(
                 f"{self._label} sent a compressed answer, although none was requested.",
                 transient=False,
                 code="bad_envelope",
             )
+
+    def _read(self, response: httpx.Response) -> bytes:
+        self._refuse_compression(response)
         chunks, size = [], 0
         for chunk in response.iter_raw():
             size += len(chunk)
@@ -197,7 +303,7 @@ class ProviderClient:
                 code="redirect",
                 status=status,
             )
-        transient = status in TRANSIENT_STATUSES or status >= 500
+        transient = status in TRANSIENT_STATUSES or status >= 500 or bool(MISWRITTEN_CALL.search(kind))
         code = CODES.get(status, "server_error" if status >= 500 else "bad_request")
         hint = HINTS.get(status, "")
         if status == 400 and BAD_KEY.search(detail):  # Gemini, where others answer 401

@@ -1,6 +1,7 @@
 """The ledger of model calls, what projects spend on them, and which providers answer."""
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 from memory.constraints import one_of
@@ -17,11 +18,15 @@ class ModelCall(models.Model):
     job = models.ForeignKey(
         Job, null=True, on_delete=models.CASCADE, related_name="model_calls", help_text="None: asked by a request."
     )
+    subject = models.TextField(
+        blank=True, default="", help_text="Where more than one job may ask the same: what they work on."
+    )
     step = models.TextField(help_text="What the call was for, for example reflect or reflect:repair.")
     prompt_sha256 = models.CharField(max_length=64)
     provider = models.TextField()
     model = models.TextField()
     response = models.TextField(help_text="The model's answer as it came.")
+    tool_calls = models.JSONField(default=list, blank=True, help_text="The tools it called, in a chat.")
     finish_reason = models.TextField(blank=True, default="")
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
@@ -34,7 +39,12 @@ class ModelCall(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["job", "step", "prompt_sha256"], name="reflection_modelcall_recovery_point"
+                fields=["job", "subject", "step", "prompt_sha256"], name="reflection_modelcall_recovery_point"
+            ),
+            models.UniqueConstraint(
+                fields=["project", "subject", "step", "prompt_sha256"],
+                condition=~Q(subject=""),
+                name="reflection_modelcall_subject_recovery_point",
             ),
         ]
         indexes = [models.Index(fields=["project", "-created_at"], name="reflection_modelcall_recent")]

@@ -7,8 +7,10 @@ refused requests are free.
 import re
 from typing import Any
 
-from reflection.llm.base import Completion, CompletionRequest, ProviderConfig, ProviderError, estimate_tokens, storable
-from reflection.llm.http import ProviderClient
+from reflection.llm.base import Completion, CompletionRequest, OnText, ProviderConfig, ProviderError, storable
+from reflection.llm.chat import ChatAnswer, ChatRequest
+from reflection.llm.http import STREAM_FAILED, ProviderClient, Reply
+from reflection.llm.openai_format import ChunkAssembler, read_answer, write_chat
 from reflection.llm.transport import BoundedTransport
 
 SCHEMA_REFUSED = re.compile(r"response[_ ]format|json[_ ]schema|structured|grammar|guided", re.I)
@@ -16,7 +18,7 @@ SCHEMA_REFUSED = re.compile(r"response[_ ]format|json[_ ]schema|structured|gramm
 SCHEMA_MISSED = re.compile(r"json_validate_failed", re.I)
 EMBEDDER = re.compile(r"embed|rerank|\bbge-", re.I)  # Ollama lists these among its models
 MAX_NAMES = 10
-FINISH_REASONS = {"content_filter": "refusal", "tool_calls": "stop", "function_call": "stop"}
+REFUSALS = (400, 422)
 
 
 class OpenAICompatibleProvider:
@@ -36,6 +38,7 @@ class OpenAICompatibleProvider:
         self._output_limit_field = output_limit_field
         self._send_schema = True
         self._send_temperature = True
+        self._ask_for_usage = True
         self._client = ProviderClient(
             label=config.name,
             base_url=config.base_url,
@@ -53,26 +56,64 @@ class OpenAICompatibleProvider:
 
     def complete(self, request: CompletionRequest) -> Completion:
         """Send one request; raise `ProviderError` if there is no answer."""
-        self.model = self.model or self._find_only_model()
-        with_schema = self._send_schema and request.json_schema is not None
+        schema = request.json_schema if self._send_schema else None
         while True:
             try:
-                reply = self._client.post("/chat/completions", self._payload(request, with_schema))
+                reply = self._post(request, _write_completion(request, schema))
             except ProviderError as error:
-                if error.status not in (400, 422):
+                if schema is None or error.status not in REFUSALS:
                     raise
-                if with_schema and SCHEMA_MISSED.search(error.detail):
-                    with_schema = False
-                elif with_schema and SCHEMA_REFUSED.search(error.detail):
-                    with_schema = self._send_schema = False
-                elif self._send_temperature and "temperature" in error.detail:
+                if not SCHEMA_MISSED.search(error.detail):
+                    if not SCHEMA_REFUSED.search(error.detail):
+                        raise
+                    self._send_schema = False
+                schema = None
+            else:
+                return self._answer(request, reply)
+
+    def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatAnswer:
+        """Continue a conversation; raise `ProviderError` if there is no whole answer."""
+        reply = self._post(request, write_chat(request), on_text)
+        answer = self._answer(request, reply)
+        if on_text is not None and not reply.streamed:
+            on_text(answer.text)
+        return answer
+
+    def _post(
+        self, request: CompletionRequest | ChatRequest, payload: dict[str, Any], on_text: OnText | None = None
+    ) -> Reply:
+        """Send a request, again without a parameter that the server refuses; a refused request is free."""
+        self.model = self.model or self._find_only_model()
+        while True:
+            body = {"model": self.model, self._output_limit_field: request.max_output_tokens, **payload}
+            if self._send_temperature and request.temperature is not None:
+                body["temperature"] = request.temperature
+            try:
+                if on_text is None:
+                    return self._client.post("/chat/completions", body)
+                body["stream"] = True
+                if self._ask_for_usage:
+                    body["stream_options"] = {"include_usage": True}
+                return self._client.stream("/chat/completions", body, ChunkAssembler(on_text))
+            except ProviderError as error:
+                if error.status not in REFUSALS or error.code == STREAM_FAILED:
+                    raise
+                if "stream_options" in error.detail and "stream_options" in body:
+                    self._ask_for_usage = False
+                elif "temperature" in error.detail and "temperature" in body:
                     self._send_temperature = False
                 elif self._output_limit_field == "max_tokens" and "max_completion_tokens" in error.detail:
                     self._output_limit_field = "max_completion_tokens"
                 else:
                     raise
-            else:
-                return self._completion(request, reply.body, reply.latency_ms)
+
+    def _answer(self, request: CompletionRequest | ChatRequest, reply: Reply) -> ChatAnswer:
+        if not reply.body.get("choices") and reply.body.get("error"):
+            self._client.fail(reply.body["error"])
+        answer = read_answer(request, reply.body, model=self.model, latency_ms=reply.latency_ms)
+        if answer is None:
+            raise self._client.bad_envelope()
+        return answer
 
     def _find_only_model(self) -> str:
         """Return the name of the server's model, if it has just one that writes text.
@@ -90,47 +131,10 @@ class OpenAICompatibleProvider:
         message = storable(f"{self.name} {said}. {todo}")
         raise ProviderError(message, transient=not writers, code="model_not_chosen")
 
-    def _payload(self, request: CompletionRequest, with_schema: bool) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "model": self.model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
-            ],
-            self._output_limit_field: request.max_output_tokens,
-        }
-        if self._send_temperature:
-            payload["temperature"] = request.temperature
-        if with_schema:
-            payload["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "strict": True, "schema": request.json_schema},
-            }
-        return payload
 
-    def _completion(self, request: CompletionRequest, body: dict[str, Any], latency_ms: float) -> Completion:
-        choices = body.get("choices")
-        if not choices and body.get("error"):
-            self._client.fail(body["error"])
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise self._client.bad_envelope()
-        content, refusal = message.get("content"), message.get("refusal")
-        if not isinstance(content, str | None):
-            raise self._client.bad_envelope()
-        text = storable(content or (refusal if isinstance(refusal, str) else ""))
-        reason = str(choice.get("finish_reason") or "stop")
-        raw_usage = body.get("usage")
-        usage = raw_usage if isinstance(raw_usage, dict) else {}
-        input_tokens, output_tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        return Completion(
-            text=text,
-            finish_reason="refusal" if refusal and not content else FINISH_REASONS.get(reason, reason),
-            input_tokens=input_tokens
-            if isinstance(input_tokens, int)
-            else estimate_tokens(request.system + request.user),
-            output_tokens=output_tokens if isinstance(output_tokens, int) else estimate_tokens(text),
-            model=str(body.get("model") or self.model),
-            latency_ms=latency_ms,
-        )
+def _write_completion(request: CompletionRequest, schema: dict[str, Any] | None) -> dict[str, Any]:
+    messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+    if schema is None:
+        return {"messages": messages}
+    named = {"name": "answer", "strict": True, "schema": schema}
+    return {"messages": messages, "response_format": {"type": "json_schema", "json_schema": named}}

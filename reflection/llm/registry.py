@@ -2,7 +2,9 @@
 
 import atexit
 import os
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from urllib.parse import urlsplit
 
@@ -11,6 +13,7 @@ from django.conf import settings
 from reflection.llm.anthropic import AnthropicProvider
 from reflection.llm.base import Provider, ProviderConfig, ProviderNotConfigured
 from reflection.llm.openai_compatible import OpenAICompatibleProvider
+from reflection.llm.scripted import ScriptedModel
 from reflection.llm.transport import BoundedTransport
 
 
@@ -28,6 +31,7 @@ class ProviderDefaults:
 
 
 COMPATIBLE = "openai-compatible"
+SCRIPTED = "scripted"  # no language model: it plays a file in chats, and writes no lessons
 PROVIDERS = {
     "anthropic": ProviderDefaults(wire_format="anthropic", base_url="https://api.anthropic.com"),
     "openai": ProviderDefaults(base_url="https://api.openai.com/v1", output_limit_field="max_completion_tokens"),
@@ -46,13 +50,13 @@ def configured_name() -> str:
 
 
 def find_config() -> ProviderConfig | None:
-    """Return the configuration from the settings, or None if they name no provider.
+    """Return the configuration from the settings, or None if they name no language model.
 
     Raises:
         ProviderNotConfigured: the settings are incomplete.
     """
     name = configured_name()
-    if not name:
+    if not name or name == SCRIPTED:
         return None
     defaults = PROVIDERS.get(name)
     if defaults is None:
@@ -93,6 +97,8 @@ def build_provider(config: ProviderConfig, *, transport: BoundedTransport | None
 
 _lock = Lock()
 _current: tuple[int, ProviderConfig, Provider] | None = None
+_with_other_models: dict[str, Provider] = {}  # of the current one
+MAX_OTHER_MODELS = 64
 
 
 def find_provider() -> Provider | None:
@@ -121,9 +127,40 @@ def get_provider() -> Provider:
     return provider
 
 
+def get_chat_provider(model: str = "") -> Provider:
+    """Return the provider for chats with a model: the configured one by default, or "scripted".
+
+    The configured provider's name may stand before the model's, as in "ollama/qwen3".
+
+    Raises:
+        ProviderNotConfigured: there is none, or the script cannot be used.
+    """
+    if model == SCRIPTED or (not model and configured_name() == SCRIPTED):
+        return _scripted(settings.ERL_LLM_SCRIPT)
+    provider = get_provider()
+    model = model.removeprefix(f"{provider.name}/")
+    if model in ("", provider.model):
+        return provider
+    with _lock:
+        if len(_with_other_models) >= MAX_OTHER_MODELS:
+            _with_other_models.clear()
+        if model not in _with_other_models:
+            _with_other_models[model] = other = copy(provider)  # on the same connections
+            other.model = model
+        return _with_other_models[model]
+
+
+@lru_cache(maxsize=4)
+def _scripted(path: str) -> Provider:
+    if not path:
+        raise ProviderNotConfigured("ERL_LLM_SCRIPT is empty; set it to the path of a script for the scripted model.")
+    return ScriptedModel(ProviderConfig(name=SCRIPTED, model=SCRIPTED, base_url=path, timeout_seconds=0.0, api_key=""))
+
+
 def close_provider() -> None:
     """Close this process's connections, but not those inherited from its parent."""
     global _current
+    _with_other_models.clear()
     if _current and _current[0] == os.getpid():
         _current[2].close()
     _current = None

@@ -159,6 +159,7 @@ def test_no_model_passes() -> None:
         ({"ERL_LLM_INPUT_USD_PER_MTOK": -1.0}, "erl.llm.E009"),
         ({"ERL_LLM_PROVIDER": ""}, "erl.llm.W001"),
         ({"ERL_RETRIEVE_MODE": "auto"}, "erl.llm.E010"),
+        ({"ERL_LLM_SCRIPT": "/no/such/script.json"}, "erl.llm.E011"),
     ],
 )
 def test_setting_that_cannot_work_is_found(overrides: dict[str, Any], check_id: str) -> None:

@@ -1,0 +1,144 @@
+"""What is said in a chat with a model that may call tools: messages, tools, requests and answers.
+
+Providers translate these into their own format and back (`Provider.chat` in base.py).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from memory.strict_json import InvalidJson, check_json
+from reflection.llm.base import Completion, estimate_tokens, storable
+
+Role = Literal["system", "user", "assistant", "tool"]
+TOKENS_AROUND = 8  # of the markers that a provider puts around each message and tool, estimated high
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatTool:
+    """A tool that the model may call. `parameters` is the JSON schema of its arguments, an object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A call that the model asks for. `arguments` is None where `raw_arguments` is not a usable JSON object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None = field(hash=False)
+    raw_arguments: str
+
+    @classmethod
+    def read(cls, *, id: str, name: str, raw_arguments: str) -> Self:
+        """Return a call from the model's own words. No words mean no arguments."""
+        raw = storable(raw_arguments)
+        try:
+            parsed = _storable_json(json.loads(raw)) if raw.strip() else {}
+            check_json(parsed)
+        except (ValueError, RecursionError, InvalidJson):
+            parsed = None
+        arguments = parsed if isinstance(parsed, dict) else None
+        return cls(id=storable(id), name=storable(name), arguments=arguments, raw_arguments=raw)
+
+    @property
+    def shown_arguments(self) -> dict[str, Any]:
+        """The arguments as a model is shown them later: providers refuse what is no object."""
+        return {"INVALID_JSON": self.raw_arguments} if self.arguments is None else self.arguments
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatMessage:
+    """One message. An assistant's may have `tool_calls`; a tool's answers the call named in `tool_call_id`."""
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatRequest:
+    """A conversation to be continued by the model.
+
+    `tool_choice` is "auto", "none", "required" or the name of a tool; `temperature` None is the provider's default.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ChatTool, ...] = ()
+    max_output_tokens: int
+    temperature: float | None = None
+    tool_choice: str = "auto"
+
+    @property
+    def sha256(self) -> str:
+        """The hash of everything that determines the answer, under which the answer is stored for recovery."""
+        messages = [
+            [said.role, said.content, stored_calls(said.tool_calls), said.tool_call_id] for said in self.messages
+        ]
+        tools = [[tool.name, tool.description, tool.parameters] for tool in self.tools]
+        canonical = json.dumps(
+            ["chat", messages, tools, self.max_output_tokens, self.temperature, self.tool_choice],
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def asked_text(self) -> str:
+        """Everything said so far, as one text."""
+        return "\n".join(text for said in self.messages for text in (said.content, *_raw(said.tool_calls)))
+
+    @property
+    def estimated_input_tokens(self) -> int:
+        """A cautious estimate of the tokens of the messages and tools."""
+        tools = json.dumps([[tool.name, tool.description, tool.parameters] for tool in self.tools])
+        around = TOKENS_AROUND * (len(self.messages) + len(self.tools))
+        return estimate_tokens(self.asked_text) + estimate_tokens(tools) + around
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatAnswer(Completion):
+    """A model's answer in a chat: a completion that may also call tools.
+
+    `finish_reason` is "tool_calls" where it calls tools and was not cut off or refused; otherwise as in `Completion`.
+    """
+
+    tool_calls: tuple[ToolCall, ...] = ()
+
+    @property
+    def message(self) -> ChatMessage:
+        """The answer as the next message of the conversation."""
+        return ChatMessage(role="assistant", content=self.text, tool_calls=self.tool_calls)
+
+
+def id_of_call(request_sha256: str, index: int) -> str:
+    """Return an id for a call that was given none; the same answer has the same ids again."""
+    return f"call_{request_sha256[:12]}_{index}"
+
+
+def stored_calls(calls: Iterable[ToolCall]) -> list[dict[str, str]]:
+    """Return calls as JSON; `read_calls` is the way back."""
+    return [{"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in calls]
+
+
+def read_calls(stored: Iterable[dict[str, str]]) -> tuple[ToolCall, ...]:
+    """Return calls from what `stored_calls` gave."""
+    return tuple(ToolCall.read(id=each["id"], name=each["name"], raw_arguments=each["arguments"]) for each in stored)
+
+
+def _storable_json(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {storable(name): _storable_json(each) for name, each in value.items()}
+    return [_storable_json(each) for each in value] if isinstance(value, list) else value
+
+
+def _raw(calls: Iterable[ToolCall]) -> list[str]:
+    return [f"{call.name} {call.raw_arguments}" for call in calls]
