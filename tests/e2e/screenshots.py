@@ -107,14 +107,12 @@ def main() -> int:
         page.goto(root + first_link(page, "a[href*='/consolidationrun/0']"))
         page.screenshot(path=options.out / "consolidation-light.png")
         try_release(stack["base_url"], stack["api_key"])
-        for name, path in {"releases": "memory/release", "experiment": "evaluation/experiment"}.items():
+        page.goto(f"{root}/admin/memory/release/")
+        page.screenshot(path=options.out / "releases-light.png")
+        for name, path in {"experiment": "evaluation/experiment", "deployment": "memory/deployment"}.items():
             page.goto(f"{root}/admin/{path}/")
-            page.screenshot(path=options.out / f"{name}-light.png")
             page.goto(root + first_link(page, "#result_list tbody th a"))
-            page.screenshot(path=options.out / f"{name.removesuffix('s')}-light.png")
-        page.goto(f"{root}/admin/memory/deployment/")
-        page.goto(root + first_link(page, "#result_list tbody th a"))
-        page.screenshot(path=options.out / "deployment-light.png")
+            page.screenshot(path=options.out / f"{name}-light.png")
     return 0
 
 
