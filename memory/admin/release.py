@@ -58,7 +58,6 @@ class ReleaseAdmin(ReadOnlyAdmin[Release]):
     list_display = ["name", "state", "uplift", "lessons", "parent_number", "about", "project", "cut"]
     list_filter = ["project", "how", "created_at"]
     search_fields = ["sha256", "note", "created_by"]
-    search_help_text = "Searches hashes, notes and names."
     show_full_result_count = False
     actions = None
 
