@@ -279,6 +279,7 @@ ERL_LLM_MAX_OUTPUT_TOKENS = env.int("ERL_LLM_MAX_OUTPUT_TOKENS", 2000)
 ERL_LLM_MAX_INPUT_TOKENS = env.int("ERL_LLM_MAX_INPUT_TOKENS", 24_000)
 ERL_LLM_TIMEOUT_SECONDS = env.float("ERL_LLM_TIMEOUT_SECONDS", 90.0)
 ERL_HTTP_HOSTS = [host.strip().lower() for host in env.list("ERL_HTTP_HOSTS", default=[])]  # see memory/egress.py
+ERL_TOOL_SECRETS = env.json("ERL_TOOL_SECRETS", default={})
 ERL_LLM_INPUT_USD_PER_MTOK = env.float("ERL_LLM_INPUT_USD_PER_MTOK", 0.0)
 ERL_LLM_OUTPUT_USD_PER_MTOK = env.float("ERL_LLM_OUTPUT_USD_PER_MTOK", 0.0)
 ERL_LESSONS_PER_TRAJECTORY = env.int("ERL_LESSONS_PER_TRAJECTORY", 1)
@@ -341,5 +342,8 @@ SPECTACULAR_SETTINGS = {
         "Guarded": "evaluation.experiments.plan.Guarded",
         "ExperimentVerdict": "evaluation.experiments.analysis.Verdict",
         "ProposalEffect": "reflection.reflectors.models.ProposalEffect",
+        "ToolKind": "agents.models.tools.ToolKind",
+        "ToolRuntime": "agents.models.tools.ToolRuntime",
+        "ToolStatus": "agents.models.tools.ToolStatus",
     },
 }

@@ -25,7 +25,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("mcp", McpView.as_view(), name="mcp"),
     path("api/v1/", include("memory.urls")),
     path("api/v1/", include("reflection.api.urls")),
+    path("api/v1/", include("agents.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),
+    path("api/v1/", include("agents.api.tool_urls")),
 ]
 
 handler400 = views.bad_request

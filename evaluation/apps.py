@@ -7,11 +7,13 @@ class EvaluationConfig(AppConfig):
     def ready(self) -> None:
         from evaluation.periodic import PERIODIC
         from evaluation.requests import EVALUATION
+        from evaluation.shadow.jobs import SHADOW_JOBS
         from evaluation.text_columns import TEXT_COLUMNS
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
 
         register_kind(EVALUATION)
+        register_kind(SHADOW_JOBS)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)

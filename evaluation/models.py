@@ -6,11 +6,12 @@ from django.db.models import Q
 from django.utils import timezone
 
 from evaluation.experiments.models import Experiment, Look
+from evaluation.shadow.models import ShadowAnswer, ShadowMinute
 from memory.ids import uuid7
 from memory.projects.models import Project
 from reflection.jobs.models import Job
 
-__all__ = ["EvaluationRun", "Experiment", "Look"]
+__all__ = ["EvaluationRun", "Experiment", "Look", "ShadowAnswer", "ShadowMinute"]
 
 
 class EvaluationRunStatus(models.TextChoices):

@@ -3,6 +3,10 @@
 from datetime import timedelta
 
 from evaluation.experiments.looks import look_at_experiments
+from evaluation.shadow.jobs import queue_shadow_jobs
 from memory.housekeeping import PeriodicWork
 
-PERIODIC = (PeriodicWork("experiments", timedelta(seconds=4), look_at_experiments),)
+PERIODIC = (
+    PeriodicWork("experiments", timedelta(seconds=4), look_at_experiments),
+    PeriodicWork("shadow answers", timedelta(minutes=1), queue_shadow_jobs),
+)

@@ -20,4 +20,5 @@ TEXT_COLUMNS = {
     "evaluation_look": (
         Columns("guardrails outcomes verdict reason", Fate.NO_TEXT, "figures, and sentences written by ERL"),
     ),
+    "evaluation_shadowanswer": (Columns("lessons", Fate.NO_TEXT, "ids and hashes of lessons"),),
 }

@@ -238,3 +238,48 @@ class EmbedderError(MemoryAppError):
     def __init__(self, message: str, *, transient: bool = True) -> None:
         super().__init__(message)
         self.transient = transient
+
+
+class BlockFull(MemoryAppError):
+    """The value of a block would be longer than its limit."""
+
+    code = "block_full"
+
+    def __init__(self, *, limit: int, length: int) -> None:
+        self.limit = limit
+        self.length = length
+        self.overflow = length - limit
+        super().__init__(
+            f"The value would have {length:,} characters, {self.overflow:,} more than the limit of {limit:,}. Nothing "
+            "was changed. Shorten the block or write less."
+        )
+
+
+class BlockReadOnly(MemoryAppError):
+    """Agents may read the block, not edit it."""
+
+    code = "block_read_only"
+
+
+class NoSingleMatch(MemoryAppError):
+    """The text to replace does not occur exactly once."""
+
+    code = "no_single_match"
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        found = "does not occur in the block" if not count else f"occurs {count} times in the block"
+        do = "Read the block and copy the text as it is there" if not count else "Give more of the text around it"
+        super().__init__(f"The text to replace {found}, not once, so nothing was changed. {do}.")
+
+
+class PatchDoesNotApply(MemoryAppError):
+    """A patch is no unified diff, or the lines it names are not in the block."""
+
+    code = "patch_does_not_apply"
+
+
+class UnusableText(MemoryAppError):
+    """A text holds what cannot be stored: U+0000, or half of a surrogate pair."""
+
+    code = "invalid_request"

@@ -34,6 +34,11 @@ NAMES = frozenset(
         "deployment.before_commit",
         "webhook.before_send",
         "webhook.sent",
+        "agent.effect_started",
+        "agent.effect_done",
+        "agent.local_before_commit",
+        "agent.answered",
+        "agent.answer_before_commit",
         "sweep.elected",
         "sweep.housekeeping",
     }

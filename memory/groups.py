@@ -8,6 +8,9 @@ from django.contrib.auth.management import create_permissions
 _VIEWED_BY_ALL = [
     f"view_{model}"
     for model in (
+        "block",
+        "blockreview",
+        "blockrevision",
         "heuristic",
         "heuristicrevision",
         "mistakecard",
@@ -15,6 +18,7 @@ _VIEWED_BY_ALL = [
         "mistakecardrevision",
         "mistakemerge",
         "mistakesighting",
+        "passage",
         "polarityquota",
         "deployment",
         "deploymentevent",
@@ -29,7 +33,7 @@ _VIEWED_BY_ALL = [
 _VIEWED_BY_CONTROL = ["view_auditentry", "view_erasure", "view_quarantineorder"]
 MEMORY_PERMISSIONS: Mapping[str, Sequence[str]] = {
     "Auditor": [*_VIEWED_BY_ALL, *_VIEWED_BY_CONTROL],
-    "Reviewer": [*_VIEWED_BY_ALL, "review_heuristic", "review_mistakecard", "deploy_release"],
+    "Reviewer": [*_VIEWED_BY_ALL, "review_heuristic", "review_mistakecard", "review_block", "deploy_release"],
     "Operator": [
         *_VIEWED_BY_ALL,
         *_VIEWED_BY_CONTROL,

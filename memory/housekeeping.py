@@ -15,6 +15,7 @@ from memory.curation.priority import prioritise_queue
 from memory.index.heuristic_vectors import count_terms, embed_heuristics, find_heuristics_without_vectors
 from memory.intake.open_runs import close_unfinished_runs
 from memory.mistakes.policy import keep_cards
+from memory.passages.vectors import embed_new_passages
 from memory.releases.policy import cut_every_night
 from memory.retrieval.models import ServedChange, TermChange
 from memory.trust.retention import delete_old_answers
@@ -85,6 +86,7 @@ _SOON, _MINUTE, _HOUR = timedelta(seconds=4), timedelta(minutes=1), timedelta(ho
 PERIODIC = (
     PeriodicWork("expired answers", _MINUTE, delete_expired_idempotency_records),
     PeriodicWork("missing vectors", _SOON, embed_new_heuristics),
+    PeriodicWork("missing vectors of passages", _SOON, embed_new_passages),
     PeriodicWork("missing names", _SOON, name_lessons),
     PeriodicWork("mistake cards", _MINUTE, keep_cards),
     PeriodicWork("review queue", _SOON, order_queue),

@@ -61,6 +61,13 @@ MAX_LESSON_METADATA_CHARS = 10_000  # written as JSON
 MAX_EVIDENCE = 50  # pieces that one request may bring for one lesson
 MAX_PROPOSALS_AT_ONCE = 50  # lessons in one request
 
+# Memory of agents
+DEFAULT_BLOCK_CHARS = 5_000
+MAX_BLOCK_CHARS = 100_000
+MAX_BLOCK_DESCRIPTION_CHARS = 4_000
+MAX_PASSAGE_CHARS = 20_000
+MAX_FOUND_PASSAGES = 200  # of one search, over all pages
+
 # A question
 MAX_TOP_K = 200
 MAX_BUDGET_TOKENS = 100_000

@@ -3,6 +3,7 @@
 # ruff: noqa: F401
 
 from memory.api.models import IdempotencyRecord
+from memory.blocks.models import Block, BlockReview, BlockRevision
 from memory.effects.models import HeuristicFeedback, UsageVerdict
 from memory.episodes.models import MemoryImport
 from memory.heuristics.models import (
@@ -23,6 +24,7 @@ from memory.mistakes.models import (
     MistakeMerge,
     MistakeSighting,
 )
+from memory.passages.models import Passage, PassageEmbedding
 from memory.projects.models import ApiKey, Project, ProjectMembership
 from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember
 from memory.retrieval.models import (

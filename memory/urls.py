@@ -2,6 +2,16 @@
 
 from django.urls import path
 
+from memory.blocks.views import (
+    BlockAppendView,
+    BlockDecisionView,
+    BlockHistoryView,
+    BlockListView,
+    BlockPatchView,
+    BlockReplaceView,
+    BlockUndoView,
+    BlockView,
+)
 from memory.curation.review_views import (
     ApproveView,
     ConfirmEvidenceView,
@@ -21,6 +31,7 @@ from memory.intake.views import (
     TrajectoryStepsView,
     TrajectoryView,
 )
+from memory.passages.views import PassageListView, PassageSearchView, PassageView
 from memory.releases.views import (
     CanaryView,
     DeploymentView,
@@ -62,5 +73,16 @@ urlpatterns = [
     path("retrievals/outcomes", RetrievalOutcomesView.as_view(), name="retrieval-outcomes"),
     path("retrievals/<uuid:id>", RetrievalView.as_view(), name="retrieval"),
     path("memory/summary", MemorySummaryView.as_view(), name="memory-summary"),
+    path("blocks", BlockListView.as_view(), name="block-list"),
+    path("blocks/<uuid:id>", BlockView.as_view(), name="block"),
+    path("blocks/<uuid:id>/append", BlockAppendView.as_view(), name="block-append"),
+    path("blocks/<uuid:id>/replace", BlockReplaceView.as_view(), name="block-replace"),
+    path("blocks/<uuid:id>/patch", BlockPatchView.as_view(), name="block-patch"),
+    path("blocks/<uuid:id>/undo", BlockUndoView.as_view(), name="block-undo"),
+    path("blocks/<uuid:id>/history", BlockHistoryView.as_view(), name="block-history"),
+    path("blocks/revisions/<uuid:id>/decide", BlockDecisionView.as_view(), name="block-decide"),
+    path("passages", PassageListView.as_view(), name="passage-list"),
+    path("passages/search", PassageSearchView.as_view(), name="passage-search"),
+    path("passages/<uuid:id>", PassageView.as_view(), name="passage"),
     path("context", ContextView.as_view(), name="context"),
 ]

@@ -10,6 +10,7 @@ class ReflectionConfig(AppConfig):
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
         from memory.intake.recording import trajectory_recorded
+        from memory.releases.manifest import add_prompt_versions
         from memory.retrieval.cross_encoder import register_reranker
         from memory.retrieval.llm_ranking import register_ranker
         from memory.trust.invariants import add_invariants
@@ -19,6 +20,7 @@ class ReflectionConfig(AppConfig):
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
         from reflection.jobs.sweeper import add_sweeper
+        from reflection.prompts import find_versions
         from reflection.rankers.cross_encoder import find_http_reranker
         from reflection.rankers.language_model import find_provider_ranker
         from reflection.reflectors.requests import queue_reflection
@@ -28,6 +30,7 @@ class ReflectionConfig(AppConfig):
 
         trajectory_recorded.connect(queue_reflection, dispatch_uid="reflection.queue_reflection")
         add_listener(queue_deliveries)
+        add_prompt_versions(find_versions)
         add_invariants(INVARIANTS)
         add_erasure(forget_run)
         add_text_columns(TEXT_COLUMNS)

@@ -19,7 +19,7 @@ from django.db.migrations.questioner import MigrationQuestioner
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import MigrationWriter
 
-APPS = {"memory", "reflection", "evaluation"}
+APPS = {"memory", "reflection", "agents", "evaluation"}
 
 
 def write_migrations() -> None:

@@ -18,7 +18,7 @@ BROKER_SCHEMES = frozenset({"redis", "rediss", "unix", "redis+socket", "sentinel
 @register("services")
 def check_services(**kwargs: Any) -> list[CheckMessage]:
     """Report unusable addresses and embedded servers that are not installed."""
-    return [*_check_database(), *_check_broker(), *_check_reranker(), *_check_embedder()]
+    return [*_check_database(), *_check_broker(), *_check_reranker(), *_check_embedder(), *_check_tool_secrets()]
 
 
 def _check_database() -> Iterator[CheckMessage]:
@@ -84,6 +84,22 @@ def _check_embedder() -> Iterator[CheckMessage]:
             "ERL_EMBEDDER is http, but ERL_EMBEDDER_MODEL is empty.",
             hint="Set it to the model's name at the service.",
             id="erl.services.E007",
+        )
+
+
+def _check_tool_secrets() -> Iterator[CheckMessage]:
+    secrets = settings.ERL_TOOL_SECRETS
+    usable = isinstance(secrets, dict) and all(
+        isinstance(each, dict)
+        and each.keys() == {"host", "value"}
+        and all(isinstance(text, str) for text in each.values())
+        for each in secrets.values()
+    )
+    if not usable:
+        yield Error(
+            "ERL_TOOL_SECRETS is not an object of keys with a host and a value each.",
+            hint='Write {"shop": {"host": "api.shop.example", "value": "Bearer ..."}}.',
+            id="erl.services.E009",
         )
 
 

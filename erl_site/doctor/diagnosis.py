@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
+from agents.sandbox.hosts import find_bubblewrap, find_sandlock, try_monty
 from erl_site.doctor.database import (
     CheckResult,
     check_application_role,
@@ -29,6 +30,8 @@ from erl_site.doctor.database import (
 )
 from erl_site.embedded.home import find_server_error
 from erl_site.web import health
+from evaluation.experiments.lifecycle import find_unwatched_canaries
+from evaluation.reports.experiments import describe_unwatched
 from memory.index.heuristic_vectors import find_heuristics_without_vectors
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
@@ -159,6 +162,15 @@ def check_webhooks() -> Iterator[CheckResult]:
         yield ok("webhooks", "No webhook fails.")
 
 
+def check_canaries() -> Iterator[CheckResult]:
+    unwatched = find_unwatched_canaries()
+    for experiment in unwatched:
+        todo = f"Run manage.py release --project {experiment.project} promote, or rollback."
+        yield warning("canaries", f"{experiment.project}: {describe_unwatched(experiment)}", todo)
+    if not unwatched:
+        yield ok("canaries", "No canary runs on after its experiment has ended.")
+
+
 def check_vectors() -> Iterator[CheckResult]:
     lacking = len(find_heuristics_without_vectors())
     if lacking:
@@ -193,6 +205,18 @@ def check_unused_keys() -> Iterator[CheckResult]:
         yield warning("unused keys", f"{key} has not been used for 90 days.", todo)
 
 
+def check_sandbox() -> Iterator[CheckResult]:
+    monty = try_monty()
+    if monty.works:
+        yield ok("sandbox", "Tools run in monty, without system calls.")
+    else:
+        yield failure("sandbox", f"Tools cannot run: {monty.why_not}", monty.todo)
+    said = " ".join(
+        f"{offer.name}: {'works' if offer.works else offer.why_not}" for offer in (find_sandlock(), find_bubblewrap())
+    )
+    yield ok("sandbox of CPython", f"Tools of the runtime python are refused. This host has {said}")
+
+
 CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_settings,
     check_migrations,
@@ -212,9 +236,11 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_language_model,
     check_providers,
     check_webhooks,
+    check_canaries,
     check_vectors,
     check_serving_role,
     check_tenant_role,
+    check_sandbox,
 )
 
 

@@ -169,6 +169,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_blocked = False
         self._hold(0)
+        if self._is_served:  # a part of an answer that goes on was read
+            self._cancel_deadline()
+            self._connections.wait_for(self, is_waited_for=False)
         self._note_sent()
 
     def answer(self, data: bytes, *, close: bool) -> None:
@@ -182,6 +185,16 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
         if not self._is_blocked:
             self._note_sent()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    def send_part(self, data: bytes) -> None:
+        """Send a part of an answer that goes on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     def drop(self) -> None:
         """Close at once."""

@@ -17,6 +17,7 @@ from gunicorn.workers.base import Worker
 from erl_site.web.connections import Connection, Connections
 from erl_site.web.framing import RawRequest
 from erl_site.web.refusals import address_too_long, too_many_in_flight
+from erl_site.web.streams import MOST_STREAMS, Streams
 from erl_site.web.turns import Turn, Turns
 from memory.api.waiting import MAX_WAITING, step_aside
 
@@ -61,6 +62,7 @@ class WebWorker(Worker):  # type: ignore[misc]
             most_in_flight=self.most_in_flight,
             start=lambda turn: self._run(self._pool, turn),
         )
+        self._streams = Streams(self._loop)
         self._connections = Connections(
             loop=self._loop,
             most=self.cfg.worker_connections,
@@ -81,6 +83,7 @@ class WebWorker(Worker):  # type: ignore[misc]
         for listener in self.sockets:
             self._loop.remove_reader(listener.sock.fileno())
         self._connections.stop()
+        self._streams.stop()
         end = time.monotonic() + self.cfg.graceful_timeout
         while len(self._connections) and time.monotonic() < end:
             self.notify()
@@ -109,27 +112,30 @@ class WebWorker(Worker):  # type: ignore[misc]
             connection.answer(too_many_in_flight(self.most_in_flight), close=True)
 
     def _run(self, pool: ThreadPoolExecutor, turn: Turn) -> None:
-        def note_done(future: Future[tuple[bytes, bool]]) -> None:
+        def note_done(future: Future[tuple[bytes, bool] | None]) -> None:
             if not future.cancelled():
                 self._loop.call_soon_threadsafe(self._finish, pool, turn, future)
 
         pool.submit(self.answer, turn).add_done_callback(note_done)
 
-    def _finish(self, pool: ThreadPoolExecutor, turn: Turn, future: Future[tuple[bytes, bool]]) -> None:
+    def _finish(self, pool: ThreadPoolExecutor, turn: Turn, future: Future[tuple[bytes, bool] | None]) -> None:
         if pool is self._pool:
             self._turns.finish(turn)
         if future.exception() is not None:
             self.log.error("Error handling request", exc_info=future.exception())
             turn.connection.answer(b"", close=True)
-        else:
-            data, close = future.result()
+        elif (answer := future.result()) is not None:
+            data, close = answer
             turn.connection.answer(data, close=close)
         if self.nr >= self.max_requests and not self._is_stopping.is_set():
             self.log.info("Autorestarting worker after current request.")
             self._is_stopping.set()
 
-    def answer(self, turn: Turn) -> tuple[bytes, bool]:
-        """Run the application on a request, in a thread; return the bytes of its answer, and whether it is the last."""
+    def answer(self, turn: Turn) -> tuple[bytes, bool] | None:
+        """Run the application on a request, in a thread; return the bytes of its answer, and whether it is the last.
+
+        None says that the answer lasts, and is sent by a thread of its own.
+        """
         waited_seconds.set(time.monotonic() - turn.arrived_at)
         step_aside.set(lambda: self._loop.call_soon_threadsafe(self._turns.step_aside, turn))
         self.nr += 1
@@ -140,6 +146,8 @@ class WebWorker(Worker):  # type: ignore[misc]
             parsed = next(parser)
             parsed._expected_100_continue = False  # the body is here already
             should_close = self._call(parsed, turn, sink)
+            if should_close is None:
+                return None
             # A later request begins where the parser stopped, so it has to agree about where this one ends.
             is_whole = parser.finish_body() and not parser.unreader.take_buffered() and next(source, None) is None
             return sink.data, should_close or turn.request.is_cut or not is_whole
@@ -158,12 +166,19 @@ class WebWorker(Worker):  # type: ignore[misc]
         self.log.warning("Invalid request: the address is too long")
         client.sendall(address_too_long())
 
-    def _call(self, parsed: Any, turn: Turn, sink: "Sink") -> bool:
+    def _call(self, parsed: Any, turn: Turn, sink: "Sink") -> bool | None:
         response, environ = wsgi.create(parsed, sink, turn.connection.address, turn.connection.server_address, self.cfg)
         environ["wsgi.multithread"] = True
         if not self.alive or not self.cfg.keepalive or turn.request.is_cut or self.nr >= self.max_requests:
             response.force_close()
         parts = self.wsgi(environ, response.start_response)
+        if getattr(parts, "is_event_stream", False):
+            if self._streams.is_full:
+                parts.close()
+                sink.sendall(too_many_in_flight(MOST_STREAMS))
+                return True
+            self._streams.send(response, parts, turn.connection)
+            return None
         try:
             for part in parts:
                 response.write(part)

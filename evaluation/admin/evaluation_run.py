@@ -6,10 +6,13 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from evaluation.models import EvaluationRun
+from evaluation.models import EvaluationRun, ShadowAnswer
 from evaluation.reports.comparison import show
 from evaluation.reports.report import present
+from evaluation.shadow.admin import ShadowAnswerAdmin
 from memory.admin.read_only import ReadOnlyAdmin
+
+admin.site.register(ShadowAnswer, ShadowAnswerAdmin)
 
 
 @admin.register(EvaluationRun)

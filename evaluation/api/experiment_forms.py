@@ -21,7 +21,7 @@ from evaluation.experiments.plan import (
     UnitRule,
 )
 from evaluation.experiments.uplift import LessonEffect, Uplift, UpliftReport
-from evaluation.reports.experiments import list_alarms, list_unknowns, write_sentence
+from evaluation.reports.experiments import list_alarms, list_unknowns, list_warnings, write_sentence
 from evaluation.sequential import Interval
 from memory.api.input import WHOLE, Input, OneOf, ReleaseName, Share
 from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
@@ -76,6 +76,13 @@ class ExperimentInput(Input):
     ] = _DEFAULT.look_back_seconds
     use_past: Annotated[
         bool, Field(description="Remove what the families' success before the experiment explains (CUPED).")
+    ] = False
+    only_differing: Annotated[
+        bool,
+        Field(
+            description="Let the verdict count only units that the two releases answer differently; needs a "
+            "`shadow_percent` in the deployment. Guardrails and shares count all units."
+        ),
     ] = False
     guardrails: Annotated[
         list[GuardrailInput] | None, Field(max_length=5, description="Default: all five, `success` without a margin.")
@@ -164,6 +171,7 @@ class ExperimentAnswer(BaseModel):
     max_units: int
     look_back_seconds: int
     use_past: bool
+    only_differing: bool
     guardrails: list[dict[str, Any]]
     steps: list[dict[str, Any]]
     promotes: Annotated[str, OneOf(Experiment.Promotes)]
@@ -258,7 +266,7 @@ def describe_in_full(experiment: Experiment) -> dict[str, Any]:
     looks = list(experiment.looks.order_by("-number")[:MOST_LOOKS])[::-1]
     last = looks[-1] if looks else None
     return describe_experiment(experiment, last) | {
-        "alarms": list_alarms(last) if last else [],
+        "alarms": [*(list_alarms(last) if last else ()), *list_warnings(experiment)],
         "cannot_tell": list_unknowns(experiment, last),
         "looks": [describe_look(look) for look in looks],
     }

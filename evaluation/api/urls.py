@@ -9,6 +9,7 @@ from evaluation.api.experiments import (
     ExperimentView,
     UpliftView,
 )
+from evaluation.api.shadow import ShadowAnswerListView, ShadowView
 from evaluation.api.views import EvaluateView
 
 app_name = "evaluation_api"
@@ -18,5 +19,7 @@ urlpatterns = [
     path("experiments/<int:id>", ExperimentView.as_view(), name="experiment"),
     path("experiments/<int:id>/looks", ExperimentLooksView.as_view(), name="experiment-looks"),
     path("experiments/<int:id>/stop", ExperimentStopView.as_view(), name="experiment-stop"),
+    path("shadow", ShadowView.as_view(), name="shadow"),
+    path("shadow/answers", ShadowAnswerListView.as_view(), name="shadow-answers"),
     path("uplift", UpliftView.as_view(), name="uplift"),
 ]

@@ -42,6 +42,7 @@ class State(TextChoices):
     MISSING = "missing", "Not known, and the look-back window is over"
     LATE = "late", "It came after the look-back window and does not count"
     UNTRUSTED = "untrusted", "Reported by the agent or a judge, which does not count"
+    LEFT_OUT = "left_out", "Known, but the releases are not known to answer it differently"
 
 
 class Verdict(TextChoices):
@@ -57,17 +58,23 @@ class Verdict(TextChoices):
 class Unit:
     """One exposed unit. `block` counts the times the shares changed; `share` is that of the treated arm of the two.
 
-    `figures` has the guardrails' figures as far as they are known; they rise with the harm.
+    `figures` has the guardrails' figures as far as they are known; they rise with the harm. `counts` says whether the
+    verdict counts it; guardrails and shares count every unit.
     """
 
     treated: bool
     block: int
     share: float
     state: str
+    counts: bool = True
     value: float = 0.0
     known_at: datetime | None = None
     family: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def shown_state(self) -> str:
+        return self.state if self.counts or self.state != State.KNOWN else State.LEFT_OUT
 
     @property
     def arm(self) -> str:
@@ -106,7 +113,8 @@ def analyse(
         past: success of each family before the experiment, for plans that use it.
         steps_done: whether the canary has reached its last share with enough units; before, nothing is promoted.
     """
-    known = sorted((unit for unit in units if unit.state == State.KNOWN), key=attrgetter("known_at"))
+    counted = (unit for unit in units if unit.counts and unit.state == State.KNOWN)
+    known = sorted(counted, key=attrgetter("known_at"))
     difference = _compare(known, plan, past or {})
     enough = min((sum(unit.treated == arm for unit in known) for arm in (False, True)), default=0) >= FIRST_LOOK
     interval = confidence_sequence(difference, tau=plan.tau, alpha=plan.alpha) if difference and enough else None
@@ -125,7 +133,7 @@ def analyse(
         ratio_e_value=ratio_e_value(ratios),
         missing_e_value=exact_e_value((unit.treated, unit.state != State.KNOWN, unit.share) for unit in ended),
         guardrails={each.metric: _guard(each, units) for each in plan.guardrails},
-        outcomes={arm: dict(Counter(unit.state for unit in units if unit.arm == arm)) for arm in ARMS},
+        outcomes={arm: dict(Counter(unit.shown_state for unit in units if unit.arm == arm)) for arm in ARMS},
     )
     verdict, reason = _decide(plan, findings, steps_done=steps_done)
     return replace(findings, verdict=verdict, reason=reason)

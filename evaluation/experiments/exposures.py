@@ -34,7 +34,10 @@ SELECT r.unit, r.arm, r.created_at, r.task_id, (e.state ->> 'canary_share')::int
     CASE WHEN %(errors)s THEN jsonb_path_exists(t.steps, '$[*] ? (@.error != "")') END,
     CASE WHEN %(harm)s THEN EXISTS (
         SELECT FROM memory_heuristicfeedback f
-        WHERE (f.trajectory_id = t.id OR f.retrieval_id = r.id) AND f.helpful = false) END
+        WHERE (f.trajectory_id = t.id OR f.retrieval_id = r.id) AND f.helpful = false) END,
+    CASE WHEN %(differing)s THEN (
+        SELECT s.differs FROM evaluation_shadowanswer s
+        WHERE s.retrieval_id = r.id AND s.candidate_id = %(candidate)s) END
 FROM memory_retrieval r
 JOIN memory_deploymentevent e ON e.deployment_id = %(deployment)s AND e.version = r.deployment_version
 LEFT JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.project_id = r.project_id
@@ -68,6 +71,7 @@ class Exposed(NamedTuple):
     seconds: float | None
     has_error: bool | None
     is_harm: bool | None
+    differs: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +98,8 @@ def read_exposures(experiment: Experiment, *, now: datetime) -> Exposures:
         "since": experiment.started_at,
         "errors": Guarded.ERRORS in guarded,
         "harm": Guarded.HARM in guarded,
+        "differing": plan.only_differing,
+        "candidate": experiment.treated_release_id,
         "runs": FAMILY_RUNS,
     }
     with connection.cursor() as cursor:
@@ -158,6 +164,7 @@ def _summarise(seen: Sequence[Exposed], plan: Plan, *, treated: bool, block: int
         block=block,
         share=share,
         state=State.KNOWN if known else states[0],
+        counts=not plan.only_differing or seen[0].differs is True,
         value=sum(values) / len(values) if values else 0.0,
         known_at=min((row.known_at for row in known if row.known_at), default=None),
         family=seen[0].family,

@@ -4,7 +4,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import F, Max
 from django.db.models.functions import Now
 
 from evaluation.errors import ExperimentEnded, ExperimentRunning, PlanInvalid
@@ -56,6 +56,11 @@ def start_experiment(
         deployment = _start_canary(project, release, plan=plan, by=by)
     else:
         deployment = _find_holdout(project, plan=plan, promotes=promotes)
+    if plan.only_differing and not (release and deployment.shadow_share):
+        raise PlanInvalid(
+            "Only shadow knows which answers differ. Try a release, and set `shadow_percent` in the deployment first, "
+            "or leave `only_differing` out."
+        )
     number = Experiment.objects.filter(project=project).aggregate(last=Max("number"))["last"] or 0
     experiment = Experiment.objects.create(
         project=project,
@@ -99,6 +104,29 @@ def end_experiment(experiment: Experiment, *, by: Actor, reason: str, conclusion
     details = {"experiment": experiment.number, "conclusion": conclusion or "stopped"}
     announce(Event(kind=EventKind.EXPERIMENT_ENDED, project_id=experiment.project_id, details=details))
     log.info("experiment_ended", number=experiment.number, conclusion=conclusion, by=by.label)
+
+
+def find_unwatched_canaries(*projects: Project) -> list[Experiment]:
+    """Return the last experiment of each canary that still runs after it, the longest ended first.
+
+    Nothing looks at such a canary, so nothing rolls it back. A canary that a person started without an experiment is
+    not among them.
+
+    Args:
+        projects: of these only; without any, of all.
+    """
+    with_canary = Deployment.objects.filter(candidate__isnull=False, canary_share__gt=0)
+    if projects:
+        with_canary = with_canary.filter(project__in=projects)
+    tried = (
+        Experiment.objects.filter(deployment__in=with_canary, compared=_Compared.CANARY)
+        .filter(treated_release=F("deployment__candidate"), control_release=F("deployment__stable"))
+        .select_related("project", "treated_release", "deployment")
+        .order_by("deployment_id", "-number")
+        .distinct("deployment_id")
+    )
+    ended = [one for one in tried if one.ended_at is not None]
+    return sorted(ended, key=lambda one: (one.ended_at, one.pk))
 
 
 def _start_canary(project: Project, release: Release, *, plan: Plan, by: Actor) -> Deployment:

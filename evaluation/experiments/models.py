@@ -73,6 +73,9 @@ class Experiment(models.Model):
     max_units = models.PositiveIntegerField()
     look_back_seconds = models.PositiveIntegerField(default=86_400)
     use_past = models.BooleanField(default=False)
+    only_differing = models.BooleanField(
+        default=False, help_text="The verdict counts only units that the two releases answer differently."
+    )
     guardrails = models.JSONField(default=list)
     steps = models.JSONField(default=list, blank=True)
     promotes = models.TextField(choices=Promotes.choices, default=Promotes.PEOPLE)
@@ -142,6 +145,7 @@ class Experiment(models.Model):
             max_units=self.max_units,
             look_back_seconds=self.look_back_seconds,
             use_past=self.use_past,
+            only_differing=self.only_differing,
             guardrails=tuple(Guardrail.from_json(each) for each in self.guardrails),
             steps=tuple(Step(**each) for each in self.steps),
         )

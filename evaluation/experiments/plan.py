@@ -102,6 +102,8 @@ class Plan:
         look_back_seconds: how long an outcome may take; later ones do not count.
         steps: shares of a canary, in order; none for an experiment whose shares others set.
         use_past: remove what the families' earlier success explains (CUPED).
+        only_differing: let the verdict count only units whose first request the two releases answer differently, as
+            shadow found. That holds for a unit whichever arm it is in. Guardrails and shares count all units.
     """
 
     metric: str = Metric.SUCCESS
@@ -114,6 +116,7 @@ class Plan:
     max_units: int = 1600
     look_back_seconds: int = 86_400
     use_past: bool = False
+    only_differing: bool = False
     guardrails: tuple[Guardrail, ...] = GUARDRAILS
     steps: tuple[Step, ...] = field(default=())
 
@@ -130,6 +133,7 @@ class Plan:
             (self.method == Method.EXACT and self.rule == Rule.NOT_WORSE, _EXACT_RULE),
             (self.method == Method.EXACT and self.unit_rule == UnitRule.MEAN, _EXACT_UNITS),
             (self.method == Method.EXACT and self.use_past, _EXACT_PAST),
+            (self.method == Method.EXACT and self.only_differing, _EXACT_DIFFERING),
             ((self.rule == Rule.NOT_WORSE) != (self.margin > 0), _MARGIN),
             (Guarded.SUCCESS not in names, _NO_SUCCESS),
             (len(set(names)) < len(names), "Name each guardrail once."),
@@ -152,5 +156,6 @@ _EXACT = "The exact method counts successes only. Choose the metric `success`, o
 _EXACT_RULE = "The exact method has no margin. Choose the rule `better`, or the method `mixture`."
 _EXACT_UNITS = "The exact method counts one run of each unit. Choose the unit rule `first`, or the method `mixture`."
 _EXACT_PAST = "The exact method cannot use the past of the families. Leave `use_past` out, or choose `mixture`."
+_EXACT_DIFFERING = "The exact method counts every unit. Leave `only_differing` out, or choose `mixture`."
 _MARGIN = "A margin above 0 belongs to the rule `not_worse`, and only to it."
 _NO_SUCCESS = "Keep a guardrail for `success`: without it a harmful release would stay until the end."

@@ -1,4 +1,4 @@
-"""Let the groups see experiments. Who may deploy may start and stop them."""
+"""Let the groups see experiments and what candidates would have answered. Who may deploy may start and stop them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import migrations
 
 from memory.groups import grant_permissions
 
-PERMISSIONS = {group: ["view_experiment"] for group in ("Auditor", "Reviewer", "Operator")}
+PERMISSIONS = {name: ["view_experiment", "view_shadowanswer"] for name in ("Auditor", "Reviewer", "Operator")}
 
 
 def extend_groups(apps: Any, schema_editor: Any) -> None:

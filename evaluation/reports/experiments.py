@@ -7,6 +7,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
+from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule, plan_units
 from evaluation.reports.charts import draw_sequence
@@ -17,6 +18,7 @@ _STATES = {
     State.PENDING: "without an outcome yet",
     State.MISSING: "without one when the time was over",
     State.LATE: "reported too late",
+    State.LEFT_OUT: "left out, since the releases are not known to answer them differently",
     State.UNTRUSTED: "known only from the agent or a judge",
 }
 
@@ -34,7 +36,7 @@ def describe_experiment(experiment: Experiment) -> dict[str, Any]:
         "chart": draw_looks(experiment, looks),
         "guardrails": list_guardrails(last) if last else [],
         "outcomes": list_outcomes(last) if last else [],
-        "alarms": list_alarms(last) if last else [],
+        "alarms": [*(list_alarms(last) if last else ()), *list_warnings(experiment)],
         "cannot_tell": list_unknowns(experiment, last),
     }
 
@@ -80,6 +82,7 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
     return [
         ("Compared", f"{name_treated(experiment)} with {against}"),
         ("Measured", f"{experiment.get_metric_display()}, {experiment.get_unit_rule_display().lower()}"),
+        ("Counts", "units that the releases answer differently" if experiment.only_differing else "all units"),
         ("Method", experiment.get_method_display()),
         ("Decides", experiment.get_rule_display()),
         ("Margin", f"{100 * experiment.margin:.1f} points"),
@@ -127,7 +130,7 @@ def list_outcomes(look: Look) -> list[dict[str, Any]]:
     rows = []
     for arm, counts in look.outcomes.items():
         whole = sum(counts.values())
-        lost = whole - counts.get(State.KNOWN, 0) - counts.get(State.PENDING, 0)
+        lost = whole - sum(counts.get(state, 0) for state in (State.KNOWN, State.LEFT_OUT, State.PENDING))
         row = {state: counts.get(state, 0) for state in State.values}
         rows.append({"arm": arm, "units": whole, "lost_share": lost / whole if whole else 0.0, **row})
     return rows
@@ -146,6 +149,22 @@ def list_alarms(look: Look) -> list[str]:
             "make an arm look better."
         )
     return alarms
+
+
+def list_warnings(experiment: Experiment) -> list[str]:
+    """Return what has to be done about an experiment that has ended. One query."""
+    if experiment.status != Experiment.Status.ENDED or experiment not in find_unwatched_canaries(experiment.project):
+        return []
+    return [describe_unwatched(experiment)]
+
+
+def describe_unwatched(experiment: Experiment) -> str:
+    """Say that the canary of an ended experiment goes on, and what to do."""
+    share = experiment.deployment.canary_share / 10
+    return (
+        f"{name_treated(experiment)} still runs as a canary of {share:g} %, and nothing watches it since {experiment} "
+        "ended. Promote it or roll it back."
+    )
 
 
 def list_unknowns(experiment: Experiment, look: Look | None) -> list[str]:

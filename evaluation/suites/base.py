@@ -31,6 +31,7 @@ class Options:
     tasks: str = ""  # for the suite "yours": the file with the tasks of that agent
     folder: str = ""  # in which the agent's command runs
     agent_timeout: int = 300  # seconds, for one try by the agent's command
+    stage: bool = False  # stage releases instead of comparing arms
     trials: int = 3  # tries of each test task, in suites that have an environment
     concurrency: int = 4  # tasks tried at once
     max_calls: int | None = None  # of a language model, in total; once reached, no more tasks are started
@@ -86,6 +87,7 @@ class Suite:
 
     about: About
     is_heavy = True  # worth a process of its own
+    can_stage = False
 
     def units(self, options: Options) -> list[str]:
         """Return the names of the parts that can run independently.

@@ -45,6 +45,7 @@ class Cooking(ClosedLoop):
         "poison-approved",
     )  # fmt: skip
     curve = (1, 2, 3, 10)
+    can_stage = True
     same_words_same_task = False  # all games have the same objective
 
     def check(self, options: Options) -> None:

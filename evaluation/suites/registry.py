@@ -25,6 +25,7 @@ SUITES: dict[str, Suite] = {
     )
 }
 DEFAULT = ("toolchoice", "replay")
+STAGING = " or ".join(name for name, suite in SUITES.items() if suite.can_stage)
 
 
 def get_suite(name: str) -> Suite:

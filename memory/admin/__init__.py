@@ -1,6 +1,8 @@
+from memory.admin.block import BlockAdmin
 from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
+from memory.admin.passage import PassageAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
@@ -12,10 +14,12 @@ from memory.admin.trajectory import TrajectoryAdmin
 __all__ = [
     "ApiKeyAdmin",
     "AuditEntryAdmin",
+    "BlockAdmin",
     "DeploymentAdmin",
     "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
+    "PassageAdmin",
     "PolarityQuotaAdmin",
     "ProjectAdmin",
     "ProjectMembershipAdmin",

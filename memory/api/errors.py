@@ -47,6 +47,10 @@ class ErrorCode(TextChoices):
     COVERED_BY_ORDER = "covered_by_order", "A quarantine order covers these words"
     NOT_DEPLOYABLE = "not_deployable", "This cannot be deployed now"
     NOTHING_CHANGED = "nothing_changed", "Nothing would change"
+    BLOCK_FULL = "block_full", "The block would be too long"
+    BLOCK_READ_ONLY = "block_read_only", "The block is read-only"
+    NO_SINGLE_MATCH = "no_single_match", "The text does not occur exactly once"
+    PATCH_DOES_NOT_APPLY = "patch_does_not_apply", "The patch does not apply"
     CANNOT_MERGE = "cannot_merge", "The two heuristics cannot be merged"
     TOO_LATE_TO_UNDO = "too_late_to_undo", "It is too late to undo this"
     UNKNOWN_RETRIEVAL = "unknown_retrieval", "The retrieval is unknown"
@@ -61,9 +65,12 @@ class ErrorCode(TextChoices):
     QUEUE_FULL = "queue_full", "The queue is full"
     TOO_MANY_PROPOSALS = "too_many_proposals", "Too many lessons of this client are waiting"
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
+    NAME_TAKEN = "name_taken", "The name is taken"
+    AGENT_ARCHIVED = "agent_archived", "The agent is archived"
     INTERNAL_ERROR = "internal_error", "Internal server error"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
+    SANDBOX_UNAVAILABLE = "sandbox_unavailable", "The sandbox is unavailable"
 
 
 # The HTTP status of each code; 400 for those that are missing.
@@ -87,6 +94,10 @@ STATUS: dict[str, int] = {
     ErrorCode.COVERED_BY_ORDER: 409,
     ErrorCode.NOT_DEPLOYABLE: 409,
     ErrorCode.NOTHING_CHANGED: 409,
+    ErrorCode.BLOCK_FULL: 409,
+    ErrorCode.BLOCK_READ_ONLY: 409,
+    ErrorCode.NO_SINGLE_MATCH: 409,
+    ErrorCode.PATCH_DOES_NOT_APPLY: 409,
     ErrorCode.CANNOT_MERGE: 409,
     ErrorCode.TOO_LATE_TO_UNDO: 409,
     ErrorCode.IDEMPOTENCY_KEY_REUSED: 409,
@@ -99,9 +110,12 @@ STATUS: dict[str, int] = {
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.TOO_MANY_PROPOSALS: 429,
     ErrorCode.TOO_MANY_KEYS: 429,
+    ErrorCode.NAME_TAKEN: 409,
+    ErrorCode.AGENT_ARCHIVED: 409,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,
+    ErrorCode.SANDBOX_UNAVAILABLE: 503,
 }
 # The same request, with the same idempotency key, may succeed if it is sent again.
 RETRYABLE = frozenset(
@@ -115,6 +129,7 @@ RETRYABLE = frozenset(
         ErrorCode.TOO_MANY_KEYS,
         ErrorCode.DATABASE_UNAVAILABLE,
         ErrorCode.EMBEDDER_UNAVAILABLE,
+        ErrorCode.SANDBOX_UNAVAILABLE,
     }
 )
 DETAILS = {

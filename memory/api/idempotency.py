@@ -6,10 +6,11 @@ it leaves an answer to repeat.
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -17,6 +18,7 @@ from django.db import connection, transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 from django.http import HttpResponse
+from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -239,6 +241,13 @@ def delete_expired_idempotency_records(*, batch_size: int = 1000) -> int:
     if deleted:
         log.info("idempotency_records_expired", count=deleted)
     return deleted
+
+
+def forget_stored_answers(resource_ids: Iterable[UUID]) -> None:
+    """Empty the stored requests and answers about these rows; a repeated request gets 410."""
+    IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids)).update(
+        body=b"", request=b"", headers={}, erased_at=timezone.now()
+    )
 
 
 def _records(api_key: ApiKey, key: str | None) -> Any:

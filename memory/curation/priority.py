@@ -2,8 +2,8 @@
 
     priority = traffic · uncertainty · harm · gain
 
-Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, by the measure and the floor
-of retrieval; the runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and
+Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, by meaning and words; the
+runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and
 with the reflector's confidence, if stated, the further it is from a half. Harm grows with what the checks found, with a
 scope of the whole project, and if an earlier wording is in use. Gain grows with the share of the failures on record
 that the lesson would have met, and falls with the share of the successes that did what it says to avoid; it is 1 where
@@ -24,11 +24,10 @@ from django.utils import timezone
 from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
-from memory.retrieval.ranking import FLOORS
 
 log = structlog.get_logger(__name__)
 
-FLOOR = FLOORS["hybrid"].best
+FLOOR = 0.15  # of meaning and words together, from which on a lesson fits a task
 BATCH = 100
 VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from memory.effects.usefulness import refresh_usefulness_of_run
 from memory.errors import DuplicateExternalId, RunIsOpen, UnknownParent, UnknownRetrieval
+from memory.ids import uuid7
 from memory.mistakes.sightings import sight_mistakes
 from memory.projects.actors import Actor
 from memory.projects.models import ApiKey, Project
@@ -70,6 +71,7 @@ def record_trajectory(
     by: Actor,
     reflect: bool | None = None,
     sender: Sender = UNKNOWN_SENDER,
+    id: UUID | None = None,
 ) -> Recorded:
     """Store one run and announce it.
 
@@ -80,6 +82,7 @@ def record_trajectory(
         data: the fields of a trajectory; `steps` in any form that `normalise_steps` reads; `retrieval_id` names the
             answer the run was given.
         reflect: queue a reflection; None leaves it to the project.
+        id: the id it gets; None makes one.
 
     Raises:
         InvalidSteps: the steps are not in a known form.
@@ -102,6 +105,7 @@ def record_trajectory(
     if external_id and (known := _find_recorded(project, external_id, fields)):
         return Recorded(trajectory=known, created=False)
     trajectory = Trajectory(
+        id=id or uuid7(),
         project=project,
         **fields,
         redactions=redacted.counts,

@@ -14,6 +14,7 @@ class Migration(migrations.Migration):
         install("memory/sql/search.sql"),
         install("memory/sql/audit.sql"),
         install("memory/sql/quarantine.sql"),
+        install("memory/sql/blocks.sql"),
         install("memory/sql/releases.sql"),
         install("memory/sql/projects.sql"),
         install("memory/sql/serving.sql"),

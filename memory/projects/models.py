@@ -121,7 +121,12 @@ class ApiKeyScope(models.TextChoices):
     REFLECT = "reflect"
     REVIEW = "review"
     RELEASE = "release"
+    MEMORY_READ = "memory:read"
+    MEMORY_WRITE = "memory:write"
     EVALUATE = "evaluate"
+    RUN = "run"
+    AGENTS = "agents"
+    APPROVE = "approve"
 
 
 class ApiKey(models.Model):

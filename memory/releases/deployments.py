@@ -31,7 +31,8 @@ from memory.releases.readiness import (
 log = structlog.get_logger(__name__)
 
 _Kind, _Mode = DeploymentEvent.Kind, Deployment.Mode
-_STATE = ("mode", "stable_id", "candidate_id", "previous_id", "canary_share", "holdout_share", "unit")
+_SHADOW = ("shadow_share", "shadow_per_minute")
+_STATE = ("mode", "stable_id", "candidate_id", "previous_id", "canary_share", "holdout_share", "unit", *_SHADOW)
 _SALTS_AND_POLICY = ("canary_salt", "holdout_salt", "cut_policy")
 
 
@@ -43,6 +44,8 @@ class DeploymentChange:
     holdout_share: int | None = None
     unit: str | None = None
     cut_policy: str | None = None
+    shadow_share: int | None = None
+    shadow_per_minute: int | None = None
 
 
 @transaction.atomic
@@ -80,6 +83,9 @@ def change_deployment(project: Project, *, by: Actor, change: DeploymentChange, 
         if change.holdout_share and not deployment.holdout_share:
             deployment.holdout_salt = _new_salt()
         deployment.holdout_share = change.holdout_share
+    for name in _SHADOW:
+        if (wanted := getattr(change, name)) is not None:
+            setattr(deployment, name, wanted)
     deployment.unit = change.unit or deployment.unit
     deployment.cut_policy = change.cut_policy or deployment.cut_policy
     if change.mode is not None and change.mode != deployment.mode:

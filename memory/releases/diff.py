@@ -53,6 +53,6 @@ def diff_releases(before: Release, after: Release) -> ReleaseDiff:
 def _flatten(manifest: dict[str, Any]) -> dict[str, Any]:
     return {
         f"{part}.{name}" if name else part: value
-        for part in ("retrieval", "quotas", "prompts")
-        for name, value in manifest[part].items()
+        for part in ("retrieval", "quotas", "prompts", "prompt_versions")
+        for name, value in manifest.get(part, {}).items()
     }

@@ -1,6 +1,7 @@
 """What a release says: the wordings that are approved and how lessons are chosen among them, named by their hash."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,12 @@ from memory.retrieval.record_block import HEADER as RECORD_HEADER
 from memory.retrieval.record_block import TITLES
 
 FORMAT = 1
+_find_versions: list[Callable[[], dict[str, str]]] = []
+
+
+def add_prompt_versions(find: Callable[[], dict[str, str]]) -> None:
+    """Let releases name the versions of prompts that another app has."""
+    _find_versions.append(find)
 
 
 def build_manifest(project: Project) -> dict[str, Any]:
@@ -40,6 +47,7 @@ def build_manifest(project: Project) -> dict[str, Any]:
         },
         "quotas": {family: [works, avoid] for family, works, avoid in quotas},
         "prompts": {"lessons": HEADER, "record": RECORD_HEADER, "record_titles": TITLES},
+        "prompt_versions": {name: version for find in _find_versions for name, version in find().items()},
     }
 
 

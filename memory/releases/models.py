@@ -133,6 +133,13 @@ class Deployment(models.Model):
     unit = models.TextField(choices=Unit.choices, default=Unit.SESSION, help_text="What stays in one arm.")
     canary_salt = models.TextField(default="", blank=True, editable=False)
     holdout_salt = models.TextField(editable=False)
+    shadow_share = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="Share of the answers, in thousandths, for which the candidate's answer is worked out afterwards.",
+    )
+    shadow_per_minute = models.PositiveIntegerField(
+        default=60, help_text="Most answers a minute that are worked out for the candidate."
+    )
     cut_policy = models.TextField(
         choices=CutPolicy.choices, default=CutPolicy.HAND, help_text="When a release is cut from what is approved."
     )
@@ -146,7 +153,8 @@ class Deployment(models.Model):
             one_of("unit", DeploymentUnit, "memory_deployment_unit_known"),
             one_of("cut_policy", DeploymentCutPolicy, "memory_deployment_cut_policy_known"),
             models.CheckConstraint(
-                condition=Q(canary_share__lte=1000, holdout_share__lte=1000), name="memory_deployment_shares_to_1000"
+                condition=Q(canary_share__lte=1000, holdout_share__lte=1000, shadow_share__lte=1000),
+                name="memory_deployment_shares_to_1000",
             ),
             models.CheckConstraint(
                 condition=Q(mode=DeploymentMode.CONTINUOUS, stable__isnull=True, candidate__isnull=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from memory.api.input import Input, OneOf, Percent, ReleaseName
+from memory.api.input import WHOLE, Input, OneOf, Percent, ReleaseName
 from memory.limits import MAX_REASON_CHARS
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.serializers import LessonPage
@@ -15,6 +15,7 @@ Named = Annotated[
     str, ReleaseName(min_length=1), Field(description="Its number, its hash, or the beginning of its hash.")
 ]
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
+MOST_SHADOWED = 1000  # a minute; each takes a worker some hundredths of a second
 
 
 class CutInput(Input):
@@ -29,6 +30,18 @@ class DeploymentPatch(Input):
     mode: Annotated[str | None, OneOf(Deployment.Mode)] = None
     holdout_percent: Annotated[
         Percent | None, Field(description="Share of the units that get no lessons, rounded to tenths.")
+    ] = None
+    shadow_percent: Annotated[
+        Percent | None,
+        Field(
+            description="Share of the answers, rounded to tenths, for which the answer of the candidate is worked "
+            "out afterwards; see GET /shadow."
+        ),
+    ] = None
+    shadow_per_minute: Annotated[
+        int | None,
+        Field(ge=1, le=MOST_SHADOWED, description="Most of them in a minute; the others are dropped."),
+        WHOLE,
     ] = None
     unit: Annotated[str | None, OneOf(Deployment.Unit)] = None
     cut_policy: Annotated[str | None, OneOf(Deployment.CutPolicy)] = None
@@ -146,6 +159,8 @@ class DeploymentAnswer(BaseModel):
     previous: Annotated[int | None, Field(description="What a roll-back returns to.")]
     canary_percent: float
     holdout_percent: float
+    shadow_percent: Annotated[float, Field(description="Of the answers; see GET /shadow.")]
+    shadow_per_minute: int
     unit: Annotated[str, OneOf(Deployment.Unit)]
     cut_policy: Annotated[str, OneOf(Deployment.CutPolicy)]
     version: Annotated[int, Field(description="Number of changes so far; recorded with every answer.")]

@@ -136,8 +136,14 @@ class DeploymentView(ApiView):
     )
     def patch(self, request: Request) -> Response:
         sent = DeploymentPatch.from_body(self.body)
-        share = None if sent.holdout_percent is None else round(sent.holdout_percent * 10)
-        change = DeploymentChange(mode=sent.mode, holdout_share=share, unit=sent.unit, cut_policy=sent.cut_policy)
+        change = DeploymentChange(
+            mode=sent.mode,
+            holdout_share=_as_thousandths(sent.holdout_percent),
+            unit=sent.unit,
+            cut_policy=sent.cut_policy,
+            shadow_share=_as_thousandths(sent.shadow_percent),
+            shadow_per_minute=sent.shadow_per_minute,
+        )
         change_deployment(self.project, by=self.actor, change=change, reason=sent.reason)
         return Response(describe_deployment(self.project))
 
@@ -232,6 +238,8 @@ def describe_deployment(project: Project) -> dict[str, Any]:
         },
         "canary_percent": deployment.canary_share / 10,
         "holdout_percent": deployment.holdout_share / 10,
+        "shadow_percent": deployment.shadow_share / 10,
+        "shadow_per_minute": deployment.shadow_per_minute,
         "unit": deployment.unit,
         "cut_policy": deployment.cut_policy,
         "version": deployment.version,
@@ -266,3 +274,7 @@ def _describe_wording(wording: HeuristicRevision | None) -> dict[str, Any] | Non
     if wording is None:
         return None
     return {"revision": wording.number, **{name: getattr(wording, name) for name in _WORDS}}
+
+
+def _as_thousandths(percent: float | None) -> int | None:
+    return None if percent is None else round(percent * 10)

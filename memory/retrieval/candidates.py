@@ -13,7 +13,7 @@ from memory.retrieval.database_search import Search, UsableIndex, draw_rows, sea
 from memory.retrieval.name_match import Naming, choose_added, find_named
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import NO_PARTS, Parts, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import NO_PARTS, Parts, measure_fit, score_heuristic, weigh_meaning
 from memory.retrieval.snapshot import snapshots
 
 _MEANING, _WORDS = -4, -3  # columns of a row that a search returns
@@ -22,10 +22,10 @@ _MEANING, _WORDS = -4, -3  # columns of a row that a search returns
 class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
     """A served lesson with its figures.
 
-    `parts` are what its similarity to the task is made of, with None for what was not compared. `task` is the
-    similarity of the most similar task it was learnt from, which is `matched_task`, of `matched_run` if a run is known.
-    `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task names too, `rerank`
-    is the score of a cross-encoder, 0–1, and stands in for the similarity in `score`.
+    `matched_task` is the most similar task it was learnt from, of `matched_run` if a run is known. `parts` are what its
+    score is the sum of, with None for what was not compared. `similarity` says whether it fits the task at all, 0–1
+    (`measure_fit`). `vector` is the lesson's own, as PostgreSQL sends it. `naming` says what it names that the task
+    names too. `rerank` is the score of a cross-encoder, 0–1, which stands in for the sum in `score`.
     """
 
     heuristic_id: UUID
@@ -47,7 +47,6 @@ class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and
     matched_run: UUID | None
     parts: Parts
     similarity: float
-    task: float | None
     score: float
     vector: bytes | None
     naming: Naming | None = None
@@ -84,7 +83,7 @@ def draw_candidates(
 ) -> list[Candidate]:
     """Return a random sample of the served lessons: the same for the same seed and state."""
     rows = draw_rows(project_id, seed=seed, filters=filters, limit=limit, release_id=release_id)
-    return [Candidate(*(*row, NO_PARTS, 0.0, None, 0.0, None)) for row in rows]
+    return [Candidate(*(*row, NO_PARTS, 0.0, 0.0, None)) for row in rows]
 
 
 def _find_named(search: Search) -> Mapping[UUID, Naming]:
@@ -100,7 +99,7 @@ def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mappin
         naming = named.get(revision_id)
         share = naming.share if naming is not None else 0.0
         parts = score_heuristic(meaning, words, tasks or (), meaning_weight=meaning_weight, named_share=share)
-        similarity, task = parts.total, tasks[0] if tasks else None
-        candidates.append(Candidate(*(*texts, parts, similarity, task, similarity, vector, naming)))
+        fit = measure_fit(meaning, words, tasks or (), named_share=share)
+        candidates.append(Candidate(*(*texts, parts, fit, parts.total, vector, naming)))
     candidates.sort(key=lambda one: (-one.score, one.heuristic_id))
     return candidates

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from memory.retrieval.candidates import Candidate
@@ -20,22 +19,10 @@ LOWEST_BOOST, HIGHEST_BOOST = 0.9, 1.1
 COVERED = 0.5  # a lesson scores at least so much of the best to be taken for a sub-task alone
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Floor:
-    """How like the task lessons must be: the best for anything to be injected, each to be injected or listed."""
-
-    best: float
-    injected: float
-    listed: float
-
-
-# Measured: of 100 tasks that some lesson fits 94 to 100 get a block, of 100 of a foreign domain 48 to 100 do
-# (docs/retrieval.md): the floors lean towards giving, since every lesson was approved before it got here.
-FLOORS = {
-    "hybrid": Floor(best=0.15, injected=0.10, listed=0.05),
-    "embedding": Floor(best=0.25, injected=0.20, listed=0.10),
-    "lexical": Floor(best=0.06, injected=0.03, listed=0.01),
-}
+# How similar to the task a lesson must be to be injected (`measure_fit`), by mode: chosen by leaving one domain out
+# (docs/retrieval.md). Those from LISTED_SHARE of that on are listed without being injected.
+FLOORS = {"hybrid": 0.25, "embedding": 0.25, "lexical": 0.06}
+LISTED_SHARE = 0.4
 
 
 class Ranked(NamedTuple):  # every task makes twenty
@@ -56,7 +43,7 @@ class Ranked(NamedTuple):  # every task makes twenty
 def rank(
     candidates: Sequence[Candidate], question: Question, *, top_k: int, mode: str, limits: Limits = NO_LIMITS
 ) -> list[Ranked]:
-    """Choose up to `top_k` candidates, best first; where the most similar is not like the task, none of them fits.
+    """Choose up to `top_k` candidates, best first.
 
     Where the task lists its parts, each part that some good lesson serves is served in the answer.
 
@@ -64,7 +51,7 @@ def rank(
         mode: in which the candidates were found.
     """
     floor, task_id = FLOORS[mode], question.task_id
-    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= floor.listed]
+    boosted = [(one, get_factors(one, task_id)) for one in candidates if one.similarity >= LISTED_SHARE * floor]
     boosted.sort(key=lambda pair: (-pair[0].score * math.prod(pair[1].values()), pair[0].heuristic_id.int))
     parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
     wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
@@ -77,11 +64,10 @@ def rank(
     placed = [*zip(chosen, subtasks, strict=True)]
     if covers_parts:
         placed = _cover(placed, top_k=top_k)
-    fits = max((one.similarity for one in candidates), default=0.0) >= floor.best
     return [
         Ranked(
             candidate=one,
-            fits=fits and one.similarity >= floor.injected,
+            fits=one.similarity >= floor,
             value=(scores := describe_scores(one, factors[one.heuristic_id]))["score"],
             scores=scores,
             reason=explain(one, task_id=task_id, subtask=subtask),
@@ -97,13 +83,15 @@ def rank_as_drawn(candidates: Sequence[Candidate]) -> list[Ranked]:
 
 
 def explain(candidate: Candidate, *, task_id: str = "", subtask: str = "") -> str:
-    """Say in one sentence why a lesson is here."""
+    """Say in one sentence why a lesson is here: a name it has in common with the task, or the largest part."""
     more = " and is of the same task family" if task_id and candidate.task_id == task_id else ""
     part = " of a part" if subtask else ""
+    if candidate.rerank is not None:
+        return f"A cross-encoder compared it with the task{more}."
     if (naming := candidate.naming) is not None and (spelled := _spell(candidate, naming.key)):
         return f"It names {spelled}, {'as the task does' if naming.exact else 'nearly as the task does'}{more}."
     meaning, words = candidate.parts.meaning or 0.0, candidate.parts.words or 0.0
-    if candidate.task is not None and candidate.task >= meaning + words:
+    if candidate.parts.source_task > max(meaning, words):
         this = "a part of this one" if subtask else "this one"
         return f"It was learnt from, or has helped with, a task like {this}{more}."
     if words > meaning:

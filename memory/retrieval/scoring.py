@@ -82,3 +82,15 @@ def score_heuristic(
     own = (by_meaning or 0.0) + (by_words or 0.0)
     seen = sum(max(task, 0.0) ** 2 for task in tasks[:COUNTED_TASKS]) ** 0.5
     return Parts(by_meaning, by_words, TASKS_WEIGHT * max(seen - ENOUGH * own, 0.0), NAMES_WEIGHT * named_share)
+
+
+def measure_fit(
+    meaning: float | None, words: float | None, tasks: Sequence[float], *, named_share: float = 0.0
+) -> float:
+    """Return how similar a lesson is to a task at all, 0–1, from the arguments of `score_heuristic`.
+
+    It is the highest of the cosine of meaning, the similarity of the nearest earlier task, and the share of names. The
+    cosine of words decides only where meaning was not compared: a long story shares words with anything.
+    """
+    own = meaning if meaning is not None else words
+    return max(own or 0.0, tasks[0] if tasks else 0.0, named_share)

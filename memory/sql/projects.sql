@@ -61,6 +61,9 @@ END $body$;
 
 SELECT memory_belongs_to_project('memory_apikey');
 SELECT memory_belongs_to_project('memory_auditentry');
+SELECT memory_belongs_to_project('memory_block');
+SELECT memory_belongs_to_project('memory_blockreview');
+SELECT memory_belongs_to_project('memory_blockrevision');
 SELECT memory_belongs_to_project('memory_deployment');
 SELECT memory_belongs_to_project('memory_deploymentevent');
 SELECT memory_belongs_to_project('memory_erasure');
@@ -77,6 +80,8 @@ SELECT memory_belongs_to_project('memory_mistakecardrevision');
 SELECT memory_belongs_to_project('memory_mistakeembedding');
 SELECT memory_belongs_to_project('memory_mistakemerge');
 SELECT memory_belongs_to_project('memory_mistakesighting');
+SELECT memory_belongs_to_project('memory_passage');
+SELECT memory_belongs_to_project('memory_passageembedding');
 SELECT memory_belongs_to_project('memory_polarityquota');
 SELECT memory_belongs_to_project('memory_quarantinelift');
 SELECT memory_belongs_to_project('memory_quarantineorder');
@@ -272,4 +277,21 @@ SELECT memory_check_references('memory_mistakecardreview', ARRAY[
 ]);
 SELECT memory_check_references('memory_mistakeembedding', ARRAY[
     ['card_id', 'memory_mistakecard', '']
+]);
+SELECT memory_check_references('memory_block', ARRAY[
+    ['current_id', 'memory_blockrevision', 'p.block_id = NEW.id']
+]);
+SELECT memory_check_references('memory_blockrevision', ARRAY[
+    ['block_id', 'memory_block', ''],
+    ['base_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
+    ['replaced_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
+    ['restores_id', 'memory_blockrevision', 'p.block_id = NEW.block_id']
+]);
+SELECT memory_check_references('memory_blockreview', ARRAY[
+    ['block_id', 'memory_block', ''],
+    ['revision_id', 'memory_blockrevision', 'p.block_id = NEW.block_id'],
+    ['reviewer_key_id', 'memory_apikey', '']
+]);
+SELECT memory_check_references('memory_passageembedding', ARRAY[
+    ['passage_id', 'memory_passage', '']
 ]);

@@ -90,21 +90,24 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
          ) AS weighted
 $$;
 
--- A task as a unit vector: repeated words weigh by the logarithm, and words that are rare in the project's texts more
--- than common ones. The longer the task, the less rarity counts: the rare words of a long story are its details.
+-- What a word of a task weighs: repeated words by the logarithm, and those that few of the texts have more than those
+-- that many have. The longer the task, the less that counts: the rare words of a long story are its details.
+CREATE OR REPLACE FUNCTION memory_word_weight(occurrences integer, words bigint, texts float8, present float8)
+RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (1 + ln(occurrences)) * (ln(1 + (texts - present + 0.5) / (present + 0.5))
+                                    / ln(1 + (texts + 0.5) / 0.5)) ^ least(1, 2 / sqrt(words))
+$$;
+
+-- A task as a unit vector, by how many of the texts that the project serves contain each word.
 CREATE OR REPLACE FUNCTION memory_query_vector(project uuid, body text) RETURNS sparsevec
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH known AS (
         SELECT coalesce((SELECT texts FROM memory_searchstatistics s WHERE s.project_id = project), 0)::float8 AS texts
-    ), words AS (
-        SELECT w.term, 1 + ln(w.occurrences) AS frequency, least(1, 2 / sqrt(count(*) OVER ())) AS power,
-               known.texts, greatest(least(coalesce(c.texts, 0), known.texts), 0) AS present
+    ), weighted AS (
+        SELECT w.term, memory_word_weight(w.occurrences, count(*) OVER (), known.texts,
+                                          greatest(least(coalesce(c.texts, 0), known.texts), 0)) AS weight
         FROM memory_terms(project, body) w CROSS JOIN known
         LEFT JOIN memory_termcount c ON c.project_id = project AND c.term = w.term
-    ), weighted AS (
-        SELECT term, frequency
-            * (ln(1 + (texts - present + 0.5) / (present + 0.5)) / ln(1 + (texts + 0.5) / 0.5)) ^ power AS weight
-        FROM words
     )
     SELECT coalesce('{' || string_agg(term || ':' || weight / length, ',') || '}/1000000000',
                     '{}/1000000000')::sparsevec

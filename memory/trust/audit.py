@@ -18,6 +18,8 @@ WITH reviews AS (
     SELECT id, project_id, 'review' AS kind, memory_review_digest(r) AS sha256 FROM memory_review r
     UNION ALL
     SELECT id, project_id, 'card_review', memory_review_digest(r) FROM memory_mistakecardreview r
+    UNION ALL
+    SELECT id, project_id, 'block_review', memory_review_digest(r) FROM memory_blockreview r
 )
 SELECT r.project_id, r.id::text, a.number, 'the review was changed after it was made'
 FROM reviews r JOIN memory_auditentry a ON a.project_id = r.project_id AND a.kind = r.kind AND a.subject_id = r.id

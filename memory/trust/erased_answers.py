@@ -6,8 +6,8 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q
-from django.utils import timezone
 
+from memory.api.idempotency import forget_stored_answers
 from memory.api.models import IdempotencyRecord
 from memory.retrieval.context import get_label
 from memory.retrieval.models import Retrieval
@@ -38,7 +38,7 @@ def forget_answers(trajectory: Trajectory, *, lessons: Sequence[UUID]) -> None:
     asked_ids = list(questions.values_list("pk", flat=True))
     similar_ids = list(similar.filter(repeatable | Q(mode=Retrieval.Mode.ERL)).values_list("pk", flat=True))
     carried_ids = list(carried.filter(repeatable).values_list("pk", flat=True)) if lessons else []
-    _forget_repeats([trajectory.pk, *lessons, *asked_ids, *similar_ids, *carried_ids])
+    forget_stored_answers([trajectory.pk, *lessons, *asked_ids, *similar_ids, *carried_ids])
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_REASONS, [[*asked_ids, *similar_ids]])
     answers.filter(pk__in=asked_ids).update(task="", task_id="", subtasks=[], options={})
@@ -50,12 +50,5 @@ def forget_cards(trajectory: Trajectory, *, cards: Iterable[UUID]) -> None:
     answers = Retrieval.objects.filter(project_id=trajectory.project_id, created_at__gte=trajectory.created_at)
     for card in cards:
         carried = answers.exclude(record_text="").filter(record_text__contains=get_label(card, letter="M"))
-        _forget_repeats(carried.values_list("pk", flat=True))
+        forget_stored_answers(carried.values_list("pk", flat=True))
         carried.update(record_text="")
-
-
-def _forget_repeats(resource_ids: Iterable[UUID]) -> None:
-    """Empty the stored requests and answers about these rows; a repeated request gets 410."""
-    IdempotencyRecord.objects.filter(resource_id__in=list(resource_ids)).update(
-        body=b"", request=b"", headers={}, erased_at=timezone.now()
-    )

@@ -10,6 +10,8 @@ from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Left, Length
 from psycopg.errors import DeadlockDetected
 
+from memory.api.idempotency import forget_stored_answers
+from memory.blocks.withdrawal import erase_run as erase_run_in_blocks
 from memory.curation.decision_steps import set_status
 from memory.curation.proposal_groups import count_support, leave_group
 from memory.curation.proposals import repropose_heuristic
@@ -18,6 +20,7 @@ from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.mistakes.erasure import forget_mistakes
+from memory.passages.storage import erase_run as erase_run_in_passages
 from memory.projects.actors import Actor, name_actor
 from memory.runs.models import Trajectory
 from memory.trust.erased_answers import forget_answers, forget_cards
@@ -44,8 +47,9 @@ def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
 
     Heuristics with other evidence stay: their support is counted again, and what the run showed about the use of
     lessons no longer counts. Wordings that quote the run's task are deleted, and the rest of such a heuristic goes back
-    to review. Questions asked with the run's task lose it. A replay of the request that recorded the run gets 410. The
-    erasure itself is recorded, so that it can be repeated on a restored backup.
+    to review. Passages that the run wrote are deleted, and its lines are taken out of blocks. Questions asked with the
+    run's task lose it. A replay of the request that recorded the run gets 410. The erasure itself is recorded, so that
+    it can be repeated on a restored backup.
 
     A process that writes to one of the lessons can deadlock with the erasure; then the database ends one of the two,
     and the erasure is tried again.
@@ -101,6 +105,7 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     )
     log.info("trajectory_erased", trajectory_id=str(trajectory.pk), heuristics=len(orphans), kept=len(kept))
     forget_cards(trajectory, cards=forget_mistakes(trajectory))
+    forget_stored_answers([*erase_run_in_blocks(trajectory.pk, by=by), *erase_run_in_passages(trajectory.pk)])
     trajectory.delete()
     refresh_usefulness(judged)
     _set_erasing("off")

@@ -39,6 +39,9 @@ _PAIRS = (
     ("memory_review", "revision_id", "memory_heuristicrevision"),
     ("memory_heuristicfeedback", "heuristic_id", "memory_heuristic"),
     ("memory_heuristicfeedback", "trajectory_id", "memory_trajectory"),
+    ("memory_blockrevision", "block_id", "memory_block"),
+    ("memory_blockreview", "revision_id", "memory_blockrevision"),
+    ("memory_passageembedding", "passage_id", "memory_passage"),
     ("memory_trajectory", "retrieval_id", "memory_retrieval"),
     ("memory_trajectory", "api_key_id", "memory_apikey"),
     ("memory_retrieval", "api_key_id", "memory_apikey"),
@@ -130,6 +133,16 @@ _INVARIANTS: list[Invariant] = [
         says="Every review has an entry in the audit chain.",
         broken_by="SELECT r.id FROM memory_review r WHERE NOT EXISTS (SELECT FROM memory_auditentry a "
         "WHERE a.kind = 'review' AND a.subject_id = r.id AND a.project_id = r.project_id)",
+    ),
+    Invariant(
+        name="block_in_effect_is_allowed",
+        says="What a block says fits its limit, was applied at once where its policy allows that, or was approved in a "
+        "review of exactly this text.",
+        broken_by="SELECT b.id FROM memory_block b LEFT JOIN memory_blockrevision r ON r.id = b.current_id WHERE "
+        "r.block_id IS DISTINCT FROM b.id OR char_length(r.value) > b.char_limit OR NOT (r.status = 'approved' AND "
+        "EXISTS (SELECT FROM memory_blockreview v WHERE v.revision_id = r.id AND v.decision = 'approve' AND "
+        "v.content_sha256 = r.content_sha256) OR r.status = 'applied' AND (b.policy = 'direct' OR r.operation IN "
+        "('create', 'withdraw')))",
     ),
     Invariant(
         name="erased_run_is_gone",

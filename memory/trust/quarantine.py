@@ -9,12 +9,15 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import Q
 
+from memory.blocks.withdrawal import withdraw_source
 from memory.curation.decisions import quarantine_heuristic
 from memory.errors import MemoryAppError
 from memory.failpoints import failpoint
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.mistakes.decisions import retire_card
 from memory.mistakes.models import MistakeCard, MistakeCardRevision
+from memory.passages.storage import lift_quarantine
+from memory.passages.storage import quarantine_source as quarantine_passages
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import ApiKey, Project
 from memory.trust.carried import Carried, find_carried
@@ -71,7 +74,8 @@ def quarantine_source(
     """Quarantine all that an API key or a client contributed to since a time, served or waiting for review.
 
     These are the lessons with evidence from runs it recorded, the lessons it proposed or reworded, and every lesson and
-    mistake card that is served in words which descend from the source's: by an edit, a merge, an import or a copy. A
+    mistake card that is served in words which descend from the source's: by an edit, a merge, an import or a copy. Its
+    passages are no longer found, and its lines go out of blocks. A
     lesson is included even if it has other evidence, so that a person decides again. Until the order is lifted the
     database serves none of these words again, whatever tries it. Answers given after the commit carry none of them.
 
@@ -105,6 +109,8 @@ def quarantine_source(
         retrieval_count=len(carried),
         ordered_by=by.label,
     )
+    withdraw_source(project, client=source.client, api_key=api_key, since=since, by=by)
+    quarantine_passages(project, client=source.client, api_key=api_key, since=since, order_id=order.pk)
     log.warning("source_quarantined", source=str(source), heuristics=len(ids), retrievals=len(carried), by=by.label)
     failpoint("quarantine.before_commit")
     return Quarantined(order=order, heuristic_ids=ids, carried=carried, card_ids=tuple(card.pk for card in cards))
@@ -135,6 +141,8 @@ def lift_order(
             "lifted_by": by.label,
         },
     )
+    if subject is None:
+        lift_quarantine(order.pk)
     log.warning("quarantine_lifted", order_id=str(order.pk), subject_id=str(lift.subject_id or ""), by=by.label)
     return lift
 

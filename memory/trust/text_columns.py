@@ -106,6 +106,31 @@ _REGISTER: dict[str, tuple[Columns, ...]] = {
     ),
     "memory_mistakeembedding": (Columns("text_sha256 embedding_model_id", Fate.NO_TEXT, _MACHINE),),
     "memory_mistakemerge": (Columns("merged_by undone_by", Fate.NO_TEXT, _SIGNED),),
+    # ── Memory of agents ──────────────────────────────────────────────────────────────────────────────────────────
+    "memory_block": (
+        Columns("label description", Fate.KEPT, "set by an operator"),
+        Columns("policy", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_blockrevision": (
+        Columns("value edit reason", Fate.CLEARED, "what the run wrote; the rest of the block stays"),
+        Columns("content_sha256 operation status", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_blockreview": (
+        Columns("reason", Fate.KEPT, "a person wrote it about an edit"),
+        Columns("content_sha256 decision request_id", Fate.NO_TEXT, _MACHINE),
+        Columns("reviewer", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_passage": (
+        Columns("text tags", Fate.DELETED, "passages of the run"),
+        Columns("text_sha256", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by", Fate.NO_TEXT, _SIGNED),
+    ),
+    "memory_passageembedding": (
+        Columns("names", Fate.DELETED, "passages of the run"),
+        Columns("embedding_model_id", Fate.NO_TEXT, _MACHINE),
+    ),
     # ── Answers ───────────────────────────────────────────────────────────────────────────────────────────────────
     "memory_retrieval": (
         Columns(

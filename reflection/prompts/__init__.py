@@ -56,6 +56,12 @@ def prompt_version(name: str, *parts: str) -> str:
     return f"{name}/{prompt.version}@{sha256(chr(0).join(texts).encode()).hexdigest()[:8]}"
 
 
+@cache
+def find_versions() -> dict[str, str]:
+    """Return the version of every prompt file, by its name: of what reflects, ranks and consolidates."""
+    return {name: prompt_version(name) for name in sorted(path.stem for path in FOLDER.glob("*.md"))}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
     """The marks around data: the author of the data cannot guess them, and the same data gets the same marks."""

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import structlog
 from django.contrib.postgres.search import SearchQuery, SearchRank
-from django.db.models import BooleanField, ExpressionWrapper, F, Func, IntegerField, Max, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, F, Func, IntegerField, Max, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 from pgvector import HalfVector
 from pgvector.django import MaxInnerProduct
 
@@ -59,7 +60,8 @@ def find_near_heuristics(project: Project, episode: Episode) -> tuple[NearHeuris
 def find_family_runs(trajectory: Trajectory) -> tuple[Episode, ...]:
     """Return other runs of the same family that are known to have succeeded or failed, at most 10 of each.
 
-    Runs that were given no lessons come first, then the newest: what they show is not an effect of lessons.
+    Runs that were given no lessons come first, those of the hold-out among them, then the newest: what they show is
+    not an effect of lessons.
     """
     if not trajectory.task_id:
         return ()
@@ -68,7 +70,9 @@ def find_family_runs(trajectory: Trajectory) -> tuple[Episode, ...]:
         .exclude(pk=trajectory.pk)
         .alias(
             step_count=Func("steps", function="jsonb_array_length", output_field=IntegerField()),
-            is_guided=ExpressionWrapper(Q(retrieval__isnull=False), output_field=BooleanField()),
+            is_guided=Coalesce(
+                ExpressionWrapper(Q(retrieval__injected_ids__len__gt=0), output_field=BooleanField()), Value(False)
+            ),
         )
         .filter(step_count__range=(1, MAX_FAMILY_STEPS))
         .order_by("is_guided", "-created_at", "pk")

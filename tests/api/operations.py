@@ -1,25 +1,35 @@
 """Every operation of the committed OpenAPI document, and rows for it to work on: new endpoints are covered unasked."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import yaml
 from rest_framework.test import APIClient
 
+from agents.loop.finishing import finish_run
+from agents.loop.journal import hash_arguments
+from agents.models.runs import RunStatus, StopReason
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Plan
+from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
+from memory.blocks.models import Block
+from memory.passages.storage import NewPassage, insert_passage
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from memory.releases.models import Deployment
+from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "openapi.yaml").read_text())
 TRIGGER = "A cancellation is asked for"
+CALL: tuple[str, dict[str, Any]] = ("send_message", {"message": "It is refunded."})  # waits for a decision
+BLOCK = "Name: Ana\nDrinks tea"  # what the recorded edits fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,10 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return str(start_on_trial(operation, project).number)
     if operation.path.split("/")[3] == "releases":
         return cut_release(project, by=Actor.policy("test")).sha256
+    if operation.path.split("/")[3] in ("blocks", "passages"):
+        return make_memory(operation, project)
+    if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations"):
+        return make_agent_thing(operation, project)
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {
@@ -83,6 +97,40 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
     return pk
 
 
+def make_agent_thing(operation: Operation, project: Project) -> UUID:
+    """Make an agent, a run of it in a state that the operation applies to, or a call that waits."""
+    tools = [CALL[0]] if operation.path.split("/")[3] == "effects" else []
+    rules = tuple({"type": "requires_approval", "tool": tool} for tool in tools)
+    agent = make_agent(project=project, name=f"agent-{uuid4().hex}", tools=tools, rules=rules)
+    if operation.path.split("/")[3] == "agents":
+        return agent.pk
+    run = make_run(agent)
+    if operation.path.split("/")[3] == "effects":
+        go_on(run, Script([CALL]))
+        return run.effects.get().pk
+    if operation.id != "cancelRun":
+        finish_run(run, status=RunStatus.FAILED, reason=StopReason.ERROR, error="The worker failed.")
+    return run.conversation_id if operation.path.split("/")[3] == "conversations" else run.pk
+
+
+def make_memory(operation: Operation, project: Project) -> UUID:
+    """Make a passage, or a block that the recorded edits fit, or a proposal to such a block."""
+    by = Actor.policy("test")
+    if operation.path.split("/")[3] == "passages":
+        return insert_passage(project, NewPassage(text="Ana returned the slippers."), by=by)[0].pk
+    waits = operation.id == "decideBlockRevision"
+    block = create_block(project, NewBlock(label="human", value=BLOCK, policy="propose" if waits else "direct"), by=by)
+    if operation.id == "undoBlock" or waits:
+        return append_to_block(block, text="more", edit=Edit(by=by)).pk if waits else edit_once(block, by=by)
+    return block.pk
+
+
+def edit_once(block: Block, *, by: Actor) -> UUID:
+    """Edit a block, so that there is something to undo."""
+    append_to_block(block, text="more", edit=Edit(by=by))
+    return block.pk
+
+
 def fill_body(operation: Operation, project: Project) -> Any:
     """Return the recorded request with ids of rows that exist in `project`, and no hash of another text.
 
@@ -91,7 +139,11 @@ def fill_body(operation: Operation, project: Project) -> Any:
     if operation.body is None:
         return None
     body = {name: value for name, value in operation.body.items() if not name.endswith("_sha256")}
-    if operation.needs_hash:
+    if operation.id == "decideBlockRevision":
+        body["content_sha256"] = hashlib.sha256(f"{BLOCK}\nmore".encode()).hexdigest()
+    elif operation.id == "decideEffect":
+        body["arguments_sha256"] = hash_arguments(CALL[1])
+    elif operation.needs_hash:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
     if operation.path.split("/")[3] == "deployment" and operation.method == "post":
         deploy(operation, project)

@@ -11,6 +11,7 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from agents.models.runs import Run
 from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
 from evaluation.suites.base import Options
@@ -18,6 +19,7 @@ from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
+from tests.agents.running import Script, go_on
 from tests.real_runs import WEBSHOP, load_runs
 
 ROOT = "/api/v1"
@@ -125,7 +127,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
-    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_percent": 5})
+    settings = {"mode": "releases", "holdout_percent": 5, "shadow_percent": 20}
+    call("changeDeployment", "patch", "/deployment", settings)
     third = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Sort the results by price."}).json()
     read = {"content_sha256": third["content_sha256"]}
     client.post(f"{ROOT}/heuristics/{third['id']}/approve", read)
@@ -142,10 +145,15 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("listExperiments", "get", "/experiments")
     call("stopExperiment", "post", "/experiments/1/stop", {"reason": "Too few runs at 1 %."})
     call("getExperiment", "get", "/experiments/1")
+    call("getShadow", "get", "/shadow")
+    call("listShadowAnswers", "get", "/shadow/answers?differs=true")
     call("getUplift", "get", "/uplift?days=30")
     call("promoteRelease", "post", "/deployment/promote", {"reason": "+6 points in 1,204 runs."})
     call("rollBack", "post", "/deployment/rollback", {"reason": "Carts are abandoned more often."})
     call("getDeployment", "get", "/deployment")
+
+    _remember(call)
+    _run_agents(call)
 
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
     _finish_an_evaluation()
@@ -160,6 +168,61 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
         if name.startswith("error"):
             example.pop("request", None)
     return recorder.examples
+
+
+def _remember(call: Any) -> None:
+    """Edit a block, have a proposal decided, and keep and find passages."""
+    human = {"label": "human", "description": "What is known about the customer.", "char_limit": 2000}
+    made = call("createBlock", "post", "/blocks", human | {"value": "Name: Ana"})
+    path = f"/blocks/{made['id']}"
+    call("appendToBlock", "post", f"{path}/append", {"text": "Drinks tea", "reason": "She said so."})
+    call("replaceInBlock", "post", f"{path}/replace", {"old": "Drinks tea", "new": "Drinks green tea"})
+    call("patchBlock", "post", f"{path}/patch", {"patch": "@@ -1,1 +1,2 @@\n Name: Ana\n+City: Lisbon\n"})
+    call("undoBlock", "post", f"{path}/undo", {})
+    call("changeBlock", "patch", path, {"char_limit": 3000})
+    call("getBlock", "get", path)
+    call("listBlocks", "get", "/blocks?label=human")
+    call("getBlockHistory", "get", f"{path}/history?limit=2")
+    persona = {"label": "persona", "value": "You are brief.", "policy": "propose"}
+    shared = call("createBlock", "post", "/blocks", persona)
+    proposed = call("appendToBlock", "post", f"/blocks/{shared['id']}/append", {"text": "You name prices."})["made"]
+    decision = {"decision": "approve", "content_sha256": proposed["content_sha256"], "reason": "Customers ask for it."}
+    call("decideBlockRevision", "post", f"/blocks/revisions/{proposed['id']}/decide", decision)
+
+    kept = {"text": "Ana returned the wool slippers: size 38 was too small.", "tags": ["orders"]}
+    passage = call("insertPassage", "post", "/passages", kept)
+    call("insertPassage", "post", "/passages", kept)
+    call("searchPassages", "post", "/passages/search", {"query": "Which shoe size does she need?", "limit": 1})
+    call("listPassages", "get", "/passages?tag=orders&limit=1")
+    call("getPassage", "get", f"/passages/{passage['id']}")
+
+
+def _run_agents(call: Any) -> None:
+    """Let an agent ask before it writes to a customer, and approve it."""
+    rules = [{"type": "requires_approval", "tool": "send_message"}]
+    support = {"name": "support", "system": "You answer questions about orders.", "tools": ["send_message"]}
+    agent = call("createAgent", "post", "/agents", support | {"rules": rules})
+    path = f"/agents/{agent['id']}"
+    call("changeAgent", "patch", path, {"system": "You answer questions about orders. Be brief."})
+    call("getAgent", "get", path)
+    call("listAgents", "get", "/agents?limit=1")
+    call("listAgentRevisions", "get", f"{path}/revisions?limit=1")
+    run = call("startRun", "post", f"{path}/runs", {"input": "Was order 17 refunded?", "task_id": "refunds"})
+    row = Run.objects.get(pk=run["id"])
+    go_on(row, Script([("send_message", {"message": "It is refunded."})]))
+    waiting = call("listApprovals", "get", "/approvals?status=pending")["results"][0]["effect"]
+    decision = {"decision": "approve", "arguments_sha256": waiting["arguments_sha256"], "reason": "It is."}
+    call("decideEffect", "post", f"/effects/{waiting['id']}/decide", decision)
+    go_on(row, Script("I told the customer."))
+    call("getRun", "get", f"/runs/{run['id']}")
+    call("listSteps", "get", f"/runs/{run['id']}/steps?limit=1")
+    call("listEffects", "get", f"/runs/{run['id']}/effects")
+    call("listAgentRuns", "get", f"{path}/runs?limit=1")
+    call("listMessages", "get", f"/conversations/{run['conversation']}/messages?limit=2")
+    other = call("startRun", "post", f"{path}/runs", {"input": "And order 18?", "conversation": run["conversation"]})
+    call("cancelRun", "post", f"/runs/{other['id']}/cancel")
+    go_on(Run.objects.get(pk=other["id"]), Script())
+    call("resumeRun", "post", f"/runs/{other['id']}/resume", {"limits": {"max_steps": 10}})
 
 
 def _finish_an_evaluation() -> None:

@@ -2,7 +2,8 @@
 
 `ApiMemory.load` brings lessons with the past requests that each of them served: `POST /trajectories` for every request,
 `POST /heuristics/batch` for the lessons, which cite those runs as evidence, and `POST /heuristics/{id}/approve` with a
-key that may review.
+key that may review. An answer with an unexpected status, or one that lacked something (`degraded`), ends the benchmark:
+figures that count it would be wrong.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 from django.test import Client
 from tqdm import tqdm
 
+from memory.housekeeping import count_new_terms
 from memory.limits import MAX_EVIDENCE, MAX_PROPOSALS_AT_ONCE
 from memory.projects.api_keys import create_api_key
 from memory.projects.models import ApiKey, Project
@@ -36,8 +38,10 @@ class ApiMemory:
     def __init__(self, name: str) -> None:
         self.project = project = Project.objects.create(slug=f"bench-{Project.objects.count()}", name=name)
         agent = [Scope.RETRIEVE, Scope.TRAJECTORIES_WRITE, Scope.HEURISTICS_READ, Scope.HEURISTICS_WRITE]
-        self._agent = _connect(project, client="agent", scopes=agent)
-        self._reviewer = _connect(project, client="reviewer", scopes=[Scope.HEURISTICS_READ, Scope.REVIEW])
+        self.agent_key = create_api_key(project, client="agent", scopes=agent).token
+        reviewer = [Scope.HEURISTICS_READ, Scope.REVIEW]
+        self._agent = connect(self.agent_key)
+        self._reviewer = connect(create_api_key(project, client="reviewer", scopes=reviewer).token)
 
     def load(self, lessons: Iterable[Lesson]) -> dict[str, str]:
         """Record the past requests, propose the lessons, approve them; return the lessons' own ids by heuristic id."""
@@ -49,11 +53,15 @@ class ApiMemory:
             for lesson, result in zip(some, proposed, strict=True):
                 self._approve(result["heuristic_id"], result["content_sha256"])
                 ids[result["heuristic_id"]] = lesson.id
+        count_new_terms()  # in a running system the sweeper does this
         return ids
 
-    def ask(self, task: str, **options: Any) -> dict[str, Any]:
+    def ask(self, task: str, *, may_be_degraded: bool = False, **options: Any) -> dict[str, Any]:
         """Return what an agent is given for a task."""
-        return _post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        answer = post(self._agent, "/retrieve", {"task": task, "record": False, **options})
+        if answer["degraded"] and not may_be_degraded:
+            raise SystemExit(f"An answer lacked something ({answer['degraded_reason']}); no figures are given.")
+        return answer
 
     def _describe(self, lesson: Lesson) -> dict[str, Any]:
         if len(lesson.requests) > MAX_EVIDENCE:
@@ -69,25 +77,25 @@ class ApiMemory:
     def _record(self, lesson: Lesson) -> Iterator[str]:
         for number, request in enumerate(lesson.requests):
             run = {"task": request, "external_id": f"{lesson.id}/{number}", "outcome": "success", "reflect": False}
-            yield _post(self._agent, "/trajectories", run)["id"]
+            yield post(self._agent, "/trajectories", run)["id"]
 
     def _propose(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        results: list[dict[str, Any]] = _post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
+        results: list[dict[str, Any]] = post(self._agent, "/heuristics/batch", {"heuristics": bodies})["results"]
         if refused := [result["error"] for result in results if result["error"]]:
             raise SystemExit(f"Lessons were refused: {refused}")
         return results
 
     def _approve(self, id: str, content_sha256: str) -> None:
         body = {"content_sha256": content_sha256, "reason": "Loaded by the benchmark."}
-        _post(self._reviewer, f"/heuristics/{id}/approve", body)
+        post(self._reviewer, f"/heuristics/{id}/approve", body)
 
 
-def _connect(project: Project, *, client: str, scopes: Sequence[str]) -> Client:
-    token = create_api_key(project, client=client, scopes=scopes).token
-    return Client(headers={"Authorization": f"Bearer {token}"})
+def connect(key: str) -> Client:
+    """Return a client of the API that sends a key."""
+    return Client(headers={"Authorization": f"Bearer {key}"})
 
 
-def _post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def post(client: Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     response = client.post(f"/api/v1{path}", json.dumps(body), content_type="application/json")
     if response.status_code not in (200, 201):
         raise SystemExit(f"POST {path} answered {response.status_code}: {response.content[:300]!r}")

@@ -7,16 +7,16 @@ Prints a Markdown table of nDCG@10 with 95% percentile bootstrap intervals over 
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.bench.baselines import rank_baselines
+from tests.bench.retrieval_figures import get_interval
 from tests.bench.retrieval_quality import (
     get_groups,
-    get_interval,
     get_ndcg,
     read_lines,
     read_truth,
@@ -52,22 +52,28 @@ def measure_baselines(folder: Path) -> Iterator[dict[str, Any]]:
             }
 
 
+def print_table(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Print a row for each baseline and kind of query, and return the rows."""
+    rows = []
+    print("| set | queries | n | method | nDCG@10 (95 % CI) |\n|---|---|---|---|---|")
+    for folder in folders:
+        for row in measure_baselines(folder):
+            rows.append(row)
+            print(
+                f"| {row['set']} | {row['queries']} | {row['n']} | {row['method']} "
+                f"| {row['ndcg_at_10']:.3f} ({row['low']:.3f}–{row['high']:.3f}) |",
+                flush=True,
+            )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
     options = parser.parse_args()
-    rows = []
-    print("| set | queries | n | method | nDCG@10 (95 % CI) |\n|---|---|---|---|---|")
     with scratch_database():
-        for folder in options.folders:
-            for row in measure_baselines(folder):
-                rows.append(row)
-                print(
-                    f"| {row['set']} | {row['queries']} | {row['n']} | {row['method']} "
-                    f"| {row['ndcg_at_10']:.3f} ({row['low']:.3f}–{row['high']:.3f}) |",
-                    flush=True,
-                )
+        rows = print_table(options.folders)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -20,6 +20,7 @@ import hashlib
 import os
 import secrets
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -148,10 +149,16 @@ def make_client(stack: Stack, seed: int, **traffic: Any) -> Client:
 
 
 def repeat(stack: Stack, number: int, work: Callable[[Client], Any], **traffic: Any) -> list[Any]:
-    """Do the same in several projects, four at a time."""
+    """Do the same in several projects, four at a time, and say on the error stream how each went."""
     clients = [make_client(stack, seed, **traffic) for seed in range(number)]
+
+    def do(client: Client) -> Any:
+        found = work(client)
+        print(f"  {client.seed}: {found}", file=sys.stderr, flush=True)
+        return found
+
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(work, clients))
+        return list(pool.map(do, clients))
 
 
 def equal(stack: Stack, number: int) -> str:

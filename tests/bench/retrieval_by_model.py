@@ -14,13 +14,13 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tests.bench.retrieval_quality import (  # sets Django up
     LoadedFolder,
-    get_interval,
     get_ndcg,
     read_lines,
     read_truth,
@@ -33,6 +33,7 @@ from tqdm import tqdm
 
 from memory.retrieval import llm_ranking
 from reflection.llm.models import ModelCall, ProviderState
+from tests.bench.retrieval_figures import get_interval
 
 MODES = ("erl", "hybrid", "random")
 TOP_K = 10
@@ -66,14 +67,15 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
     values, seconds, chosen, said = [], [], [], Counter[str]()
     for query in tqdm(loaded.queries, desc=mode, leave=False):
         begun = time.perf_counter()
-        answer = loaded.memory.ask(query["text"], mode=mode, top_k=TOP_K)
+        answer = loaded.memory.ask(query["text"], mode=mode, top_k=TOP_K, may_be_degraded=mode == "erl")
         seconds.append(time.perf_counter() - begun)
         said[answer["degraded_reason"] or "-"] += 1
         chosen.append(len(answer["items"]) if answer["mode"] == mode else np.nan)
         values.append(get_ndcg([loaded.ids[item["id"]] for item in answer["items"]], loaded.truth[query["_id"]]))
         llm_ranking.breaker.reset()  # each question is a trial of its own
         ProviderState.objects.all().delete()
-    scores = loaded.scores[mode] = np.array(values)
+    loaded.figures.scores[mode] = values
+    scores = np.array(values)
     low, high = get_interval(scores)
     own = ~np.isnan(np.array(chosen, dtype=float))
     return {
@@ -90,7 +92,7 @@ def measure(loaded: LoadedFolder, *, mode: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--url", required=True, help="Of an OpenAI-compatible service, ending in /v1.")
@@ -102,7 +104,11 @@ def main() -> None:
     parser.add_argument("--input-tokens", type=int, default=6000)
     parser.add_argument("--output-tokens", type=int, default=600)
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ask the sample in every mode; print the figures and return those of each mode."""
     provider = override_settings(
         ERL_LLM_PROVIDER="openai-compatible",
         ERL_LLM_MODEL=options.model,
@@ -114,7 +120,7 @@ def main() -> None:
         ERL_LLM_MAX_OUTPUT_TOKENS=options.output_tokens,
     )
     rows: list[dict[str, Any]] = []
-    with scratch_database(), provider, tempfile.TemporaryDirectory() as place:
+    with provider, tempfile.TemporaryDirectory() as place:
         write_sample(options.folder, Path(place), queries=options.queries, lessons=options.lessons)
         loaded = LoadedFolder(Path(place), experience=False)
         print(f"{options.folder.name}: {len(loaded.queries)} questions, {len(loaded.ids)} lessons")
@@ -122,7 +128,7 @@ def main() -> None:
             rows.append(measure(loaded, mode=mode))
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
         for mode in MODES[1:]:
-            difference = loaded.scores["erl"] - loaded.scores[mode]
+            difference = np.array(loaded.figures.scores["erl"]) - loaded.figures.scores[mode]
             low, high = get_interval(difference)
             print(f"erl − {mode}: {difference.mean():+.4f} ({low:+.4f} to {high:+.4f})")
         calls = list(ModelCall.objects.values_list("input_tokens", "output_tokens", "latency_ms"))
@@ -133,6 +139,13 @@ def main() -> None:
             )
         else:
             print("no call was answered")
+    return rows
+
+
+def main() -> None:
+    options = read_options()
+    with scratch_database():
+        rows = compare(options)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -15,9 +15,9 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +28,16 @@ from tests.bench.retrieval_quality import scratch_database  # sets Django up
 from django.conf import settings  # isort: skip
 from django.core.management import call_command
 from django.db import connection, connections
-from django.test import Client
 from django.test.utils import override_settings
 
-from memory.curation.proposals import propose_heuristic
 from memory.embeddings.registry import forget_embedders
-from memory.heuristics.text import HeuristicText
-from memory.projects.actors import Actor
-from memory.projects.api_keys import create_api_key
-from memory.projects.models import Project
 from memory.retrieval import llm_ranking
 from memory.retrieval.task_vector import breaker
-from tests.factories import approve_as_read
+from tests.bench.api_memory import ApiMemory, Lesson, connect
 from tests.memory.embedding_service import EmbeddingService
 from tests.scripted_answers import silence
 from tests.scripted_provider import ScriptedProvider
 
-POLICY = Actor(label="policy:benchmark")
 THREADS = 8
 SUBJECTS = ["flight", "hotel", "train", "invoice", "refund", "exchange", "delivery", "password", "address", "contract"]
 VERBS = ["cancel", "change", "book", "confirm", "check", "repeat", "explain", "escalate", "search", "compare"]
@@ -56,8 +49,8 @@ class Load:
     The threads and their connections stay from one situation to the next, as they do in a web process.
     """
 
-    def __init__(self, token: str, *, rate: float) -> None:
-        self._headers = {"Authorization": f"Bearer {token}"}
+    def __init__(self, key: str, *, rate: float) -> None:
+        self._key = key
         self._rate = rate
         self._number = 0
         self._local = threading.local()
@@ -83,7 +76,7 @@ class Load:
         return [future.result() for future in futures]
 
     def _begin(self) -> None:
-        self._local.client = Client(headers=self._headers)
+        self._local.client = connect(self._key)
 
     def _in_every_thread(self, action: Callable[[], Any]) -> None:
         together = threading.Barrier(THREADS)
@@ -231,40 +224,55 @@ def _plain_parameters() -> dict[str, Any]:
     return {name: value for name, value in connection.get_connection_params().items() if name not in left_out}
 
 
-def main() -> None:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--lessons", type=int, default=200)
     parser.add_argument("--rate", type=float, default=20.0, help="Requests a second.")
     parser.add_argument("--seconds", type=float, default=20.0, help="How long each situation lasts.")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="Only situations with one of these words.")
     parser.add_argument("--json", type=Path, help="Write the figures to this file.")
-    options = parser.parse_args()
-    settings.ERL_API_KEY_CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
-    with scratch_database():
-        project = Project.objects.create(slug="faults", name="Faults")
-        for number in range(options.lessons):
-            verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
-            text = HeuristicText(trigger=f"Asked to {verb} a {subject} ({number})", guideline=f"Look up the {subject}.")
-            approve_as_read(propose_heuristic(project, text=text, by=POLICY), by=POLICY, reason="Benchmark.")
-        call_command("reembed", verbosity=0)
-        load = Load(create_api_key(project, client="bench", scopes=["retrieve"]).token, rate=options.rate)
+    return parser.parse_args(arguments)
+
+
+def make_lessons(count: int) -> Iterator[Lesson]:
+    """Yield different lessons, some of which fit any task that the load asks for."""
+    for number in range(count):
+        verb, subject = VERBS[number % 10], SUBJECTS[number // 10 % 10]
+        trigger = f"Asked to {verb} a {subject} ({number})"
+        yield Lesson(id=str(number), trigger=trigger, guideline=f"Look up the {subject}.")
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Go through the situations, and return the figures of each."""
+    memory = ApiMemory("Faults")
+    memory.load(make_lessons(options.lessons))
+    load = Load(memory.agent_key, rate=options.rate)
+    load.connect()
+    load.run(seconds=min(2.0, options.seconds))
+    situations: list[tuple[str, Callable[[], Any]]] = [
+        ("nothing wrong", nullcontext),
+        ("embedder killed", embedder_killed),
+        ("language model hangs", model_hangs),
+        ("indexes being rebuilt", indexes_rebuilt),
+        ("database at its limit", no_connection_left),
+        ("… and no connection at hand", lambda: no_connection_left(load.disconnect)),
+        ("model switched", lambda: model_switched(options.seconds)),
+    ]
+    rows = []
+    wanted = [each for each in situations if not options.only or any(word in each[0] for word in options.only)]
+    for name, situation in wanted:
         load.connect()
-        load.run(seconds=2)
-        situations: list[tuple[str, Callable[[], Any]]] = [
-            ("nothing wrong", lambda: _nothing()),
-            ("embedder killed", embedder_killed),
-            ("language model hangs", model_hangs),
-            ("indexes being rebuilt", indexes_rebuilt),
-            ("database at its limit", no_connection_left),
-            ("… and no connection at hand", lambda: no_connection_left(load.disconnect)),
-            ("model switched", lambda: model_switched(options.seconds)),
-        ]
-        rows = []
-        wanted = [each for each in situations if not options.only or any(word in each[0] for word in options.only)]
-        for name, situation in wanted:
-            load.connect()
-            with situation():
-                rows.append(report(name, load.run(seconds=options.seconds)))
+        with situation():
+            rows.append(report(name, load.run(seconds=options.seconds)))
+    load.disconnect()
+    return rows
+
+
+def main() -> None:
+    options = read_options()
+    settings.ERL_API_KEY_CACHE_SECONDS = 600.0  # without the database a key is known only as long as this
+    with scratch_database(patient=False):
+        rows = measure(options)
         print(f"load average {os.getloadavg()[0]:.1f}")
         if options.json:
             options.json.write_text(json.dumps(rows, indent=2) + "\n")
@@ -273,11 +281,6 @@ def main() -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 if __name__ == "__main__":

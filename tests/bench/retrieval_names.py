@@ -17,9 +17,10 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ import numpy as np  # isort: skip
 from django.db import connection
 from tqdm import tqdm
 
-from memory.retrieval import answers, candidates, name_match, scoring
+from memory.retrieval import answers, name_match, scoring
 from memory.retrieval.scoring import NAMES_WEIGHT
 from tests.bench.api_memory import ApiMemory
+from tests.bench.retrieval_figures import get_interval
 
 PLAIN = ("The run stopped at {}. What is to be done?", "{} went wrong again and I do not know why.")
 SEED = 11
@@ -103,9 +105,13 @@ def read_named(data: Path) -> Iterator[tuple[str, str, str]]:
                 yield "id", name, re.sub(r"#W\d+|\b\w+_\d+", "it", task["text"])[:300]
 
 
-def make_lessons(data: Path) -> list[dict[str, str]]:
-    """Return the lessons, each with the one name it is about, and the background that names nothing."""
-    named = {name: (kind, said) for kind, name, said in read_named(data)}
+def make_lessons(data: Path, *, most: int | None = None) -> list[dict[str, str]]:
+    """Return the lessons, each with the one name it is about, and the background that names nothing.
+
+    Args:
+        most: lessons with a name.
+    """
+    named = {name: (kind, said) for kind, name, said in islice(read_named(data), most)}
     lessons = [
         {"_id": f"{kind}:{name}", "title": f"{name} is used or fails", "text": said, "kind": kind, "name": name}
         for name, (kind, said) in named.items()
@@ -155,7 +161,7 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
         for group in ("all", f"all, {half} half", f"{task['kind']}, {half}", f"{task['spelling']}, {half}"):
             groups.setdefault(group, []).append(place)
     for group, places in sorted(groups.items()):
-        low, high = quality.get_interval(scores[places])
+        low, high = get_interval(scores[places])
         mean, first = float(scores[places].mean()), float((scores[places] == 1).mean())
         yield {
             "mode": mode,
@@ -168,31 +174,41 @@ def measure(memory: ApiMemory, ids: dict[str, str], tasks: list[dict[str, str]],
         }
 
 
-def set_worth(worth: float) -> None:
+@contextmanager
+def names_worth(worth: float) -> Iterator[None]:
     """Let names count for so much in scores, or not be looked for at all."""
+    most = name_match.MAX_NAMES
     answers.finished_answers = answers.FinishedAnswers()
-    scoring.NAMES_WEIGHT = worth
-    candidates.find_named = name_match.find_named if worth else lambda *asked: {}  # type: ignore[attr-defined]
+    scoring.NAMES_WEIGHT, name_match.MAX_NAMES = worth, most if worth else 0
+    try:
+        yield
+    finally:
+        scoring.NAMES_WEIGHT, name_match.MAX_NAMES = NAMES_WEIGHT, most
+        answers.finished_answers = answers.FinishedAnswers()
 
 
-def main() -> None:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
     parser.add_argument("--worth", nargs="+", type=float, default=[0.0, NAMES_WEIGHT])
+    parser.add_argument("--limit", type=int, help="Only the first lessons with a name.")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ask all tasks in every mode and with every worth; print the figures and return them."""
+    memory = ApiMemory("Names")
+    lessons = make_lessons(options.data, most=options.limit)
+    ids = memory.load(quality.make_lesson(document) for document in lessons)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    tasks = list(make_tasks(lessons, options.data))
+    print(f"{len(lessons)} lessons, {len(tasks)} tasks")
     rows = []
-    with quality.scratch_database():
-        memory = ApiMemory("Names")
-        lessons = make_lessons(options.data)
-        ids = memory.load(quality.make_lesson(document) for document in lessons)
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
-        tasks = list(make_tasks(lessons, options.data))
-        print(f"{len(lessons)} lessons, {len(tasks)} tasks")
-        for mode, worth in product(options.modes, options.worth):
-            set_worth(worth)
+    for mode, worth in product(options.modes, options.worth):
+        with names_worth(worth):
             for row in measure(memory, ids, tasks, mode):
                 rows.append(row | {"worth": worth})
                 print(
@@ -200,6 +216,13 @@ def main() -> None:
                     f"({row['low']:.3f}–{row['high']:.3f})  first {row['first']:.3f}",
                     flush=True,
                 )
+    return rows
+
+
+def main() -> None:
+    options = read_options()
+    with quality.scratch_database():
+        rows = measure_all(options)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

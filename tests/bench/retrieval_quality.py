@@ -1,7 +1,7 @@
 """How good retrieval is on questions and answers that nobody here wrote.
 
-    uv run python -m tests.bench.retrieval_quality FOLDER… [--experience] [--foreign] [--modes hybrid lexical]
-        [--plot docs/images/ndcg-by-set.svg]
+    uv run python -m tests.bench.retrieval_quality FOLDER… [--left-out] [--experience] [--modes hybrid lexical]
+        [--only WORD…] [--json FILE] [--from-json FILE…] [--plot docs/images/ndcg-by-set.svg]
 
 Each folder is in BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). Its documents become approved lessons of a
 scratch project in a database of its own, through the HTTP API alone (api_memory.py); its queries go through
@@ -9,8 +9,13 @@ scratch project in a database of its own, through the HTTP API alone (api_memory
 Nothing of the live data is read or written. With --experience the past requests of experience.jsonl are recorded as
 trajectories and cited as evidence.
 
-Beside each set stand the plain searches (baselines.py), how far ERL is from the best of them, query by query, and what
-ERL reaches with the weight of meaning that is best on all *other* folders (left_out.py).
+Beside each set stand the plain searches (baselines.py) and how far ERL is from the best of them, query by query. With
+--left-out follow what ERL reaches with the weight of meaning that is best on all *other* sets, and how many tasks, own
+and foreign, are given something, with the floor in use and with the one chosen on all other sets. For these, the
+product's search is asked in this process.
+
+A long run can be done in parts, at the same time or one after the other: --only measures some of the folders into a
+file, and --from-json prints the figures of all files.
 """
 
 import argparse
@@ -22,7 +27,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import permutations
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +40,33 @@ django.setup()
 
 import numpy as np  # noqa: E402
 from django.db import connection  # noqa: E402
-from django.test.utils import setup_databases, setup_test_environment, teardown_databases  # noqa: E402
+from django.test.utils import (  # noqa: E402
+    override_settings,
+    setup_databases,
+    setup_test_environment,
+    teardown_databases,
+)
 from tqdm import tqdm  # noqa: E402
 
 from erl_site.embedded import postgres  # noqa: E402
+from memory.retrieval import task_vector  # noqa: E402
+from memory.retrieval.candidates import Candidate, find_candidates  # noqa: E402
+from memory.retrieval.database_search import Search  # noqa: E402
+from memory.retrieval.project_state import read_state  # noqa: E402
+from memory.retrieval.scoring import MEANING_WEIGHT  # noqa: E402
+from memory.retrieval.snapshot import snapshots  # noqa: E402
+from memory.retrieval.task_vector import embed_task  # noqa: E402
 from tests.administrator import become_administrator  # noqa: E402
 from tests.bench.api_memory import ApiMemory, Lesson  # noqa: E402
 from tests.bench.baselines import rank_baselines, rank_by_past_requests  # noqa: E402
-from tests.bench.left_out import leave_out  # noqa: E402
-from tests.bench.plots import Bar, draw_bars  # noqa: E402
+from tests.bench.plots import draw_bars  # noqa: E402
+from tests.bench.retrieval_figures import WEIGHTS, Figures, describe_all, make_bars, write_means, write_row  # noqa: E402
 
 CUTOFF = 10
 CORPUS = "corpus.jsonl"
-FOREIGN_TASKS = 200
+FOREIGN_TASKS = 50  # of each other folder
+MEMORY_MB = 256
+WAIT_SECONDS = 60
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -87,14 +106,6 @@ def get_ndcg(found: list[str], relevant: set[str]) -> float:
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(CUTOFF, len(relevant))))
 
 
-def get_interval(values: np.ndarray, *, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
-    """95% percentile bootstrap of the mean."""
-    generator = np.random.default_rng(seed)
-    means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(resamples)]
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def get_groups(query_ids: list[str]) -> dict[str, list[int]]:
     """Split a set by what stands before the first dash of its ids where that is one letter."""
     groups: dict[str, list[int]] = {}
@@ -104,34 +115,27 @@ def get_groups(query_ids: list[str]) -> dict[str, list[int]]:
 
 
 class LoadedFolder:
-    """A folder whose documents are approved lessons of a project of their own, and a client that may ask it.
-
-    `scores` are the nDCG@10 of each query, by mode and by plain search; `by_weight` those of hybrid by the weight of
-    meaning.
-    """
+    """A folder whose documents are approved lessons of a project of their own, and a client that may ask it."""
 
     def __init__(self, folder: Path, *, experience: bool, limit: int | None = None) -> None:
         self.folder = folder
-        self.experience = experience
-        self.scores: dict[str, np.ndarray] = {}
-        self.by_weight: dict[float, np.ndarray] = {}
         self.memory = ApiMemory(folder.name)
         self.lessons = read_lessons(folder, experience=experience)
         self.ids = self.memory.load(self.lessons)
         self.truth = read_truth(folder / "qrels.tsv")
-        queries = [query for query in read_lines(folder / "queries.jsonl") if self.truth[query["_id"]]]
-        self.queries = queries[:limit]
-        self.groups = get_groups([query["_id"] for query in self.queries])
+        self.queries = read_queries(folder)[:limit]
+        groups = get_groups([query["_id"] for query in self.queries])
+        self.figures = Figures(set=folder.name, experience=experience, groups=groups)
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
 
-    def judge(self, rankings: Iterable[Sequence[str]]) -> np.ndarray:
+    def judge(self, rankings: Iterable[Sequence[str]]) -> list[float]:
         """Return nDCG@10 of the documents found for each query."""
         pairs = zip(rankings, self.queries, strict=True)
-        return np.array([get_ndcg([*found], self.truth[query["_id"]]) for found, query in pairs])
+        return [get_ndcg([*found], self.truth[query["_id"]]) for found, query in pairs]
 
-    def ask_all(self, mode: str) -> dict[str, float]:
-        """Send every query to the API; return the share of empty blocks and the median time."""
+    def ask_all(self, mode: str) -> None:
+        """Send every query to the API."""
         durations, rankings, empty = [], [], 0
         for query in tqdm(self.queries, desc=f"{self.folder.name} {mode}", leave=False):
             begun = time.perf_counter()
@@ -139,8 +143,8 @@ class LoadedFolder:
             durations.append((time.perf_counter() - begun) * 1000)
             empty += not answer["context"]
             rankings.append([self.ids[item["id"]] for item in answer["items"]])
-        self.scores[mode] = self.judge(rankings)
-        return {
+        self.figures.scores[mode] = self.judge(rankings)
+        self.figures.asked[mode] = {
             "empty_blocks": round(empty / len(self.queries), 4),
             "p50_ms": round(float(np.median(durations)), 1),
         }
@@ -151,87 +155,64 @@ class LoadedFolder:
         documents = [(document.get("title", ""), document["text"]) for document in read_lines(self.folder / CORPUS)]
         texts = [query["text"] for query in self.queries]
         rankings = rank_baselines(documents, texts)
-        if self.experience:
+        if self.figures.experience:
             rankings["nearest"] = rank_by_past_requests([lesson.requests for lesson in self.lessons], texts)
         for name, found in rankings.items():
-            self.scores[name] = self.judge([ids[place] for place in places] for places in found)
+            self.figures.scores[name] = self.judge([ids[place] for place in places] for places in found)
 
-    def measure(self, mode: str) -> Iterator[dict[str, Any]]:
-        """Yield nDCG@10 of every kind of query in a mode, and its distance from the best plain search."""
-        asked = self.ask_all(mode)
-        plain = [name for name in ("bm25", "dense", "rrf", "nearest") if name in self.scores]
-        for group, members in self.groups.items():
-            best = max(plain, key=lambda name: self.scores[name][members].mean())
-            yield {
-                "set": self.folder.name,
-                "experience": self.experience,
-                "queries": group,
-                "n": len(members),
-                "mode": mode,
-                **describe("ndcg_at_10", self.scores[mode][members]),
-                **{name: round(float(self.scores[name][members].mean()), 4) for name in plain},
-                "best": best,
-                **describe("difference", (self.scores[mode] - self.scores[best])[members]),
-                **asked,
-            }
+    def search_with_each_weight(self) -> None:
+        """Score hybrid by the weight of meaning, and note how well the best lesson fits each task."""
+        rankings: dict[float, list[list[str]]] = {weight: [] for weight in WEIGHTS}
+        for query in tqdm(self.queries, desc=f"{self.folder.name} by weight", leave=False):
+            for weight in WEIGHTS:
+                found = self._search(query["text"], weight)
+                rankings[weight].append([self.ids[str(one.heuristic_id)] for one in found])
+                if weight == MEANING_WEIGHT:
+                    self.figures.fits.append(max((one.similarity for one in found), default=0.0))
+        self.figures.by_weight = {str(weight): self.judge(found) for weight, found in rankings.items()}
 
-    def measure_left_out(self, weight: float) -> Iterator[dict[str, Any]]:
-        """Yield nDCG@10 with a weight of meaning that was chosen without this folder, and its distance likewise."""
-        plain = [name for name in ("bm25", "dense", "rrf", "nearest") if name in self.scores]
-        for group, members in self.groups.items():
-            best = max(plain, key=lambda name: self.scores[name][members].mean())
-            yield {
-                "set": self.folder.name,
-                "queries": group,
-                "weight": weight,
-                **describe("left_out", self.by_weight[weight][members]),
-                **describe("gain", (self.by_weight[weight] - self.scores[best])[members]),
-            }
+    def search_foreign(self, folder: Path) -> None:
+        """Note how well the best lesson fits each of some tasks of another folder."""
+        queries = read_queries(folder)
+        some = queries[:: -(-len(queries) // FOREIGN_TASKS)]
+        found = [self._search(query["text"], MEANING_WEIGHT) for query in some]
+        self.figures.foreign_fits[folder.name] = [max((one.similarity for one in of), default=0.0) for of in found]
+
+    def _search(self, task: str, weight: float) -> list[Candidate]:
+        project = self.memory.project
+        state = read_state(project.pk, task=task)
+        model_id, vector = embed(task, state.model_id)
+        search = Search(project_id=project.pk, task=task, vector=vector, model_id=model_id, meaning_weight=weight)
+        return find_candidates(search, state)
 
 
-def describe(name: str, values: np.ndarray) -> dict[str, float]:
-    """Return the mean of some queries' values by its name, and its interval."""
-    low, high = get_interval(values)
-    return {
-        name: round(float(values.mean()), 4),
-        f"{name}_low": round(low, 4),
-        f"{name}_high": round(high, 4),
-    }
+embed = cache(embed_task)
 
 
-def draw_plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw nDCG@10 of each set: what was left out of the tuning, and the best plain search as a line."""
-    measured = {(row["set"], row["queries"]): row for row in rows if row.get("mode") == "hybrid"}
-    bars = [
-        Bar(
-            group=row["set"].removesuffix("_retrieval") + ("" if row["queries"] == "all" else f", {row['queries']}"),
-            series="hybrid, left out",
-            value=row["left_out"],
-            low=row["left_out_low"],
-            high=row["left_out_high"],
-            baseline=measured[row["set"], row["queries"]][measured[row["set"], row["queries"]]["best"]],
-        )
-        for row in rows
-        if "left_out" in row
-    ]
-    draw_bars(bars, title="nDCG@10 with 95% bootstrap intervals; dashed: best plain search", path=path)
+def read_queries(folder: Path) -> list[dict[str, Any]]:
+    """Return the queries of a folder that have an answer."""
+    truth = read_truth(folder / "qrels.tsv")
+    return [query for query in read_lines(folder / "queries.jsonl") if truth[query["_id"]]]
 
 
-def measure_foreign(loaded: LoadedFolder, other: LoadedFolder) -> dict[str, Any]:
-    """Share of another domain's tasks that are rightly given nothing."""
-    queries = other.queries[:FOREIGN_TASKS]
-    empty = sum(not loaded.memory.ask(query["text"], mode="hybrid", top_k=CUTOFF)["context"] for query in queries)
-    return {
-        "set": loaded.folder.name,
-        "tasks_of": other.folder.name,
-        "n": len(queries),
-        "empty_blocks": round(empty / len(queries), 4),
-    }
+def wait_longer() -> None:
+    """Give every part of an answer a minute: on a slow machine an answer is late, and still whole."""
+    options = connection.settings_dict["OPTIONS"]
+    limits = f"{options['options']} -c lock_timeout={WAIT_SECONDS}s"  # of two, the last counts
+    connection.settings_dict["OPTIONS"] = options | {"connect_timeout": WAIT_SECONDS, "options": limits}
+    task_vector.DEADLINE_SECONDS = WAIT_SECONDS
 
 
 @contextmanager
-def scratch_database() -> Iterator[None]:
+def scratch_database(*, patient: bool = True) -> Iterator[None]:
+    """Make a database for a benchmark on a server of its own, and discard it.
+
+    Args:
+        patient: wait a minute where the product does not, so that no answer lacks anything.
+    """
     become_administrator()
+    if patient:
+        wait_longer()
     setup_test_environment()
     databases = setup_databases(verbosity=0, interactive=False)
     try:
@@ -241,68 +222,59 @@ def scratch_database() -> Iterator[None]:
         postgres.stop(tests.servers.HOME / "postgres", mode="immediate")
 
 
-def main() -> None:
-    logging.disable(logging.INFO)  # a line for every request
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
-    parser.add_argument("--from-json", nargs="+", type=Path, default=[], help="Draw figures of earlier runs as well.")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="Measure only folders with one of these words.")
     parser.add_argument("--experience", action="store_true", help="Record experience.jsonl as source tasks.")
     parser.add_argument("--modes", nargs="+", default=["hybrid"])
-    parser.add_argument("--foreign", action="store_true", help="Ask each project the tasks of the other folders too.")
-    parser.add_argument("--left-out", action="store_true", help="Choose the weight of meaning on the other folders.")
+    parser.add_argument("--left-out", action="store_true", help="Choose the weight and the floor on the other folders.")
     parser.add_argument("--limit", type=int, help="Only the first queries of each set.")
+    parser.add_argument("--json", type=Path, help="Write what was measured to this file.")
+    parser.add_argument("--from-json", nargs="+", type=Path, default=[], help="Add what earlier runs measured.")
     parser.add_argument("--plot", type=Path, help="Draw nDCG@10 of each set into this SVG file.")
-    parser.add_argument("--json", type=Path, help="Write the figures to this file.")
-    options = parser.parse_args()
-    rows: list[dict[str, Any]] = [row for path in options.from_json for row in json.loads(path.read_text())]
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    logging.disable(logging.INFO)  # a line for every request
+    options = read_options()
+    sets = [Figures(**one) for path in options.from_json for one in json.loads(path.read_text())]
     if options.folders:
-        measure(options, rows)
-    if options.plot:
-        draw_plot(rows, options.plot)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+        with scratch_database():
+            for one in measure(options):
+                sets.append(one)
+                if options.json:
+                    options.json.write_text(json.dumps([one.as_json() for one in sets]) + "\n")
+    report(sets, options)
 
 
-def measure(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Measure everything that was asked for; print each figure as it comes and add it to the rows."""
-    with scratch_database():
-        folders = []
-        for folder in options.folders:
+def measure(options: argparse.Namespace) -> Iterator[Figures]:
+    """Measure the folders that were asked for, one after the other."""
+    for folder in options.folders:
+        if options.only and not any(word in folder.name for word in options.only):
+            continue
+        with override_settings(ERL_RETRIEVE_MEMORY_MB=MEMORY_MB):
             loaded = LoadedFolder(folder, experience=options.experience, limit=options.limit)
             loaded.search_plainly()
+            snapshots.load(loaded.memory.project.pk)
             for mode in options.modes:
-                for row in loaded.measure(mode):
-                    rows.append(row)
-                    print(write_row(row), flush=True)
-            folders.append(loaded)
-        for loaded, weight in leave_out(folders) if options.left_out or options.plot else ():
-            for row in loaded.measure_left_out(weight):
-                rows.append(row)
-                print(
-                    f"{row['set']:24} {row['queries']:4} left out: {row['left_out']:.3f} ({row['left_out_low']:.3f}–"
-                    f"{row['left_out_high']:.3f}), gain {row['gain']:+.3f} ({row['gain_low']:+.3f} to "
-                    f"{row['gain_high']:+.3f}) at weight {weight}",
-                    flush=True,
-                )
-        for name in ("difference", "gain"):
-            if gains := [row[name] for row in rows if name in row and row.get("mode", "hybrid") == "hybrid"]:
-                print(f"mean {name} over {len(gains)} sets: {np.mean(gains):+.4f}")
-        for loaded, other in permutations(folders, 2) if options.foreign else ():
-            row = measure_foreign(loaded, other)
-            rows.append(row)
-            print(
-                f"{row['set']:24} asked {row['n']} tasks of {row['tasks_of']}: empty blocks {row['empty_blocks']:.3f}"
-            )
+                loaded.ask_all(mode)
+            if options.left_out:
+                loaded.search_with_each_weight()
+                for other in options.folders:
+                    if other != folder:
+                        loaded.search_foreign(other)
+        yield loaded.figures
 
 
-def write_row(row: dict[str, Any]) -> str:
-    plain = " ".join(f"{name} {row[name]:.3f}" for name in ("bm25", "dense", "rrf", "nearest") if name in row)
-    return (
-        f"{row['set']:24} {row['queries']:4} n={row['n']:<5} {row['mode']:10} {row['ndcg_at_10']:.3f} "
-        f"({row['ndcg_at_10_low']:.3f}–{row['ndcg_at_10_high']:.3f})  {plain}  best {row['best']} "
-        f"{row['difference']:+.3f} ({row['difference_low']:+.3f} to {row['difference_high']:+.3f})  "
-        f"empty blocks {row['empty_blocks']:.3f}  p50 {row['p50_ms']} ms"
-    )
+def report(sets: Sequence[Figures], options: argparse.Namespace) -> None:
+    """Print all figures, and draw them if that was asked for."""
+    rows = [*describe_all(sets, options.modes)]
+    print(*map(write_row, rows), *write_means(rows), sep="\n")
+    if options.plot:
+        title = "nDCG@10 with 95% bootstrap intervals; dashed: best plain search"
+        draw_bars(make_bars(rows), title=title, path=options.plot)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.bench.left_out import WEIGHTS, choose_weight, leave_out
-from tests.bench.retrieval_quality import LoadedFolder, draw_plot, get_groups, write_row
+from tests.bench.retrieval_figures import WEIGHTS, Figures, choose_floor, choose_weight
+from tests.bench.retrieval_quality import get_groups, measure, read_options, report
 
 TOPICS = {"fare": "Refund the fare of a flight", "room": "Book a room in a hotel", "seat": "Choose a seat on a train"}
 
@@ -26,22 +25,28 @@ def write_folder(folder: Path) -> Path:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_benchmark_measures_all_searches_and_what_was_left_out(tmp_path: Path) -> None:
-    folders = [LoadedFolder(write_folder(tmp_path / name), experience=True) for name in ("one", "other")]
-    rows: list[dict[str, Any]] = []
-    for folder in folders:
-        folder.search_plainly()
-        rows += folder.measure("hybrid")
-    rows += [row for folder, weight in leave_out(folders) for row in folder.measure_left_out(weight)]
-    draw_plot(rows, tmp_path / "plot.svg")
+def test_benchmark_measures_all_searches_and_what_was_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(write_folder(tmp_path / name)) for name in ("one", "other")]
+    plot = tmp_path / "plot.svg"
+    options = read_options([*folders, "--experience", "--left-out", "--plot", str(plot)])
 
-    assert [row["queries"] for row in rows] == ["q"] * 4
-    assert {(row["bm25"], row["dense"], row["rrf"], row["nearest"], row["ndcg_at_10"]) for row in rows[:2]} == {
-        (1,) * 5
-    }
-    assert [(row["left_out"], row["gain"], row["weight"] in WEIGHTS) for row in rows[2:]] == [(1, 0, True)] * 2
-    assert "best dense" in write_row(rows[0] | {"best": "dense"})
-    assert "one, q" in (tmp_path / "plot.svg").read_text()
+    sets = [Figures(**json.loads(json.dumps(one.as_json()))) for one in measure(options)]
+    report(sets, options)
+
+    assert [(one.groups, one.scores, one.by_weight) for one in sets] == [
+        (
+            {"q": [0, 1, 2]},
+            dict.fromkeys(("bm25", "dense", "rrf", "nearest", "hybrid"), [1.0] * 3),
+            {str(weight): [1.0] * 3 for weight in WEIGHTS},
+        )
+    ] * 2
+    assert (len(sets[0].fits), len(sets[0].foreign_fits["other"]), sets[0].asked["hybrid"]["empty_blocks"]) == (3, 3, 0)
+    printed = capsys.readouterr().out
+    assert "mean gain over 2 kinds of queries: +0.0000" in printed
+    assert "mean with the floor left out: own tasks answered 1.000" in printed
+    assert "one, q" in plot.read_text()
 
 
 def test_queries_are_grouped_by_their_kind() -> None:
@@ -49,9 +54,24 @@ def test_queries_are_grouped_by_their_kind() -> None:
     assert get_groups(["plain", "other-1"]) == {"all": [0, 1]}
 
 
-@pytest.mark.django_db
-def test_weight_is_the_one_that_is_best_on_the_other_folders(tmp_path: Path) -> None:
-    folder = LoadedFolder(write_folder(tmp_path / "one"), experience=False)
-    folder.by_weight = {weight: np.full(3, weight == 0.7) for weight in WEIGHTS}
+def make_figures(**measured: Any) -> Figures:
+    return Figures(set="one", experience=False, groups={"all": [0, 1]}, **measured)
 
-    assert (choose_weight([folder]), choose_weight([])) == (0.7, 0.5)
+
+def test_weight_is_the_one_that_is_best_on_the_other_folders() -> None:
+    figures = make_figures(by_weight={str(weight): [float(weight == 0.7)] * 2 for weight in WEIGHTS})
+
+    assert (choose_weight([figures]), choose_weight([])) == (0.7, 0.5)
+
+
+def test_floor_is_the_highest_that_leaves_nearly_all_own_tasks_of_the_others_answered() -> None:
+    assert choose_floor([make_figures(fits=[0.401, 0.8]), make_figures(fits=[0.9, 0.601])]) == 0.4
+    assert choose_floor([]) == 0
+
+
+def test_answers_are_counted_by_what_fits() -> None:
+    figures = make_figures(fits=[0.3, 0.2], foreign_fits={"other": [0.1, 0.1], "third": [0.1, 0.5]})
+
+    row = figures.describe_answers(0.25)
+
+    assert (row["answered"], row["foreign_empty"]) == (0.5, 0.75)

@@ -1,6 +1,7 @@
 """One look at the units of an experiment, without a database."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -194,6 +195,18 @@ def test_past_of_families_narrows_the_interval() -> None:
     assert found.difference.variance < 0.8 * without.difference.variance
 
 
+def test_verdict_of_units_that_differ_leaves_the_others_out() -> None:
+    differing = make_units(400, base=0.3, lift=0.4)
+    alike = [replace(unit, counts=False) for unit in make_units(1600, base=0.5, lift=0)]
+
+    found = look([*differing, *alike], only_differing=True)
+
+    assert found.verdict == Verdict.BETTER
+    assert sum(found.units.values()) == 400
+    assert sum(arm["left_out"] for arm in found.outcomes.values()) == 1600
+    assert sum(found.guardrails["success"]["units"].values()) == 2000
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
@@ -201,6 +214,7 @@ def test_past_of_families_narrows_the_interval() -> None:
         ({"method": "exact", "rule": "not_worse", "margin": 0.1}, "has no margin"),
         ({"method": "exact", "unit_rule": "mean"}, "one run of each unit"),
         ({"method": "exact", "use_past": True}, "cannot use the past"),
+        ({"method": "exact", "only_differing": True}, "counts every unit"),
         ({"margin": 0.1}, "belongs to the rule"),
         ({"rule": "not_worse"}, "belongs to the rule"),
         ({"guardrails": ()}, "Keep a guardrail"),

@@ -10,11 +10,13 @@ from django.utils import timezone
 
 from evaluation.errors import ExperimentEnded, ExperimentRunning, PlanInvalid
 from evaluation.experiments.analysis import Verdict
-from evaluation.experiments.lifecycle import start_experiment, stop_experiment
+from evaluation.experiments.lifecycle import find_unwatched_canaries, start_experiment, stop_experiment
 from evaluation.experiments.looks import look_at_experiments, take_look
 from evaluation.experiments.models import Experiment, Look
 from evaluation.experiments.plan import Guardrail, Plan, Step
 from evaluation.experiments.uplift import measure_uplift
+from evaluation.reports.experiments import describe_experiment
+from evaluation.shadow.models import ShadowAnswer
 from memory.effects.models import HeuristicFeedback
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, promote, roll_back, start_canary
@@ -470,3 +472,66 @@ def test_rollback_of_another_canary_ends_the_experiment() -> None:
 
 def test_default_plan_can_be_carried_out() -> None:
     assert Plan().check().guardrails[0].metric == "success"
+
+
+# ── After the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_canary_that_goes_on_after_its_experiment_is_an_alarm() -> None:
+    experiment = make_experiment()
+    assert find_unwatched_canaries(experiment.project) == []
+
+    stop_experiment(experiment, by=OPERATOR)
+
+    assert find_unwatched_canaries() == [experiment]
+    (alarm,) = describe_experiment(experiment)["alarms"]
+    assert alarm.startswith("Release 2 still runs as a canary of 50 %")
+
+
+def test_canary_that_was_rolled_back_or_is_watched_again_is_no_alarm() -> None:
+    ended = stop_experiment(make_experiment(), by=OPERATOR)
+    roll_back(ended.project, by=OPERATOR)
+    watched = stop_experiment(make_experiment(), by=OPERATOR)
+    start_experiment(watched.project, plan=PLAN, by=OPERATOR, release=watched.treated_release)
+
+    assert find_unwatched_canaries() == []
+
+
+# ── Only what differs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_plan_that_counts_what_differs_needs_shadow() -> None:
+    project, release = make_deployed()
+    start_canary(project, release=release, share=500, by=OPERATOR)
+
+    with pytest.raises(PlanInvalid, match="Only shadow knows"):
+        start_experiment(project, plan=replace(PLAN, only_differing=True), by=OPERATOR, release=release)
+
+
+def test_units_that_shadow_found_alike_or_did_not_compare_are_left_out() -> None:
+    project, release = make_deployed()
+    change_deployment(project, by=OPERATOR, change=DeploymentChange(shadow_share=1000))
+    start_canary(project, release=release, share=500, by=OPERATOR)
+    plan = replace(PLAN, only_differing=True)
+    experiment = start_experiment(project, plan=plan, by=OPERATOR, release=release)
+    Traffic(experiment=experiment).send(30)
+    deployment = deployment_of(experiment)
+    assert deployment.stable is not None
+    ShadowAnswer.objects.bulk_create(
+        ShadowAnswer(
+            project=project,
+            retrieval=answer,
+            stable=deployment.stable,
+            candidate=release,
+            differs=number < 12,
+            stable_tokens=0,
+            candidate_tokens=0,
+            asked_at=answer.created_at,
+        )
+        for number, answer in enumerate(Retrieval.objects.order_by("created_at")[:20])
+    )
+
+    found = look(experiment)
+
+    assert found.control_units + found.treated_units == 12
+    assert sum(arm["left_out"] for arm in found.outcomes.values()) == 18

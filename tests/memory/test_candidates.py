@@ -124,7 +124,7 @@ def test_search_gives_the_likeness_of_the_nearest_source_task() -> None:
     heuristic = serve(project, "A page is empty", source_task="Book a table for two in Rome")
     (found,) = search(project, "Book a table for two in Rome")
     assert found.heuristic_id == heuristic.pk
-    assert found.task == pytest.approx(1, abs=0.01)
+    assert found.similarity == pytest.approx(1, abs=0.01)
     assert found.matched_task == "Book a table for two in Rome"
 
 

@@ -395,3 +395,10 @@ def test_wider_canary_keeps_its_units(project: Project, lesson: Heuristic) -> No
     start_canary(project, release=release, share=600, by=BY)
 
     assert tried < {unit for unit in units if ask(project, session=unit).arm == "candidate"}
+
+
+def test_release_names_the_versions_of_the_prompts(project: Project) -> None:
+    versions = cut_release(project, by=BY).manifest["prompt_versions"]
+
+    assert versions["reflect-failure"].startswith("reflect-failure/")
+    assert versions["rank-lessons"].startswith("rank-lessons/")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.retrieval.scoring import ENOUGH, NAMES_WEIGHT, Parts, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import ENOUGH, NAMES_WEIGHT, Parts, measure_fit, score_heuristic, weigh_meaning
 
 LIKENESS = st.floats(0, 1)
 
@@ -64,3 +64,19 @@ def test_saying_more_of_the_task_never_lowers_a_score(own: list[float], tasks: l
 def test_what_a_lesson_names_is_a_part_of_its_score() -> None:
     without, named = (score_heuristic(0.4, 0.2, [], named_share=share) for share in (0.0, 0.5))
     assert named == without._replace(names=NAMES_WEIGHT / 2)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "words", "tasks", "named", "fit"),
+    [
+        (0.1, 0.6, [], 0.0, 0.1),
+        (None, 0.6, [], 0.0, 0.6),
+        (0.1, 0.0, [0.5, 0.4], 0.0, 0.5),
+        (0.1, 0.0, [0.05], 1.0, 1.0),
+        (None, None, [], 0.0, 0.0),
+    ],
+)
+def test_words_alone_do_not_make_a_lesson_fit(
+    meaning: float | None, words: float | None, tasks: list[float], named: float, fit: float
+) -> None:
+    assert measure_fit(meaning, words, tasks, named_share=named) == fit

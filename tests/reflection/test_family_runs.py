@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from memory.ids import uuid7
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.nearest import MAX_FAMILY_RUNS, find_family_runs
@@ -39,12 +40,23 @@ def test_family_runs_without_lessons_come_first_and_are_few() -> None:
     run = make_run(project, "failure")
     make_run(project, "success", task="Unguided")
     for _ in range(MAX_FAMILY_RUNS + 1):
-        make_run(project, "success", task="Guided", retrieval=make_retrieval(project=project))
+        given = make_retrieval(project=project, injected_ids=[uuid7()])
+        make_run(project, "success", task="Guided", retrieval=given)
 
     tasks = [other.task for other in find_family_runs(run)]
 
     assert tasks[0] == "Unguided"
     assert len(tasks) == MAX_FAMILY_RUNS
+
+
+def test_run_of_the_hold_out_counts_as_one_without_lessons() -> None:
+    project = make_project()
+    run = make_run(project, "failure")
+    held_out = make_retrieval(project=project, injected_ids=[], arm="holdout")
+    make_run(project, "success", task="Held out", retrieval=held_out)
+    make_run(project, "success", task="Guided", retrieval=make_retrieval(project=project, injected_ids=[uuid7()]))
+
+    assert [other.task for other in find_family_runs(run)] == ["Held out", "Guided"]
 
 
 def test_run_without_a_family_has_no_others() -> None:

@@ -100,7 +100,8 @@ def test_fuzzed_requests_never_break_the_contract(operations: list[Any], number:
     fuzz = make_fuzz(application, chance=make_random(f"fuzz:{number}"), tally=tally)
     for operation in operations:
         examples = make_examples(operation.method, operation.path, fuzz.project, fuzz.chance)
-        targets = [example.path.split("/")[4] for example in examples] if "{id}" in operation.path else []
+        place = operation.path.split("/").index("{id}") if "{id}" in operation.path else None
+        targets = [example.path.split("/")[place] for example in examples] if place is not None else []
         made = send_made_up(operation, fuzz, targets=targets, round_number=number)
         fuzz.send_mutants(examples, made, MUTANTS if operation.path.startswith("/api/") else FEW)
 

@@ -35,6 +35,8 @@ UPDATE memory_trajectory SET retrieval_id = (SELECT id FROM memory_retrieval), c
 UPDATE memory_retrieval SET created_at = now(), heuristic_ids = ARRAY[(SELECT id FROM memory_heuristic)],
     injected_ids = ARRAY[(SELECT id FROM memory_heuristic)];
 UPDATE memory_idempotencyrecord SET resource_id = (SELECT id FROM memory_retrieval);
+UPDATE memory_blockrevision SET run_id = (SELECT id FROM memory_trajectory);
+UPDATE memory_passage SET run_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristicfeedback SET trajectory_id = (SELECT id FROM memory_trajectory);
 UPDATE memory_heuristic SET current_revision_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE reflection_consolidationrun SET until = now() + interval '1 day', since = NULL;

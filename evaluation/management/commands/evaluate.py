@@ -16,7 +16,7 @@ from evaluation.reports.lookup import find_report, read_report
 from evaluation.reports.report import write_html, write_json, write_junit, write_text
 from evaluation.runner import create_run, execute_run, find_unfinished, prepare_database
 from evaluation.suites.base import Options
-from evaluation.suites.registry import DEFAULT, SUITES, foresee_seconds
+from evaluation.suites.registry import DEFAULT, STAGING, SUITES, foresee_seconds
 from memory.management.options import write_file
 
 COUNTS = ("seeds", "limit", "experience", "k", "budget_tokens", "trials", "concurrency", "max_calls", "agent_timeout")
@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--suite", nargs="+", choices=list(SUITES), default=list(DEFAULT), help="default: %(default)s"
+            "--suite", nargs="+", choices=list(SUITES), help=f"default: {' '.join(DEFAULT)}; with --stage toolchoice"
         )
         parser.add_argument(
             "--arms", nargs="+", default=[], metavar="ARM", help="for example none random:5 hybrid:5 all"
@@ -75,6 +75,11 @@ class Command(BaseCommand):
             type=Path,
             metavar="PATH",
             help="for retrieval: a folder in BEIR layout, or a folder of them; for replay: a file of your own runs",
+        )
+        parser.add_argument(
+            "--stage",
+            action="store_true",
+            help=f"stage a good, a useless and a poisoned release instead of comparing arms, with --suite {STAGING}",
         )
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - for standard output")
         parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a single HTML page")
@@ -123,13 +128,13 @@ class Command(BaseCommand):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name.replace('_', '-')} must be 1 or more.")
         run_options = Options(
-            suites=tuple(dict.fromkeys(options["suite"])),
+            suites=tuple(dict.fromkeys(options["suite"] or (DEFAULT[:1] if options["stage"] else DEFAULT))),
             arms=tuple(options["arms"]),
             data=str(options["data"].resolve()) if options["data"] else "",
             tasks=str(options["tasks"].resolve()) if options["tasks"] else "",
             folder=str(Path.cwd()) if options["agent"] else "",
             max_cost_usd=options["max_cost"],
-            **{name: options[name] for name in ("seed", "project", "environment", "agent", *COUNTS)},
+            **{name: options[name] for name in ("seed", "stage", "project", "environment", "agent", *COUNTS)},
         )
         run = (find_unfinished(run_options) if options["resume"] else None) or create_run(
             run_options, by="command:evaluate"
@@ -222,7 +227,7 @@ def _say_how_long(foreseen: float | None) -> str:
 def _check_options(options: dict[str, Any]) -> None:
     """Find mistakes now that would otherwise show only after the run."""
     for name in ("environment", "agent", "tasks"):
-        if options[name] and "yours" not in options["suite"]:
+        if options[name] and "yours" not in (options["suite"] or DEFAULT):
             raise EvaluationError(f"--{name} is for your own agent: add --suite yours.")
     for limit in options["fail_under"]:
         read_limit(limit)

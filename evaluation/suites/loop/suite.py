@@ -22,6 +22,7 @@ from evaluation.suites.loop.store import (
     read_lessons,
 )
 from evaluation.suites.loop.summary import summarise_loop
+from evaluation.suites.staging import STAGED, USELESS, Traffic, make_stages, stage_releases, summarise_stages
 from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
 from memory.curation.decisions import retire_heuristic
 from memory.heuristics.models import Heuristic
@@ -85,9 +86,12 @@ class ClosedLoop(Suite):
         return arms
 
     def run_unit(self, unit: str, options: Options, progress: Progress) -> UnitResult:
-        return _SeedRun(self, unit, options, progress).run(self.arms(options))
+        run = _SeedRun(self, unit, options, progress)
+        return run.stage() if options.stage else run.run(self.arms(options))
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
+        if options.stage:
+            return summarise_stages(self.describe(options), units, STAGED)
         return summarise_loop(self.describe(options), units, self.arms(options), options)
 
 
@@ -178,6 +182,41 @@ class _SeedRun:
                 "retrieve_ms": {name: percentiles(spent) for name, spent in self.retrieve_ms.items()},
             },
         }
+
+    def stage(self) -> UnitResult:
+        """Stage what was learnt from the first tries, then lessons about other work, then the lessons shuffled.
+
+        Half of the background is there from the start; the useless release adds some of the other half.
+        """
+        half = len(self.background) // 2
+        useless, self.background = self.background[half:][:USELESS], self.background[:half]
+        nothing = find_arm("none", k=self.options.k)
+        first = {(task.id, nothing.name, 0): "" for task in self.experience}
+        runs = self._play([(task, nothing, 0) for task in self.experience], first, "first tries")
+        pairs = [(task, runs[task.id, nothing.name, 0]) for task in self.experience]
+        project = self._make_project("clean")
+
+        def learn() -> None:
+            self._learn(project, pairs, self.counts)
+            approve_all(project)
+
+        def poison() -> None:
+            propose_shuffled(project, read_lessons(project), seed=self.unit)
+            for heuristic in store.find_learnt(project).filter(status=Heuristic.Status.APPROVED):
+                retire_heuristic(heuristic, by=EVALUATION)
+            approve_all(project)
+
+        return stage_releases(
+            project,
+            make_stages(learn, lambda: add_background(project, useless, progress=lambda done: None), poison),
+            traffic=Traffic(
+                tasks=self.tests,
+                attempt=lambda task, lessons: self.environment.run(task, lessons=lessons, trial=0),
+                options=self.options,
+                seed=self.unit,
+                progress=self.progress,
+            ),
+        )
 
     def _learn_along_curve(self, pairs: list[tuple[Task, TryResult]]) -> dict[str, list[float]]:
         project = self._make_project("clean")

@@ -6,8 +6,20 @@ from functools import cache
 from typing import Any
 
 from evaluation.arms import Arm, ArmQuestion, ask, find_arm, find_arms
+from evaluation.environments.base import Task, TryResult
 from evaluation.errors import EvaluationError
 from evaluation.suites.base import About, ArmFigures, Options, Progress, Suite, UnitResult
+from evaluation.suites.cooking import read_background
+from evaluation.suites.loop.store import add_background
+from evaluation.suites.staging import (
+    MOST_UNITS,
+    STAGED,
+    USELESS,
+    Traffic,
+    make_stages,
+    stage_releases,
+    summarise_stages,
+)
 from evaluation.suites.timing import milliseconds_since, percentiles, time_block, time_embedding
 from evaluation.suites.toolchoice.agent import AgentVectors, ToolAgent
 from evaluation.suites.toolchoice.data import Request, load, sample, shuffle
@@ -36,6 +48,7 @@ DEFAULT_ARMS = (
 BATCH_SIZE = 100
 # Measured on two idle processors, to say beforehand how long a run takes
 START_SECONDS, SECONDS_PER_TEXT, SECONDS_PER_RUN, SECONDS_PER_ANSWER = 20.0, 0.01, 0.03, 0.01
+SECONDS_PER_UNIT = 0.05  # of a staged release
 THREADS = 2  # one waits for the database while the other computes
 # In this order: the last two change the contents of the clean store
 STORES = ("clean", "shuffled", "flipped", "noreward", "iterative", "poison-unapproved", "poison-approved")
@@ -59,6 +72,8 @@ class ToolChoice(Suite):
         reflector="toolchoice, version 1: a deterministic rule that is part of this suite; no language model",
     )
 
+    can_stage = True
+
     def units(self, options: Options) -> list[str]:
         return [f"seed-{options.seed + number}" for number in range(options.seeds)]
 
@@ -73,6 +88,9 @@ class ToolChoice(Suite):
 
     def foresee_seconds(self, options: Options) -> float:
         tests, experience = map(len, _choose_requests(options))
+        if options.stage:
+            asked = options.seeds * MOST_UNITS * 2 * SECONDS_PER_UNIT
+            return asked + options.seeds * experience * SECONDS_PER_RUN + START_SECONDS
         arms = self.arms(options)
         asked = sum(not arm.ignores_task for arm in arms) + sum(0 < point < experience for point in CURVE)
         stores = len({arm.store for arm in arms} - {"clean"})
@@ -87,6 +105,8 @@ class ToolChoice(Suite):
         vectors.prefetch([*data.tools.values(), *(request.text for request in (*tests, *experience))])
         agent = ToolAgent(vectors, data.tools)
         prefetch_vectors([*(request.text for request in tests), *predict_lesson_texts(agent, experience)])
+        if options.stage:
+            return _stage(unit, options, progress, agent=agent, experience=shuffle(experience, seed=unit), tests=tests)
         run = _SeedRun(
             unit=unit,
             options=options,
@@ -99,6 +119,8 @@ class ToolChoice(Suite):
 
     def summarise(self, units: dict[str, UnitResult], options: Options) -> dict[str, Any]:
         tests, _ = _choose_requests(options)
+        if options.stage:
+            return summarise_stages(self.about, units, STAGED)
         return summarise_units(self.about, units, self.arms(options), [request.id for request in tests], options)
 
 
@@ -106,6 +128,47 @@ def _choose_requests(options: Options) -> tuple[tuple[Request, ...], tuple[Reque
     """Return the new and the earlier requests; without a limit three quarters of them, so that a run ends in time."""
     data = load()
     return sample(data.tests, options.limit or TESTS), sample(data.experience, options.experience or EXPERIENCE)
+
+
+def _stage(
+    unit: str,
+    options: Options,
+    progress: Progress,
+    *,
+    agent: ToolAgent,
+    experience: tuple[Request, ...],
+    tests: tuple[Request, ...],
+) -> UnitResult:
+    """Stage what was learnt from the earlier requests, then lessons about other work, then wrong lessons."""
+    project = Project.objects.create(slug=f"{unit}-staged", name=f"{unit}, staged")
+    record, right = LearningRecord(), {request.id: request.tool for request in tests}
+
+    def learn_all() -> None:
+        for start in range(0, len(experience), 50):
+            learn(project, agent, experience[start : start + 50], record)
+            progress(f"{unit}, learning", min(start + 50, len(experience)), len(experience))
+        approve_all(project, record)
+
+    def attempt(task: Task, lessons: str) -> TryResult:
+        return TryResult(success=agent.choose(task.text, context=lessons)[0] == right[task.id])
+
+    def add_useless() -> None:
+        add_background(project, read_background()[:USELESS], progress=lambda done: None)
+
+    def poison() -> None:
+        replace_with(project, propose_wrong(project, agent.tools, seed=unit))
+
+    return stage_releases(
+        project,
+        make_stages(learn_all, add_useless, poison),
+        traffic=Traffic(
+            tasks=[Task(id=request.id, text=request.text) for request in tests],
+            attempt=attempt,
+            options=options,
+            seed=unit,
+            progress=progress,
+        ),
+    )
 
 
 @cache

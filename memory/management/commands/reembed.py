@@ -16,6 +16,7 @@ from memory.index.heuristic_vectors import (
     get_wanted_model,
 )
 from memory.index.model_change import compare_rankings, make_vectors
+from memory.passages.vectors import delete_vectors_of_other_models, make_passage_vectors
 
 
 class Command(BaseCommand):
@@ -38,6 +39,7 @@ class Command(BaseCommand):
             with tqdm(total=count_heuristics_without_vectors(wanted), desc="heuristics", disable=None) as bar:
                 for done in make_vectors(wanted):
                     bar.update(done)
+            make_passage_vectors(wanted)
             self._compare(active.pk, wanted.pk, limit=options["compare"])
         except EmbedderError as error:
             raise CommandError(f"{error} The model was not changed.") from error
@@ -49,7 +51,7 @@ class Command(BaseCommand):
             activate_model(wanted)
             self.stdout.write(f"{wanted} is used from now on. To go back, set ERL_EMBEDDER back and run this again.")
         if options["delete_old"]:
-            deleted = delete_other_models(get_active_model())
+            deleted = delete_other_models(get_active_model()) + delete_vectors_of_other_models(get_active_model())
             self.stdout.write(f"Deleted {deleted:,} text{pluralize(deleted)} of other models.")
 
     def _compare(self, active_id: str, wanted_id: str, *, limit: int) -> None:

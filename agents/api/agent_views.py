@@ -1,0 +1,160 @@
+"""Agents and their conversations over HTTP."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from agents.api.shapes import (
+    AgentAnswer,
+    AgentInput,
+    AgentMembers,
+    AgentPage,
+    AgentPatch,
+    MessagePage,
+    RevisionPage,
+    describe_agent,
+    describe_message,
+    describe_revision,
+    spec_members,
+)
+from agents.models.agents import Agent, AgentRevision
+from agents.models.conversations import Conversation, Message
+from agents.revisions import AgentSpec, archive_agent, create_agent, revise_agent, spec_of
+from agents.tools.catalogue import pin_tools
+from memory.api.base import ApiView
+from memory.api.pagination import LimitOffset
+from memory.api.schema import LOCATION, describe
+from memory.projects.models import ApiKey
+
+Scope = ApiKey.Scope
+
+
+class AgentListView(ApiView):
+    required_scopes = {"GET": Scope.RUN, "POST": Scope.AGENTS}
+    pagination_class = LimitOffset
+    queryset = Agent.objects.none()
+
+    @describe(
+        "listAgents",
+        tag="agents",
+        summary="List agents",
+        description="The agents of the project as they are now, the newest first.",
+        responses=AgentPage,
+    )
+    def get(self, request: Request) -> Response:
+        agents = Agent.objects.for_project(self.project).select_related("current")
+        return self.get_paginated_response([describe_agent(one) for one in self.paginate_queryset(agents) or ()])
+
+    @describe(
+        "createAgent",
+        tag="agents",
+        summary="Make an agent",
+        description="Rules are checked: an unknown tool, or one that no order of calls could reach, is refused. Tools "
+        "of the project are pinned as they are now.",
+        request=AgentInput,
+        responses={201: OpenApiResponse(AgentAnswer, "It is made.")},
+        parameters=[LOCATION],
+    )
+    def post(self, request: Request) -> Response:
+        sent = AgentInput.from_body(self.body)
+        spec = read_spec(self, AgentSpec(), sent)
+        agent = create_agent(self.project, name=sent.name, spec=spec, by=self.actor, description=sent.description)
+        location = reverse("agents_api:agent", args=[agent.pk])
+        agent = get_agent(self, agent.pk)
+        return Response(describe_agent(agent), status=201, headers={"Location": location})
+
+
+class AgentView(ApiView):
+    required_scopes = {"GET": Scope.RUN, "PATCH": Scope.AGENTS, "DELETE": Scope.AGENTS}
+
+    @describe("getAgent", tag="agents", summary="Read an agent", responses=AgentAnswer)
+    def get(self, request: Request, id: UUID) -> Response:
+        return Response(describe_agent(get_agent(self, id)))
+
+    @describe(
+        "changeAgent",
+        tag="agents",
+        summary="Change an agent",
+        description="Makes a revision that its next run pins; runs that go on keep theirs. What is left out stays.",
+        request=AgentPatch,
+        responses=AgentAnswer,
+    )
+    def patch(self, request: Request, id: UUID) -> Response:
+        sent, agent = AgentPatch.from_body(self.body), get_agent(self, id)
+        assert agent.current is not None  # every agent has one
+        description = sent.description if "description" in sent.model_fields_set else None
+        spec = read_spec(self, spec_of(agent.current), sent)
+        revise_agent(agent, spec=spec, by=self.actor, description=description)
+        return Response(describe_agent(get_agent(self, id)))
+
+    @describe(
+        "archiveAgent",
+        tag="agents",
+        summary="Archive an agent",
+        description="It starts no more runs. Its runs, conversations and memory stay.",
+        responses={204: OpenApiResponse(description="It is archived.")},
+    )
+    def delete(self, request: Request, id: UUID) -> Response:
+        archive_agent(get_agent(self, id), by=self.actor)
+        return Response(status=204)
+
+
+class AgentRevisionListView(ApiView):
+    required_scopes = {"GET": Scope.RUN}
+    pagination_class = LimitOffset
+    queryset = AgentRevision.objects.none()
+
+    @describe(
+        "listAgentRevisions",
+        tag="agents",
+        summary="List what an agent was",
+        description="Every revision, the newest first.",
+        responses=RevisionPage,
+    )
+    def get(self, request: Request, id: UUID) -> Response:
+        rows = get_agent(self, id).revisions.order_by("-number")
+        return self.get_paginated_response([describe_revision(one) for one in self.paginate_queryset(rows) or ()])
+
+
+class MessageListView(ApiView):
+    required_scopes = {"GET": Scope.RUN}
+    pagination_class = LimitOffset
+    queryset = Message.objects.none()
+    allowed_query_params = frozenset({"query"})
+
+    @describe(
+        "listMessages",
+        tag="agents",
+        summary="Read a conversation",
+        description="All its messages in their order, also those for which a summary stands in the prompt.",
+        parameters=[OpenApiParameter("query", str, description="Only messages that hold this text.")],
+        responses=MessagePage,
+    )
+    def get(self, request: Request, id: UUID) -> Response:
+        conversation = get_object_or_404(Conversation.objects.for_project(self.project), pk=id)
+        rows: Any = conversation.messages.order_by("seq")
+        if text := request.query_params.get("query", ""):
+            rows = rows.filter(content__icontains=text)
+        return self.get_paginated_response([describe_message(one) for one in self.paginate_queryset(rows) or ()])
+
+
+def get_agent(view: ApiView, id: UUID) -> Agent:
+    """Return an agent of the caller's project, or answer 404."""
+    agent: Agent = get_object_or_404(
+        Agent.objects.for_project(view.project).select_related("current", "project"), pk=id
+    )
+    return agent
+
+
+def read_spec(view: ApiView, spec: AgentSpec, sent: AgentMembers) -> AgentSpec:
+    """Return a spec with what was sent in it."""
+    members = spec_members(sent, sent.model_fields_set)
+    if "tools" in members:
+        members["tools"] = tuple(pin_tools(view.project, sent.tools))
+    return replace(spec, **members)

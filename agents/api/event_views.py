@@ -1,0 +1,65 @@
+"""Follow a run while it goes on."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+
+from agents.models.runs import Run
+from agents.streaming.feed import read_events
+from agents.streaming.sse import EventStream
+from memory.api.base import ApiView
+from memory.api.errors import ErrorCode, Refusal
+from memory.api.schema import describe
+from memory.projects.models import ApiKey
+
+Scope = ApiKey.Scope
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class RunEventsView(ApiView):
+    required_scopes = {"GET": Scope.RUN}
+    allowed_query_params = frozenset({"after"})
+
+    @describe(
+        "followRun",
+        tag="agents",
+        summary="Follow a run",
+        description="Server-sent events from the run's own rows: `run`, `step`, `message`, `effect`, `approval`, "
+        "`compaction`, `cancel`, and `text` with parts of an answer that is on its way. The stream ends with the run. "
+        "Send `Last-Event-ID` to go on after an event; any server of the installation can. 204 says that no more will "
+        "come.",
+        parameters=[
+            OpenApiParameter(
+                "Last-Event-ID", OpenApiTypes.STR, OpenApiParameter.HEADER, description="The last event that you have."
+            ),
+            OpenApiParameter("after", OpenApiTypes.INT, description="The same, for clients that set no header fields."),
+        ],
+        responses={
+            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, "The events."),
+            204: OpenApiResponse(description="The run has ended, and you have all its events."),
+        },
+    )
+    def get(self, request: Request, id: UUID) -> HttpResponseBase:
+        run: Run = get_object_or_404(Run.objects.for_project(self.project), pk=id)
+        after = self._read_position(request)
+        first = read_events(run.pk, after=after)
+        if not first and not run.is_live:
+            return HttpResponse(status=204)
+        return EventStream(run.pk, after=after, first=first)
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        """Take any Accept header: what is answered is no JSON."""
+        return super().perform_content_negotiation(request, force=True)
+
+    def _read_position(self, request: Request) -> int:
+        text = request.META.get("HTTP_LAST_EVENT_ID", "").strip() or request.query_params.get("after", "0")
+        if not _NUMBER.fullmatch(text):
+            fault = "Send the id of an event, a whole number."
+            raise Refusal(ErrorCode.INVALID_QUERY, f"after: {fault}", fields={"after": [fault]})
+        return int(text)

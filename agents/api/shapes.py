@@ -1,0 +1,367 @@
+"""Agents, runs and decisions as clients send and read them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field, model_validator
+
+from agents.approvals import Decision
+from agents.limits import Compacting, Limits
+from agents.models.agents import Agent, AgentRevision
+from agents.models.conversations import Message
+from agents.models.effects import Approval, Effect
+from agents.models.runs import Run, RunStatus, Step, StepStatus, StopReason
+from agents.models.tools import ToolKind
+from agents.revisions import AgentSpec
+from memory.api.input import WHOLE, ContentHash, Id, Input, Name, OneOf, Text, wrong_member
+from memory.limits import MAX_REASON_CHARS, MAX_TASK_CHARS, MAX_TEXT_CHARS
+from memory.retrieval.serializers import LessonPage
+
+MAX_WINDOW_TOKENS = 10_000_000
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$", description="Unique in the project.")]
+Tokens = Annotated[int, Field(ge=1, le=MAX_WINDOW_TOKENS), WHOLE]
+Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; a rejected agent reads it.")]
+
+
+class AgentBlock(Input):
+    """A block of memory under the label by which this agent knows it."""
+
+    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$")]
+    block: Annotated[Id, Field(description="The id of the block.")]
+
+
+class AgentMembers(Input):
+    """What an agent is. Each change makes a revision that stays."""
+
+    description: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="For people.")] = ""
+    system: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="The instructions.")] = ""
+    model: Annotated[Name, Field(description="Empty for the server's own.")] = ""
+    window_tokens: Annotated[Tokens, Field(description="Size of the context window.")] = 32_000
+    max_output_tokens: Annotated[Tokens, Field(description="Of one answer of the model.")] = 2_000
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    blocks: Annotated[list[AgentBlock], Field(max_length=100)] = Field(default_factory=list)
+    tools: Annotated[
+        list[Name],
+        Field(max_length=200, description="Names: of ERL's own tools, and of tools of the project that are in force."),
+    ] = Field(default_factory=list)
+    rules: Annotated[
+        list[dict[str, Any]],
+        Field(max_length=200, description='Such as `{"type": "requires_approval", "tool": "refund"}`.'),
+    ] = Field(default_factory=list)
+    limits: Limits = Field(default_factory=Limits)
+    compaction: Compacting = Field(default_factory=Compacting)
+
+
+class AgentInput(AgentMembers):
+    """A new agent."""
+
+    name: AgentName
+
+
+class AgentPatch(AgentMembers):
+    """What to change; what is left out stays as it is."""
+
+
+class RunInput(Input):
+    """What an agent is to do."""
+
+    input: Annotated[Text, Field(max_length=MAX_TASK_CHARS, description="The message of the user.")]
+    conversation: Annotated[Id | None, Field(description="Where to go on; a new conversation if left out.")] = None
+    task_id: Annotated[Name, Field(description="The task family.")] = ""
+    limits: Annotated[Limits | None, Field(description="The agent's own if left out.")] = None
+
+
+class ResumeInput(Input):
+    """How far the run may go this time."""
+
+    limits: Annotated[Limits | None, Field(description="The agent's own if left out.")] = None
+
+
+class DecisionInput(Input):
+    """A decision about a call that waits."""
+
+    decision: Annotated[
+        str,
+        OneOf(Decision),
+        Field(
+            description="`approve` lets it happen, `edit` with other arguments, `reject` does not, and `answer` is "
+            "given to the agent in place of the tool's result. Of a call about which it is not known whether it "
+            "happened, `approve` carries it out again, `reject` says that it did not happen, and `answer` what it "
+            "returned."
+        ),
+    ]
+    arguments_sha256: Annotated[ContentHash, Field(description="The hash of the arguments that you read.")]
+    reason: Reason = ""
+    arguments: Annotated[dict[str, Any] | None, Field(description="For `edit`: all arguments.")] = None
+    answer: Annotated[str, Field(max_length=MAX_TEXT_CHARS, description="For `answer`.")] = ""
+
+    @model_validator(mode="after")
+    def _fit_the_decision(self) -> "DecisionInput":
+        if (self.decision == Decision.EDIT) != (self.arguments is not None):
+            raise wrong_member("arguments", "Send arguments with the decision edit, and only with it.")
+        if self.decision != Decision.ANSWER and self.answer:
+            raise wrong_member("answer", "Send an answer only with the decision answer.")
+        return self
+
+
+class RevisionAnswer(BaseModel):
+    """What an agent was at one time."""
+
+    number: int
+    sha256: str
+    system: str
+    model: str
+    window_tokens: int
+    max_output_tokens: int
+    temperature: float | None
+    blocks: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    rules: list[dict[str, Any]]
+    limits: dict[str, Any]
+    compaction: dict[str, Any]
+    created_by: str
+    created_at: datetime
+
+
+class AgentAnswer(BaseModel):
+    """An agent as it is now."""
+
+    id: UUID
+    name: str
+    description: str
+    created_by: str
+    created_at: datetime
+    archived_at: datetime | None
+    current: RevisionAnswer
+
+
+class AgentPage(BaseModel):
+    """Agents, the newest first."""
+
+    results: list[AgentAnswer]
+    pagination: LessonPage
+
+
+class RevisionPage(BaseModel):
+    """Revisions of an agent, the newest first."""
+
+    results: list[RevisionAnswer]
+    pagination: LessonPage
+
+
+class RunAnswer(BaseModel):
+    """A run. `trajectory` is its record among all runs of the project, once it has ended."""
+
+    id: UUID
+    agent: UUID
+    agent_name: str
+    agent_revision: int
+    conversation: UUID
+    resumes: UUID | None
+    status: Annotated[str, OneOf(RunStatus)]
+    stop_reason: Annotated[str, OneOf(StopReason)]
+    error: str
+    task: str
+    task_id: str
+    reply: Annotated[str | None, Field(description="The newest message to the user; null where there is none.")]
+    release: int | None
+    arm: str
+    retrieval: UUID | None
+    trajectory: UUID | None
+    steps_taken: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+    events: Annotated[int, Field(description="How many events it has written.")]
+    limits: dict[str, Any]
+    created_by: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunPage(BaseModel):
+    """Runs, the newest first."""
+
+    results: list[RunAnswer]
+    pagination: LessonPage
+
+
+class StepAnswer(BaseModel):
+    """A step: one question to the model and its answer."""
+
+    seq: int
+    status: Annotated[str, OneOf(StepStatus)]
+    prompt_sha256: str
+    prompt_tokens: int
+    through: Annotated[int, Field(description="The last message that the model read.")]
+    model: str
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class StepPage(BaseModel):
+    """Steps, in their order."""
+
+    results: list[StepAnswer]
+    pagination: LessonPage
+
+
+class EffectAnswer(BaseModel):
+    """A call of a tool. `parent` is the call of the tool in the sandbox that made it."""
+
+    id: UUID
+    run: UUID
+    step: int
+    index: int
+    parent: UUID | None
+    replaces: UUID | None
+    tool: str
+    kind: Annotated[str, OneOf(ToolKind)]
+    status: Annotated[str, OneOf(Effect.Status)]
+    arguments: dict[str, Any]
+    arguments_sha256: str
+    needs_approval: bool
+    result: str
+    error: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class EffectPage(BaseModel):
+    """Calls of tools, in their order."""
+
+    results: list[EffectAnswer]
+    pagination: LessonPage
+
+
+class ApprovalAnswer(BaseModel):
+    """A question to people about a call. `about_unknown`: it was started, and nothing knows how it ended."""
+
+    id: UUID
+    run: UUID
+    agent: UUID
+    effect: EffectAnswer
+    about_unknown: bool
+    status: Annotated[str, OneOf(Approval.Status)]
+    reason: str
+    requested_at: datetime
+    expires_at: datetime | None
+    decided_by: str
+    decided_at: datetime | None
+
+
+class ApprovalPage(BaseModel):
+    """Questions to people, the newest first."""
+
+    results: list[ApprovalAnswer]
+    pagination: LessonPage
+
+
+class MessageAnswer(BaseModel):
+    """A message. `is_reply`: it is meant for the user. `compacted`: a summary stands for it in the prompt."""
+
+    seq: int
+    role: Annotated[str, OneOf(Message.Role)]
+    content: str
+    tool_calls: list[dict[str, Any]]
+    tool_call_id: str
+    run: UUID | None
+    effect: UUID | None
+    is_reply: bool
+    compacted: bool
+    created_by: str
+    created_at: datetime
+
+
+class MessagePage(BaseModel):
+    """Messages, in their order."""
+
+    results: list[MessageAnswer]
+    pagination: LessonPage
+
+
+def describe_revision(revision: AgentRevision) -> dict[str, Any]:
+    return {name: getattr(revision, name) for name in RevisionAnswer.model_fields}
+
+
+def describe_agent(agent: Agent) -> dict[str, Any]:
+    assert agent.current is not None  # every agent has one
+    plain = ("id", "name", "description", "created_by", "created_at", "archived_at")
+    return {name: getattr(agent, name) for name in plain} | {"current": describe_revision(agent.current)}
+
+
+def describe_run(run: Run, *, reply: str | None = None) -> dict[str, Any]:
+    plain = ("id", "status", "stop_reason", "error", "task", "task_id", "arm", "steps_taken", "input_tokens")
+    plain += ("output_tokens", "created_by", "created_at", "started_at", "finished_at")
+    return {name: getattr(run, name) for name in plain} | {
+        "agent": run.agent_id,
+        "agent_name": run.agent.name,
+        "agent_revision": run.revision.number,
+        "conversation": run.conversation_id,
+        "resumes": run.resumes_id,
+        "reply": reply,
+        "release": run.release.number if run.release else None,
+        "retrieval": run.retrieval_id,
+        "trajectory": run.trajectory_id,
+        "cost_usd": f"{run.cost_usd:.6f}",
+        "events": run.events_written,
+        "limits": {
+            "max_steps": run.max_steps,
+            "max_tokens": run.max_tokens,
+            "max_cost_usd": None if run.max_cost_usd is None else float(run.max_cost_usd),
+            "max_seconds": run.max_seconds,
+            "approval_seconds": run.approval_seconds,
+        },
+    }
+
+
+def describe_step(step: Step) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in StepAnswer.model_fields} | {"cost_usd": f"{step.cost_usd:.6f}"}
+
+
+def describe_effect(effect: Effect) -> dict[str, Any]:
+    related = {
+        "run": effect.run_id,
+        "step": effect.step.seq,
+        "parent": effect.parent_id,
+        "replaces": effect.replaces_id,
+    }
+    plain = EffectAnswer.model_fields.keys() - related.keys()
+    return {name: getattr(effect, name) for name in plain} | related
+
+
+def describe_approval(approval: Approval) -> dict[str, Any]:
+    related = {
+        "run": approval.run_id,
+        "agent": approval.run.agent_id,
+        "effect": describe_effect(approval.effect),
+    }
+    plain = ApprovalAnswer.model_fields.keys() - related.keys()
+    return {name: getattr(approval, name) for name in plain} | related
+
+
+def describe_message(message: Message) -> dict[str, Any]:
+    related = {
+        "run": message.run_id,
+        "effect": message.effect_id,
+        "compacted": message.compacted_by_id is not None,
+    }
+    plain = MessageAnswer.model_fields.keys() - related.keys()
+    return {name: getattr(message, name) for name in plain} | related
+
+
+def spec_members(sent: AgentMembers, names: set[str]) -> dict[str, Any]:
+    """Return what was sent of an agent, in the form of a spec; its tools are still names."""
+    members = {name: getattr(sent, name) for name in names & set(AgentSpec.__slots__)}
+    if "blocks" in members:
+        members["blocks"] = tuple({"label": each.label, "block": str(each.block)} for each in sent.blocks)
+    if "rules" in members:
+        members["rules"] = tuple(sent.rules)
+    return members

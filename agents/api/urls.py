@@ -1,0 +1,32 @@
+"""The resources of /api/v1 that live in this app. No path ends in a slash."""
+
+from django.urls import path
+
+from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, MessageListView
+from agents.api.approval_views import ApprovalListView, DecideView
+from agents.api.event_views import RunEventsView
+from agents.api.run_views import (
+    AgentRunListView,
+    CancelRunView,
+    EffectListView,
+    ResumeRunView,
+    RunView,
+    StepListView,
+)
+
+app_name = "agents_api"
+urlpatterns = [
+    path("agents", AgentListView.as_view(), name="agent-list"),
+    path("agents/<uuid:id>", AgentView.as_view(), name="agent"),
+    path("agents/<uuid:id>/revisions", AgentRevisionListView.as_view(), name="agent-revisions"),
+    path("agents/<uuid:id>/runs", AgentRunListView.as_view(), name="agent-runs"),
+    path("runs/<uuid:id>", RunView.as_view(), name="run"),
+    path("runs/<uuid:id>/cancel", CancelRunView.as_view(), name="run-cancel"),
+    path("runs/<uuid:id>/resume", ResumeRunView.as_view(), name="run-resume"),
+    path("runs/<uuid:id>/steps", StepListView.as_view(), name="run-steps"),
+    path("runs/<uuid:id>/effects", EffectListView.as_view(), name="run-effects"),
+    path("runs/<uuid:id>/events", RunEventsView.as_view(), name="run-events"),
+    path("approvals", ApprovalListView.as_view(), name="approval-list"),
+    path("effects/<uuid:id>/decide", DecideView.as_view(), name="effect-decide"),
+    path("conversations/<uuid:id>/messages", MessageListView.as_view(), name="conversation-messages"),
+]

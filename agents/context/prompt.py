@@ -1,0 +1,96 @@
+"""What the model reads at a step: built from rows alone, so that the same rows always make the same bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agents.models.conversations import Compaction, Message
+from agents.models.runs import Run, Step
+from reflection.llm.chat import ChatMessage, ChatRequest, ChatTool, read_calls
+
+SUMMARY = "Summary of what was said before. The messages themselves can be found with conversation_search.\n\n"
+
+
+def build_request(run: Run, *, through: int, compaction: Compaction | None) -> ChatRequest:
+    """Return what the model is asked when it reads the conversation up to message `through`."""
+    since = compaction.summarised_through if compaction else 0
+    messages = Message.objects.filter(conversation_id=run.conversation_id, seq__gt=since, seq__lte=through)
+    return write_request(run, messages.order_by("seq"), compaction=compaction)
+
+
+def write_request(run: Run, messages: Iterable[Message], *, compaction: Compaction | None) -> ChatRequest:
+    """Return what the model is asked when it reads these messages, which `compaction` shortens."""
+    said = [ChatMessage(role="system", content=run.head)]
+    if compaction is not None and compaction.summary:
+        said.append(ChatMessage(role="user", content=SUMMARY + compaction.summary))
+    names: dict[str, str] = {}
+    masked_through = compaction.masked_through if compaction else 0
+    for message in messages:
+        for call in message.tool_calls:
+            names[call["id"]] = call["name"]
+        said.append(_write(message, tool=names.get(message.tool_call_id, ""), masked=message.seq <= masked_through))
+    return ChatRequest(
+        messages=tuple(said),
+        tools=read_tools(run.tools),
+        max_output_tokens=run.revision.max_output_tokens,
+        temperature=run.revision.temperature,
+    )
+
+
+def rebuild_request(step: Step) -> ChatRequest:
+    """Return what the model was asked at a step that was taken."""
+    return build_request(step.run, through=step.through, compaction=step.compaction)
+
+
+def write_prompt(request: ChatRequest) -> bytes:
+    """Return a request as JSON, with sorted names: the bytes that `Step.prompt_sha256` is the hash of."""
+    messages: list[dict[str, Any]] = []
+    for said in request.messages:
+        message: dict[str, Any] = {"role": said.role, "content": said.content}
+        if said.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in said.tool_calls
+            ]
+        if said.tool_call_id:
+            message["tool_call_id"] = said.tool_call_id
+        messages.append(message)
+    body = {
+        "messages": messages,
+        "tools": write_tools(request.tools),
+        "max_output_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "tool_choice": request.tool_choice,
+    }
+    return json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def hash_prompt(request: ChatRequest) -> str:
+    return hashlib.sha256(write_prompt(request)).hexdigest()
+
+
+def write_tools(tools: Sequence[ChatTool]) -> list[dict[str, Any]]:
+    """Return tools as JSON; `read_tools` is the way back."""
+    return [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+
+
+def read_tools(stored: Iterable[dict[str, Any]]) -> tuple[ChatTool, ...]:
+    return tuple(ChatTool(**each) for each in stored)
+
+
+def write_mask(message: Message, *, tool: str) -> str:
+    """Return the line that stands for an old result."""
+    return f"[Result {message.seq} of {tool}, {len(message.content):,} characters. Read it with read_result.]"
+
+
+def _write(message: Message, *, tool: str, masked: bool) -> ChatMessage:
+    content = message.content
+    match message.role:
+        case Message.Role.TOOL:
+            if masked and len(mask := write_mask(message, tool=tool)) < len(content):
+                content = mask
+            return ChatMessage(role="tool", content=content, tool_call_id=message.tool_call_id)
+        case Message.Role.ASSISTANT:
+            return ChatMessage(role="assistant", content=content, tool_calls=read_calls(message.tool_calls))
+        case _:
+            return ChatMessage(role="user", content=content)

@@ -1,0 +1,184 @@
+"""Check a tool in the sandbox before it is stored: its types, and its examples."""
+
+import ast
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic_monty import MontyError, MontySyntaxError, MontyTypingError
+
+from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
+from agents.definitions.schema import check_arguments, find_schema_faults
+from agents.definitions.values import Example, ToolDefinition
+from agents.http_tools import read_request
+from agents.models.tools import ToolRuntime
+from agents.sandbox import HostError, Limits, ToolCall, run_tool
+from agents.sandbox.json_values import NotJson, to_json_value
+from agents.sandbox.workers import get_pool
+
+FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
+MAX_EXAMPLES = 20
+MAX_CHARS = 100_000
+CHECK_SECONDS = 10.0
+_MOST = Limits(seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000)
+_PYTHON_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list[Any]",
+    "object": "dict[str, Any]",
+    "null": "None",
+}
+
+
+def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check a definition as far as that can be done without its service.
+
+    Args:
+        known: the schemas of the tools that it may use, by name; others in `uses` are refused.
+
+    Raises:
+        InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
+    """
+    faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
+    faults += _check_sizes(definition)
+    faults += [
+        Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
+        for name in definition.uses
+        if name not in known
+    ]
+    if not faults and definition.runtime == ToolRuntime.HTTP:
+        read_request(definition.request, definition.parameters)
+    if not faults and definition.source:
+        faults += _check_types(definition, known)
+    if not faults and definition.runtime == ToolRuntime.MONTY:
+        for number, example in enumerate(definition.examples, start=1):
+            faults += _check_example(definition, example, number)
+    if faults:
+        raise InvalidDefinition(faults)
+
+
+def read_limits(stored: Mapping[str, Any]) -> Limits:
+    """Return the limits of a tool, with the defaults for those it does not set, or raise InvalidDefinition."""
+    for name, value in stored.items():
+        most = getattr(_MOST, name, None) if name in Limits.__slots__ else None
+        if most is None:
+            raise InvalidDefinition(
+                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.")]
+            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
+            raise InvalidDefinition([Fault(f"The limit {name} is a number from 1 to {most:,}.")])
+    return Limits(**stored)
+
+
+def _check_sizes(definition: ToolDefinition) -> list[Fault]:
+    if len(json.dumps(definition.content(), default=str)) > MAX_CHARS:
+        return [Fault(f"{definition.name} is larger than {MAX_CHARS:,} characters.")]
+    if len(definition.examples) > MAX_EXAMPLES:
+        return [Fault(f"{definition.name} has more than {MAX_EXAMPLES} examples.")]
+    try:
+        to_json_value(definition.content(), chars=10 * MAX_CHARS)
+        read_limits(definition.limits)
+    except NotJson as error:
+        return [Fault(f"{definition.name} cannot be stored: {error}.")]
+    except InvalidDefinition as error:
+        return list(error.faults)
+    return []
+
+
+def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
+    """Let the interpreter's type checker read the source, with what it may call."""
+    if not _defines(definition):
+        return [Fault(f"The source does not define a function {definition.name}.")]
+    if definition.runtime == ToolRuntime.PYTHON:
+        return []  # its modules are those of this host
+    stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
+    try:
+        with get_pool().checkout(
+            type_check=True,
+            type_check_stubs="\n".join(stubs),
+            type_check_format="jsonlines",
+            limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": _MOST.memory_bytes},
+        ) as session:
+            session.feed_run(definition.source)
+    except MontyTypingError as error:
+        return [_read_diagnostic(line, definition) for line in error.display().splitlines() if line.startswith("{")]
+    except MontySyntaxError as error:
+        line = next((frame.line for frame in error.traceback()), 1)
+        return [Fault(f"{definition.name}: {error.display('msg')}.", _line(definition, line))]
+    except MontyError as error:
+        return [Fault(f"{definition.name} cannot be loaded: {str(error)[:500]}", _line(definition, 1))]
+    return []
+
+
+def _defines(definition: ToolDefinition) -> bool:
+    try:
+        body = ast.parse(definition.source).body
+    except (SyntaxError, RecursionError, MemoryError):
+        return True  # the interpreter says what is wrong
+    return any(isinstance(node, ast.FunctionDef) and node.name == definition.name for node in body)
+
+
+def _read_diagnostic(line: str, definition: ToolDefinition) -> Fault:
+    found = json.loads(line)
+    message = found["message"].replace("`", "")
+    return Fault(f"{definition.name}: {message}.", _line(definition, found["location"]["row"]))
+
+
+def write_stub(name: str, schema: Mapping[str, Any]) -> str:
+    """Return the signature of a host function, for the type checker."""
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    ordered = sorted(properties, key=lambda each: each not in required)
+    written = [f"{each}: {_write_type(properties[each])}" + ("" if each in required else " = ...") for each in ordered]
+    return f"def {name}({', '.join(written)}) -> Any: ..."
+
+
+def _write_type(schema: Mapping[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " | ".join(_write_type(option) for option in schema["anyOf"])
+    if "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    if schema.get("type") == "array" and "items" in schema:
+        return f"list[{_write_type(schema['items'])}]"
+    return _PYTHON_TYPES.get(schema.get("type", ""), "Any")
+
+
+def _check_example(definition: ToolDefinition, example: Example, number: int) -> list[Fault]:
+    name = f"Example {number} of {definition.name}"
+    line = _line(definition, 1)
+    try:
+        check_arguments(definition.parameters, example.arguments)
+    except InvalidArguments as error:
+        return [Fault(f"{name}: {error}", line)]
+
+    def answer(function: str) -> Any:
+        def given(*args: Any, **kwargs: Any) -> Any:
+            if function not in example.host:
+                raise HostError(f"the example does not say what {function} answers")
+            return example.host[function]
+
+        return given
+
+    call = ToolCall(
+        source=definition.source,
+        function=definition.name,
+        arguments=example.arguments,
+        frozen_at=FROZEN_AT,
+        seed="example",
+        limits=read_limits(definition.limits),
+    )
+    outcome = run_tool(call, {function: answer(function) for function in definition.uses})
+    if outcome.fault is not None:
+        at = outcome.fault.line
+        return [Fault(f"{name} fails: {outcome.fault.kind}: {outcome.fault.message}.", _line(definition, at or 1))]
+    if outcome.value != to_json_value(example.answer, chars=MAX_CHARS):
+        return [Fault(f"{name} answers {outcome.value!r:.300}, and not {example.answer!r:.300}.", line)]
+    return []
+
+
+def _line(definition: ToolDefinition, line: int) -> int | None:
+    """Return the line of the file for a line of the source."""
+    return definition.lines[line - 1] if 0 < line <= len(definition.lines) else (line if not definition.lines else None)

@@ -1,0 +1,55 @@
+"""What the agents app refuses or fails at: one exception for each fact that a caller can act on."""
+
+from memory.errors import MemoryAppError
+
+
+class AgentsError(MemoryAppError):
+    """Base of every refusal and failure of the agents app."""
+
+
+class NameTaken(AgentsError):
+    """Another agent of the project has the name."""
+
+    code = "name_taken"
+
+
+class AgentArchived(AgentsError):
+    """An archived agent starts no runs."""
+
+    code = "agent_archived"
+
+
+class ConversationBusy(AgentsError):
+    """A run is going on in the conversation."""
+
+    code = "run_is_open"
+
+
+class RunNotResumable(AgentsError):
+    """Only a run that failed or was cancelled can be resumed."""
+
+    code = "run_is_finished"
+
+
+class NothingPending(AgentsError):
+    """The effect waits for no decision."""
+
+    code = "already_decided"
+
+
+class ArgumentsChanged(AgentsError):
+    """The decision is about other arguments than the effect has."""
+
+    code = "changed_meanwhile"
+
+
+class OutcomeUnknown(AgentsError):
+    """A call was sent, no answer came, and it is not known whether it happened."""
+
+    code = "outcome_unknown"
+
+
+class ToolError(AgentsError):
+    """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
+
+    code = "tool_failed"

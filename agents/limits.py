@@ -1,0 +1,50 @@
+"""What an agent's revision says about its limits, and the defaults."""
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field
+
+from memory.api.input import WHOLE, Dollars, Input
+
+DEFAULT_MAX_STEPS = 50
+MAX_STEPS = 10_000
+DEFAULT_MAX_SECONDS = 3_600
+DEFAULT_APPROVAL_SECONDS = 7 * 86_400
+YEAR_SECONDS = 366 * 86_400
+
+
+class Limits(Input):
+    """How much one run may use."""
+
+    max_steps: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_STEPS), WHOLE], Field(description="Questions to the model in one run.")
+    ] = DEFAULT_MAX_STEPS
+    max_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=10**12), WHOLE] | None, Field(description="Tokens in one run, read and written.")
+    ] = None
+    max_cost_usd: Annotated[Dollars | None, Field(description="What one run may cost, in US dollars.")] = None
+    max_seconds: Annotated[
+        Annotated[int, Field(ge=1, le=YEAR_SECONDS), WHOLE] | None,
+        Field(description="How long one run may take. The time that it waits for a person does not count."),
+    ] = DEFAULT_MAX_SECONDS
+    approval_seconds: Annotated[
+        Annotated[int, Field(ge=1, le=YEAR_SECONDS), WHOLE],
+        Field(description="A call that nobody has decided on for so long is rejected."),
+    ] = DEFAULT_APPROVAL_SECONDS
+
+
+class Compacting(Input):
+    """When and how far a long conversation is shortened in the prompt."""
+
+    at: Annotated[float, Field(ge=0.3, le=1, description="The share of the window from which it is.")] = 0.9
+    keep_results: Annotated[
+        Annotated[int, Field(ge=0, le=1000), WHOLE],
+        Field(description="How many of the newest tool results stay whole."),
+    ] = 10
+    summarise: Annotated[str, Field(pattern="^(auto|model|extract)$", description="Who writes summaries.")] = "auto"
+
+
+def written(limits: Limits) -> dict[str, object]:
+    """Return limits as JSON that is the same for the same limits."""
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in limits.model_dump().items()}

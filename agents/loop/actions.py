@@ -1,0 +1,152 @@
+"""What a run does next: a function of its rows. It reads no clock and no database, and changes nothing."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agents.context.planning import Fit
+from agents.loop.rows import RunRows
+from agents.models.effects import Effect
+from agents.models.runs import RunStatus, Step, StopReason
+from agents.rules import ends_run, find_missing, goes_on
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Fix what the run is made of: lessons, the head of the prompt, tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model; `again` where a worker began to and did not end."""
+
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteEffect:
+    """Carry out a call."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnknown:
+    """A call that must not be repeated was begun, and its worker is gone: only a person can say how it ended."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing goes on before a person decides about a call."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Shorten what the model reads of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remind:
+    """Tell the agent what it has to do before it finishes."""
+
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run."""
+
+    status: RunStatus
+    reason: StopReason
+    error: str = ""
+
+
+Action: TypeAlias = Prepare | AskModel | ExecuteEffect | MarkUnknown | Wait | Compact | Remind | Finish
+
+
+def next_action(rows: RunRows) -> Action | None:
+    """Return what to do next; None where the run has ended."""
+    run = rows.run
+    if not run.is_live:
+        return None
+    if run.cancel_requested_at is not None:
+        return Finish(RunStatus.CANCELLED, StopReason.CANCELLED)
+    if run.prepared_at is None:
+        return Prepare()
+    if rows.open_effects:
+        return _go_on(rows, rows.open_effects[0])
+    if rows.step is not None and rows.step.status == Step.Status.ASKING:
+        return AskModel(again=True)
+    return _end(rows) or _spent(rows) or _ask(rows)
+
+
+def _go_on(rows: RunRows, effect: Effect) -> Action:
+    """Decide about a call that has not ended."""
+    if effect.status in (Effect.Status.WAITING, Effect.Status.UNKNOWN):
+        return Wait(effect)
+    if effect.status == Effect.Status.STARTED and effect.kind == Effect.Kind.UNSAFE:
+        return MarkUnknown(effect)
+    if effect.status == Effect.Status.PLANNED and (spent := _out_of_time(rows)):
+        return spent
+    return ExecuteEffect(effect)
+
+
+def _end(rows: RunRows) -> Action | None:
+    """Decide whether the answer ends the run."""
+    if rows.step is None or rows.answer is None:
+        return None
+    if rows.answer.tool_calls:
+        done = [each.tool for each in rows.history if each.step == rows.step.seq]
+        return Finish(RunStatus.SUCCEEDED, StopReason.TOOL_RULE) if ends_run(rows.rules, done) else None
+    if rows.reminded_at > rows.answer.seq:
+        return None
+    last = rows.history[-1] if rows.history else None
+    if last is not None and last.step == rows.step.seq - 1 and goes_on(rows.rules, last.tool):
+        return None
+    missing = find_missing(rows.rules, rows.history)
+    if not missing:
+        return Finish(RunStatus.SUCCEEDED, StopReason.END_TURN)
+    if rows.reminded_at:
+        return Finish(
+            RunStatus.FAILED, StopReason.REQUIRED_TOOL, f"The agent finished without calling {missing[0]}, twice."
+        )
+    return Remind(missing[0])
+
+
+def _spent(rows: RunRows) -> Action | None:
+    run = rows.run
+    if run.steps_taken >= run.max_steps:
+        return _failed(StopReason.MAX_STEPS, f"It has taken the {run.max_steps} steps that it may take.")
+    if run.max_tokens is not None and run.tokens >= run.max_tokens:
+        return _failed(StopReason.MAX_TOKENS, f"It has used {run.tokens:,} tokens and may use {run.max_tokens:,}.")
+    if run.max_cost_usd is not None and run.cost_usd >= run.max_cost_usd:
+        return _failed(StopReason.MAX_COST, f"It has cost ${run.cost_usd} and may cost ${run.max_cost_usd}.")
+    return _out_of_time(rows)
+
+
+def _out_of_time(rows: RunRows) -> Action | None:
+    run = rows.run
+    if run.max_seconds is None or run.started_at is None:
+        return None
+    if (rows.now - run.started_at).total_seconds() - run.waited_seconds < run.max_seconds:
+        return None
+    return _failed(StopReason.MAX_SECONDS, f"It has taken the {run.max_seconds} seconds that it may take.")
+
+
+def _ask(rows: RunRows) -> Action:
+    if rows.fit == Fit.TOO_LONG:
+        return Compact()
+    if rows.fit == Fit.IMPOSSIBLE:
+        return _failed(
+            StopReason.CONTEXT_OVERFLOW,
+            "The instructions, memory, lessons and tools alone do not fit into the context window. Make them shorter, "
+            "or the window larger.",
+        )
+    return AskModel()
+
+
+def _failed(reason: StopReason, error: str) -> Finish:
+    return Finish(RunStatus.FAILED, reason, error)

@@ -1,0 +1,198 @@
+"""Prepare a run, ask the model, and write down its answer with the calls that it wants."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from django.db.models import F
+from django.utils import timezone
+
+from agents.context.head import write_head
+from agents.context.planning import newest_compaction
+from agents.context.prompt import build_request, hash_prompt, rebuild_request, write_tools
+from agents.conversations import add_message
+from agents.loop.fence import Claimed
+from agents.loop.journal import plan_effect
+from agents.models.conversations import Message
+from agents.models.runs import Run, Step
+from agents.streaming.events import append_event
+from agents.tools.catalogue import tools_of
+from memory.failpoints import failpoint
+from memory.projects.actors import Actor
+from memory.releases.models import Release
+from memory.retrieval.answers import prepare_answer, record_answer
+from memory.retrieval.question import Question
+from reflection.errors import LostClaim
+from reflection.llm.base import Provider
+from reflection.llm.calls import RememberedChat
+from reflection.llm.chat import ChatAnswer, stored_calls
+from reflection.llm.models import ModelCall
+
+SECONDS_BETWEEN_PARTS = 0.1
+_Find = Callable[[str], Provider]
+
+
+def prepare_run(claimed: Claimed, run: Run) -> None:
+    """Fix what a run is made of: the lessons for its task, the head of its prompts, its tools."""
+    # Services may be asked for the vector of the task: no transaction is open.
+    prepared = prepare_answer(
+        Question(
+            project=run.project,
+            task=run.task,
+            by=Actor(label=run.created_by, api_key_id=run.api_key_id),
+            task_id=run.task_id,
+            agent=run.agent.name,
+            session=str(run.conversation_id),
+            client=run.client,
+            request_id=run.request_id,
+        )
+    )
+    with claimed.writing() as run:
+        if run.prepared_at is not None:
+            return
+        answer = record_answer(prepared)
+        release = None
+        if answer.release is not None:
+            release = Release.objects.filter(project=run.project_id, number=answer.release).first()
+        now = timezone.now()
+        Run.objects.filter(pk=run.pk).update(
+            retrieval_id=answer.retrieval_id if answer.recorded else None,
+            release=release,
+            arm=answer.arm,
+            head=write_head(run, lessons=answer.context),
+            tools=write_tools([tool.for_model for tool in tools_of(run)]),
+            prepared_at=now,
+            started_at=run.started_at or now,
+            status=Run.Status.RUNNING,
+        )
+        append_event(
+            run.pk, "run", status=Run.Status.RUNNING, release=answer.release, arm=answer.arm, lessons=len(answer.items)
+        )
+
+
+def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) -> None:
+    """Take a step: journal the question, ask, and write down the answer with the calls that it wants."""
+    step = _get_step(run) if again else _begin_step(claimed)
+    if step is None:
+        return
+    request = rebuild_request(step)
+    provider = find_provider(run.revision.model)
+    ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
+    answer, call = ask(f"step:{step.seq}", request, on_text=_Parts(claimed, step))
+    failpoint("agent.answered")
+    _write_answer(claimed, step, answer, call)
+
+
+def _begin_step(claimed: Claimed) -> Step | None:
+    with claimed.writing() as run:
+        if run.cancel_requested_at is not None:
+            return None
+        through, compaction = run.conversation.messages_written, newest_compaction(run)
+        request = build_request(run, through=through, compaction=compaction)
+        step = Step.objects.create(
+            project_id=run.project_id,
+            run=run,
+            seq=run.steps_taken + 1,
+            through=through,
+            compaction=compaction,
+            prompt_sha256=hash_prompt(request),
+            request_sha256=request.sha256,
+            prompt_tokens=request.estimated_input_tokens,
+            fence=claimed.fence,
+        )
+        Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
+        append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
+    return step
+
+
+def _get_step(run: Run) -> Step:
+    return Step.objects.select_related("run__revision", "compaction").filter(run=run, status=Step.Status.ASKING).get()
+
+
+def _write_answer(claimed: Claimed, step: Step, answer: ChatAnswer, call: ModelCall) -> None:
+    with claimed.writing() as run:
+        now: datetime = timezone.now()
+        changed = Step.objects.filter(pk=step.pk, status=Step.Status.ASKING).update(
+            status=Step.Status.ANSWERED,
+            model_call=call,
+            model=answer.model,
+            finish_reason=answer.finish_reason,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cost_usd=call.cost_usd,
+            finished_at=now,
+        )
+        if not changed:
+            raise LostClaim("The step was answered already.")
+        Run.objects.filter(pk=run.pk).update(
+            input_tokens=F("input_tokens") + answer.input_tokens,
+            output_tokens=F("output_tokens") + answer.output_tokens,
+            cost_usd=F("cost_usd") + call.cost_usd,
+        )
+        message = add_message(
+            run,
+            role=Message.Role.ASSISTANT,
+            content=answer.text,
+            tool_calls=_name_calls(answer, step),
+            is_reply=not answer.tool_calls,
+        )
+        append_event(
+            run.pk,
+            "message",
+            role="assistant",
+            seq=message.seq,
+            step=step.seq,
+            content=message.content,
+            tool_calls=message.tool_calls,
+            is_reply=message.is_reply,
+        )
+        append_event(
+            run.pk,
+            "step",
+            step=step.seq,
+            status=Step.Status.ANSWERED,
+            model=answer.model,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cost_usd=call.cost_usd,
+        )
+        step.run = run
+        for index, (wanted, named) in enumerate(zip(answer.tool_calls, message.tool_calls, strict=True)):
+            plan_effect(step, index=index, tool=wanted.name, arguments=wanted.arguments, call_id=named["id"])
+        failpoint("agent.answer_before_commit")
+
+
+def _name_calls(answer: ChatAnswer, step: Step) -> list[dict[str, str]]:
+    """Return the calls as JSON, each with an id of its own: some models leave it out or repeat it."""
+    calls = stored_calls(answer.tool_calls)
+    seen: set[str] = set()
+    for index, call in enumerate(calls):
+        if not call["id"] or call["id"] in seen:
+            call["id"] = f"call_{step.seq}_{index}"
+        seen.add(call["id"])
+    return calls
+
+
+class _Parts:
+    """Writes the parts of an answer that is on its way as events, several at once."""
+
+    def __init__(self, claimed: Claimed, step: Step) -> None:
+        self._claimed = claimed
+        self._step = step
+        self._waiting = ""
+        self._written_at = time.monotonic()
+
+    def __call__(self, part: str) -> None:
+        self._waiting += part
+        if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
+            return
+        self._claimed.heartbeat.ensure_held()
+        append_event(self._step.run_id, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
+        self._waiting, self._written_at = "", time.monotonic()
+
+
+def remind(claimed: Claimed, text: str) -> None:
+    """Tell the agent something in the conversation, as a note of ERL."""
+    with claimed.writing() as run:
+        message = add_message(run, role=Message.Role.NOTE, content=text)
+        append_event(run.pk, "message", role="note", seq=message.seq, content=text)

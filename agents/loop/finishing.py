@@ -1,0 +1,63 @@
+"""End a run: close what is open, and record it as a trajectory, in one transaction."""
+
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from agents.loop.journal import end_effect
+from agents.models.effects import Approval, Effect
+from agents.models.runs import Run, RunStatus, StopReason
+from agents.streaming.events import append_event
+from agents.trajectories import record_run
+from memory.projects.actors import Actor
+
+NOT_CALLED = "The run ended before this call."
+UNDECIDED = "policy:run-ended"
+
+
+def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = "") -> Run:
+    """End a run that is locked, in the caller's transaction. What a person still has to say about unknown calls stays.
+
+    Everything that was said and done is recorded as a trajectory and reflected on like any other, unless the run was
+    cancelled.
+    """
+    _close_calls(run)
+    now = timezone.now()
+    waited = (now - run.waiting_since).total_seconds() if run.waiting_since else 0.0
+    run.status, run.stop_reason, run.error, run.finished_at = status, reason, error[:2000], now
+    trajectory = record_run(run, by=Actor(label=run.created_by, api_key_id=run.api_key_id))
+    Run.objects.filter(pk=run.pk).update(
+        status=run.status,
+        stop_reason=run.stop_reason,
+        error=run.error,
+        finished_at=now,
+        waiting_since=None,
+        waited_seconds=F("waited_seconds") + waited,
+        trajectory=trajectory,
+    )
+    run.waiting_since, run.trajectory = None, trajectory
+    append_event(run.pk, "run", status=status, stop_reason=reason, error=run.error, **_figures(run))
+    return run
+
+
+def _close_calls(run: Run) -> None:
+    """End the calls that have not, so that each has an answer in the conversation."""
+    related = ("step", "run__revision", "run__conversation")
+    for effect in run.effects.filter(status__in=Effect.OPEN).select_related(*related):
+        match effect.status:
+            case Effect.Status.STARTED if effect.kind == Effect.Kind.UNSAFE:
+                Effect.objects.filter(pk=effect.pk).update(status=Effect.Status.UNKNOWN)
+            case Effect.Status.UNKNOWN:
+                pass
+            case _:
+                end_effect(effect, status=Effect.Status.CANCELLED, error=NOT_CALLED)
+    run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
+        status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED
+    )
+    run.steps.filter(status="asking").update(status="answered", finish_reason="none", finished_at=timezone.now())
+
+
+def _figures(run: Run) -> dict[str, Any]:
+    fresh = Run.objects.values("steps_taken", "input_tokens", "output_tokens", "cost_usd").get(pk=run.pk)
+    return fresh | {"trajectory": run.trajectory_id}

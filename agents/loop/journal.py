@@ -1,0 +1,158 @@
+"""The journal of effects: a call is written down here before it happens, or not at all.
+
+`plan_effect` is the only place in which an effect is made, so the rules of the agent hold on every path.
+"""
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from agents.conversations import add_message
+from agents.loop.rows import read_history
+from agents.models.effects import Approval, Effect
+from agents.models.runs import Run, Step
+from agents.rules import needs_approval, read_rules, refuse_call
+from agents.streaming.events import append_event
+from agents.tools.catalogue import Tool, find_tool
+
+MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
+CHARACTERS_PER_TOKEN = 3
+
+
+def hash_arguments(arguments: Any) -> str:
+    """Return the hash to which an approval is bound."""
+    text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def plan_effect(
+    step: Step,
+    *,
+    index: int,
+    tool: str,
+    arguments: dict[str, Any] | None,
+    call_id: str = "",
+    parent: Effect | None = None,
+    replaces: Effect | None = None,
+) -> Effect:
+    """Write down a call that the model, a tool or a person wants, in the caller's transaction.
+
+    Where a rule, the schema or an unknown name stands against it, it ends here: as refused, with the reason as what
+    the model reads.
+    """
+    run = step.run
+    rules = read_rules(run.revision.rules)
+    found = find_tool(run, tool, parent=parent)
+    effect = Effect(
+        project_id=run.project_id,
+        run=run,
+        step=step,
+        parent=parent,
+        replaces=replaces,
+        index=index,
+        tool=tool[:200],
+        tool_revision=found.revision if found else None,
+        call_id=call_id,
+        arguments=arguments or {},
+        arguments_sha256=hash_arguments(arguments or {}),
+        kind=found.kind if found else Effect.Kind.PURE,
+    )
+    refused = _refuse(run, step, found, tool, arguments, rules, is_top=parent is None)
+    if refused:
+        effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
+    elif replaces is None and (
+        (found is not None and found.needs_approval) or needs_approval(rules, tool=tool, arguments=arguments)
+    ):
+        effect.status, effect.needs_approval = Effect.Status.WAITING, True
+    elif replaces is not None:
+        effect.needs_approval = True  # and has it: a person wrote these arguments
+    effect.save(force_insert=True)
+    append_event(
+        run.pk,
+        "effect",
+        effect=effect.pk,
+        step=step.seq,
+        index=index,
+        tool=effect.tool,
+        arguments=effect.arguments,
+        kind=effect.kind,
+        status=effect.status,
+        parent=parent.pk if parent else None,
+    )
+    if effect.status == Effect.Status.WAITING:
+        ask_people(effect)
+    elif refused and parent is None:
+        add_result(effect)
+    return effect
+
+
+def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
+    """Ask whether a call may happen, or, where that is not known, whether it did."""
+    run = effect.run
+    expires_at = None if about_unknown else timezone.now() + timedelta(seconds=run.approval_seconds)
+    approval = Approval.objects.create(
+        project_id=run.project_id,
+        run=run,
+        effect=effect,
+        arguments_sha256=effect.arguments_sha256,
+        about_unknown=about_unknown,
+        expires_at=expires_at,
+    )
+    append_event(
+        run.pk,
+        "approval",
+        effect=effect.pk,
+        tool=effect.tool,
+        arguments_sha256=effect.arguments_sha256,
+        about_unknown=about_unknown,
+        status=approval.status,
+        expires_at=expires_at,
+    )
+    return approval
+
+
+def end_effect(effect: Effect, *, status: str, result: str = "", error: str = "") -> None:
+    """Write down how a call ended and, for a call of the model, the message that answers it."""
+    effect.status, effect.finished_at = status, timezone.now()
+    effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
+    effect.snapshot = None
+    effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "snapshot", "fence"])
+    append_event(
+        effect.run_id,
+        "effect",
+        effect=effect.pk,
+        tool=effect.tool,
+        status=effect.status,
+        error=effect.error,
+        result_characters=len(effect.result),
+    )
+    if effect.parent_id is None and status != Effect.Status.SUPERSEDED:
+        add_result(effect)
+
+
+def add_result(effect: Effect) -> None:
+    """Write the message that answers a call of the model, cut where it would fill the window."""
+    text = effect.result if effect.status == Effect.Status.SUCCEEDED else f"Error: {effect.error}"
+    most = int(effect.run.revision.window_tokens * MAX_RESULT_SHARE) * CHARACTERS_PER_TOKEN
+    message = add_message(effect.run, role="tool", content=text[:most], tool_call_id=effect.call_id, effect=effect)
+    if len(text) > most:
+        message.content += (
+            f"\n[Cut here: {len(text):,} characters in all. Read on with read_result, result {message.seq}.]"
+        )
+        message.save(update_fields=["content"])
+    append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
+
+
+def _refuse(
+    run: Run, step: Step, found: Tool | None, tool: str, arguments: dict[str, Any] | None, rules: Any, *, is_top: bool
+) -> str:
+    if found is None:
+        return f"There is no tool {tool[:200]!r}."
+    if is_top and (refused := refuse_call(rules, read_history(run), tool=tool, step=step.seq)):
+        return refused
+    if arguments is None:
+        return "The arguments are not a JSON object. Call the tool again with a JSON object."
+    return found.find_fault(arguments)

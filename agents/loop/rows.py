@@ -1,0 +1,82 @@
+"""What the loop looks at before each action: the rows of one run, and nothing else."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Max
+from django.utils import timezone
+
+from agents.context.planning import Fit, measure
+from agents.models.conversations import Message
+from agents.models.effects import Effect
+from agents.models.runs import Run, Step
+from agents.rules import Called, read_rules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRows:
+    """A run and what belongs to it, as of one moment.
+
+    `step` is the last one, `open_effects` are its calls that have not ended, first those of a tool in the sandbox.
+    `answer` is the message of the last step. `fit` says whether the next prompt fits; None where nothing is asked now.
+    """
+
+    run: Run
+    step: Step | None
+    answer: Message | None
+    open_effects: tuple[Effect, ...]
+    history: tuple[Called, ...]
+    rules: tuple[Any, ...]
+    reminded_at: int  # the message; 0 where there is none
+    fit: Fit | None
+    now: datetime
+
+
+def load_rows(run_id: UUID) -> RunRows:
+    """Read the rows of a run."""
+    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=run_id)
+    step = run.steps.select_related("compaction").order_by("-seq").first()
+    open_effects = tuple(
+        sorted(
+            run.effects.filter(status__in=Effect.OPEN).select_related("step"),
+            key=lambda effect: (effect.parent_id is None, -effect.pk.int if effect.parent_id else effect.index),
+        )
+    )
+    answer = None
+    if step is not None and step.status == Step.Status.ANSWERED:
+        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT, is_reply=False)
+        answer = (
+            said.order_by("seq").first()
+            or Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+            .order_by("seq")
+            .first()
+        )
+    is_idle = run.prepared_at is not None and not open_effects and (step is None or answer is not None)
+    return RunRows(
+        run=run,
+        step=step,
+        answer=answer,
+        open_effects=open_effects,
+        history=read_history(run),
+        rules=tuple(read_rules(run.revision.rules)),
+        reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
+        fit=measure(run) if is_idle else None,
+        now=timezone.now(),
+    )
+
+
+def read_history(run: Run) -> tuple[Called, ...]:
+    """Return the calls of a run in their order, without those that were not let start by a rule."""
+    rows = (
+        run.effects.filter(parent__isnull=True)
+        .exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+        .order_by("step_id", "index", "id")
+        .values_list("tool", "step__seq", "status", "result", "error")
+    )
+    open_ = set(Effect.OPEN)
+    return tuple(
+        Called(tool=tool, step=step, output=None if status in open_ else result or error)
+        for tool, step, status, result, error in rows
+    )

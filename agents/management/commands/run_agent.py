@@ -1,0 +1,102 @@
+"""Let an agent work on a goal, in this process or by the workers, and print what it says."""
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.limits import Limits
+from agents.loop.execution import run_agent
+from agents.models.agents import Agent
+from agents.models.runs import KIND, Run, RunStatus
+from agents.runs import RunRequest, resume_run, start_run
+from agents.streaming.feed import read_events
+from memory.errors import MemoryAppError
+from memory.projects.actors import Actor
+from reflection.jobs.models import Job
+from reflection.jobs.workers import owner_name
+
+WATCH_SECONDS = 0.2
+
+
+class Command(BaseCommand):
+    help = (
+        "Let an agent work on a goal and print what it does. It works in this process, unless a worker takes the run "
+        "first; Ctrl-C leaves it to the workers. Exit code: 0 where it succeeded, 1 where it failed, 2 where it waits "
+        "for a person."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="the agent")
+        parser.add_argument("--goal", required=True, help="what it is to do")
+        parser.add_argument("--project", default="", metavar="SLUG", help="needed where two projects have the agent")
+        parser.add_argument(
+            "--max-iterations",
+            type=int,
+            default=1,
+            metavar="N",
+            help="most runs: one that failed is resumed",
+        )
+        parser.add_argument("--max-steps", type=int, metavar="N", help="steps of one run; the agent's own if left out")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        agent = self._find(options["name"], options["project"])
+        assert agent.current is not None  # every agent has one
+        limits = Limits.model_validate(agent.current.limits)
+        if options["max_steps"] is not None:
+            limits = limits.model_copy(update={"max_steps": options["max_steps"]})
+        by = Actor(label="command:run_agent")
+        try:
+            run = start_run(agent, RunRequest(input=options["goal"], limits=limits, client="run_agent"), by=by)
+        except MemoryAppError as error:
+            raise CommandError(str(error)) from error
+        self._follow(run)
+        for _ in range(options["max_iterations"] - 1):
+            if run.status != RunStatus.FAILED:
+                break
+            run = resume_run(run, by=by, limits=limits)
+            self._follow(run)
+        if run.status != RunStatus.SUCCEEDED:
+            raise SystemExit(2 if run.status == RunStatus.WAITING else 1)
+
+    def _find(self, name: str, project: str) -> Agent:
+        agents = Agent.objects.filter(name=name).select_related("current", "project")
+        found = list(agents.filter(project__slug=project) if project else agents[:2])
+        if not found:
+            raise CommandError(f"There is no agent {name}. Make one with POST /api/v1/agents or load_agents.")
+        if len(found) > 1:
+            raise CommandError(f"Several projects have an agent {name}. Name the project with --project.")
+        return found[0]
+
+    def _follow(self, run: Run) -> None:
+        """Go on with a run and print its events until it ends or waits for a person."""
+        self.stdout.write(f"Run {run.pk}")
+        seen = 0
+        while True:
+            job = Job.objects.live().filter(kind=KIND, subject=str(run.pk)).values_list("pk", flat=True).first()
+            if job is not None:
+                run_agent(job, owner=owner_name())
+            run.refresh_from_db()
+            for event in read_events(run.pk, after=seen):
+                seen = event.seq
+                if line := _tell(event.kind, event.payload):
+                    self.stdout.write(line)
+            if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+                return
+            time.sleep(WATCH_SECONDS)
+
+
+def _tell(kind: str, payload: dict[str, Any]) -> str:
+    match kind:
+        case "message" if payload["role"] == "assistant" and payload["content"]:
+            return f"{payload['content']}"
+        case "effect" if "arguments" in payload:
+            return f"  {payload['tool']} {payload['arguments']}"
+        case "effect" if payload.get("error"):
+            return f"  {payload['tool']}: {payload['error']}"
+        case "approval" if payload["status"] == "pending":
+            return f"  {payload['tool']} waits for a person (effect {payload['effect']})."
+        case "run" if payload.get("stop_reason"):
+            return f"{payload['status']}: {payload['stop_reason']} {payload['error']}".strip()
+    return ""

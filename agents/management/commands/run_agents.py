@@ -1,0 +1,22 @@
+"""Go on with runs that wait for a worker, without a broker."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from agents.loop.execution import run_agent
+from reflection.jobs.execution import Outcome
+from reflection.jobs.workers import owner_name
+
+
+class Command(BaseCommand):
+    help = "Goes on with runs that wait for a worker, until none is due."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--limit", type=int, default=100, help="Most runs to go on with.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for _ in range(options["limit"]):
+            if run_agent(owner=owner_name()).outcome == Outcome.NOTHING:
+                break

@@ -1,0 +1,126 @@
+"""Conversations and their messages, which stay for good. A compaction only says how they are shown to the model."""
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from agents.models.agents import Agent
+from memory.constraints import one_of
+from memory.ids import uuid7
+from memory.projects.models import Project
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    def for_project(self, project: Project) -> Self:
+        return self.filter(project=project)
+
+
+class Conversation(models.Model):
+    """What is said between an agent and those who use it. One run at a time goes on in it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="conversations")
+    messages_written = models.PositiveIntegerField(default=0, editable=False)
+    created_by = models.TextField(editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = ConversationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [models.Index(fields=["agent", "-created_at", "-id"], name="agents_conversation_newest")]
+
+    def __str__(self) -> str:
+        return f"conversation {self.id}"
+
+
+class CompactionMethod(models.TextChoices):
+    MASK = "mask", "Old results are left out"
+    MODEL = "model", "Summarised by the model"
+    EXTRACT = "extract", "Summarised by extract"
+
+
+class Compaction(models.Model):
+    """How a conversation is shown to the model from some step on; the newest one holds.
+
+    Tool results up to message `masked_through` are shown as one line each, which says how to read them. Messages up to
+    `summarised_through` are shown as `summary`.
+    """
+
+    Method = CompactionMethod
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="compactions")
+    number = models.PositiveIntegerField()
+    method = models.TextField(choices=Method.choices)
+    masked_through = models.PositiveIntegerField(default=0)
+    summarised_through = models.PositiveIntegerField(default=0)
+    summary = models.TextField(blank=True, default="")
+    prompt_version = models.TextField(blank=True, default="")
+    tokens_before = models.PositiveIntegerField()
+    tokens_after = models.PositiveIntegerField()
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["conversation", "-number"]
+        constraints = [
+            one_of("method", CompactionMethod, "agents_compaction_method_known"),
+            models.UniqueConstraint(fields=["conversation", "number"], name="agents_compaction_number_unique"),
+            models.CheckConstraint(
+                condition=Q(summarised_through=0, summary="") | (Q(summarised_through__gt=0) & ~Q(summary="")),
+                name="agents_compaction_summary_says_something",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"compaction {self.number}"
+
+
+class MessageRole(models.TextChoices):
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    NOTE = "note", "Note of ERL to the agent"
+
+
+class Message(models.Model):
+    """One message. An assistant's has the tools it called, a tool's the call that it answers.
+
+    `compacted_by` is the first compaction whose summary stands for it.
+    """
+
+    Role = MessageRole
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
+    run = models.ForeignKey("agents.Run", null=True, on_delete=models.SET_NULL, related_name="messages")
+    seq = models.PositiveIntegerField()
+    role = models.TextField(choices=Role.choices)
+    content = models.TextField(blank=True, default="")
+    tool_calls = models.JSONField(default=list, blank=True)
+    tool_call_id = models.TextField(blank=True, default="")
+    effect = models.ForeignKey("agents.Effect", null=True, on_delete=models.SET_NULL, related_name="messages")
+    is_reply = models.BooleanField(default=False, help_text="Whether it is meant for the user.")
+    compacted_by = models.ForeignKey(Compaction, null=True, on_delete=models.SET_NULL, related_name="messages")
+    created_by = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["conversation", "seq"]
+        constraints = [
+            one_of("role", MessageRole, "agents_message_role_known"),
+            models.UniqueConstraint(fields=["conversation", "seq"], name="agents_message_seq_unique"),
+            models.CheckConstraint(
+                condition=(Q(role="tool") & ~Q(tool_call_id="")) | (~Q(role="tool") & Q(tool_call_id="")),
+                name="agents_message_only_tools_answer_calls",
+            ),
+        ]
+        indexes = [models.Index(fields=["run", "seq"], name="agents_message_of_run")]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.seq}"

@@ -1,0 +1,102 @@
+"""What goes into the sandbox and what comes out of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one call of a tool may use. Time does not run while the tool waits for a host function."""
+
+    seconds: float = 1.0
+    memory_bytes: int = 64 * 1024 * 1024
+    output_chars: int = 50_000
+    recursion: int = 200
+    host_calls: int = 100
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One call of one function. The clock stands at `frozen_at`; random numbers follow from `seed`."""
+
+    source: str
+    function: str
+    arguments: Mapping[str, Any]
+    frozen_at: datetime
+    seed: str
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostCall:
+    """A call of a host function by a tool: what it asks of the world."""
+
+    name: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a host function answered to a call: a value, or an error that the tool may catch. Kept in the journal."""
+
+    call: HostCall
+    value: Any = None
+    error: str = ""
+
+
+class Suspend(BaseException):
+    """Raised by a host function to stop the tool at this call until someone has the answer.
+
+    No `Exception`, so that code between the host function and the sandbox does not take it for a failure.
+    """
+
+
+class HostError(Exception):
+    """Raised by a host function: the tool sees a RuntimeError with this message. Other exceptions end the call."""
+
+
+class Status(StrEnum):
+    RETURNED = "returned"
+    RAISED = "raised"  # the tool's own code failed
+    STOPPED = "stopped"  # a limit was reached
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolFault:
+    """Why a call did not return, for the model that wrote the call. `line` is a line of the source."""
+
+    kind: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f" (line {self.line})"
+        return f"{self.kind}: {self.message}{place}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolOutcome:
+    """How a call ended, or where it waits.
+
+    `journal` has the answers of the host functions in their order, those served again included: with it, `run_tool`
+    replays the call from its start. Where it is suspended, `pending` is the call that waits and `snapshot` the sealed
+    state.
+    """
+
+    status: Status
+    value: Any = None
+    fault: ToolFault | None = None
+    output: str = ""
+    output_is_cut: bool = False
+    duration_ms: float = 0.0
+    journal: tuple[Answer, ...] = ()
+    pending: HostCall | None = None
+    snapshot: bytes | None = None

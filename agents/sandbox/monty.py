@@ -1,0 +1,248 @@
+"""Run a tool in the interpreter, and answer what it asks of the host."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic_monty import (
+    FunctionSnapshot,
+    MontyComplete,
+    MontyConversionError,
+    MontyCrashedError,
+    MontyError,
+    MontyRuntimeError,
+    MontySession,
+    MontySyntaxError,
+    NameLookupSnapshot,
+    OSPolicy,
+    ResourceLimits,
+    SyncSnapshot,
+)
+
+from agents.sandbox.calls import Answer, HostCall, HostError, Limits, Status, Suspend, ToolCall, ToolFault, ToolOutcome
+from agents.sandbox.errors import SandboxError, SnapshotOfOtherVersion
+from agents.sandbox.json_values import NotJson, to_json_value
+from agents.sandbox.snapshots import seal, unseal
+from agents.sandbox.workers import get_pool
+
+Host = Mapping[str, Callable[..., Any]]
+MAX_FAULT_CHARS = 2_000
+_ARGUMENTS = "_erl_arguments"
+_LIMIT_FAULTS = ("TimeoutError", "MemoryError", "RecursionError")
+# Reading names and importing modules also count as suspensions; a tool may do this for every host call it may make.
+_SUSPENSIONS_PER_HOST_CALL = 4
+
+
+def run_tool(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> ToolOutcome:
+    """Call a function of a source in the sandbox.
+
+    Args:
+        host: the functions that the source may call; any other name is unknown to it.
+        journal: answers of an earlier attempt. They are served again in their order and the host is not asked, as long
+            as the tool makes the same calls; with the same clock and seed it does.
+
+    Raises:
+        SandboxError: the sandbox is not available, or crashed.
+        Exception: what a host function raised, apart from HostError and Suspend.
+    """
+    with _checkout(call) as session:
+        run = _Run(call, host, journal)
+        inputs = {_ARGUMENTS: dict(call.arguments)}
+        code = f"{call.source}\n{call.function}(**{_ARGUMENTS})"
+        return run.drive(lambda: session.feed_start(code, inputs=inputs, print_callback=run.take_output))
+
+
+def resume_tool(
+    call: ToolCall, snapshot: bytes, answer: Answer, host: Host, *, journal: Sequence[Answer] = ()
+) -> ToolOutcome:
+    """Go on with a suspended call, in any process; `call` is the one that was suspended.
+
+    Args:
+        answer: what the pending call is answered with.
+        journal: the answers before it, as in the outcome that had the snapshot. A snapshot of another version of the
+            interpreter is replayed from its start with them.
+
+    Raises:
+        InvalidSnapshot: the snapshot is not one of this call.
+        SandboxError: as for `run_tool`.
+    """
+    try:
+        state = unseal(snapshot, bound_to=_identity(call))
+    except SnapshotOfOtherVersion:
+        return run_tool(call, host, journal=[*journal, answer])
+    with _checkout(call) as session:
+        run = _Run(call, host, ())
+        run.answered = [*journal, answer]
+
+        def go_on() -> SyncSnapshot:
+            waiting = session.load_snapshot(state, print_callback=run.take_output)
+            assert isinstance(waiting, FunctionSnapshot), "only host calls are sealed"
+            return waiting.resume(_as_result(answer))
+
+        return run.drive(go_on)
+
+
+class _Run:
+    """One call under way."""
+
+    def __init__(self, call: ToolCall, host: Host, journal: Sequence[Answer]) -> None:
+        self._call = call
+        self._host = host
+        self._replayed = list(journal)
+        self._output: list[str] = []
+        self._output_left = call.limits.output_chars
+        self._output_is_cut = False
+        self.answered: list[Answer] = []
+
+    def take_output(self, stream: Literal["stdout", "stderr"], text: str) -> None:
+        kept = text[: self._output_left]
+        self._output_left -= len(kept)
+        self._output_is_cut |= len(kept) < len(text)
+        if kept:
+            self._output.append(kept.replace("\x00", "\N{REPLACEMENT CHARACTER}"))
+
+    def drive(self, start: Callable[[], SyncSnapshot]) -> ToolOutcome:
+        """Answer what the tool asks until it ends or waits."""
+        started = time.perf_counter()
+        waited = 0.0
+        try:
+            state = start()
+            while not isinstance(state, MontyComplete):
+                asked = time.perf_counter()
+                try:
+                    settled = self._settle(state)
+                finally:
+                    waited += time.perf_counter() - asked
+                if isinstance(settled, ToolOutcome):
+                    return settled
+                state = settled()
+            value = to_json_value(state.output, chars=self._call.limits.output_chars)
+            ended: dict[str, Any] = {"status": Status.RETURNED, "value": value}
+        except NotJson as error:
+            ended = _failed(ToolFault(kind="TypeError", message=f"{self._call.function} cannot be answered: {error}."))
+        except (MontyRuntimeError, MontySyntaxError) as error:
+            ended = _failed(_read_fault(error, self._call))
+        except MontyConversionError as error:
+            ended = _failed(ToolFault(kind="TypeError", message=_cut(str(error))))
+        except MontyCrashedError as error:
+            if not error.timed_out:
+                raise SandboxError(f"The sandbox crashed, and was replaced ({_cut(str(error))}).") from error
+            ended = _failed(_too_long(self._call.limits))
+        except (TimeoutError, MontyError) as error:
+            raise SandboxError("All workers of the sandbox are busy. Try again in a moment.") from error
+        spent = time.perf_counter() - started - waited
+        return self._outcome(duration_ms=round(1000 * spent, 3), **ended)
+
+    def _outcome(self, **members: Any) -> ToolOutcome:
+        return ToolOutcome(
+            output="".join(self._output), output_is_cut=self._output_is_cut, journal=tuple(self.answered), **members
+        )
+
+    def _settle(self, state: SyncSnapshot) -> ToolOutcome | Callable[[], SyncSnapshot]:
+        """Return how to go on from a question of the tool, or where it waits."""
+        if isinstance(state, NameLookupSnapshot):
+            function = self._host.get(state.variable_name)
+            if state.object_id is None and function is not None:
+                return lambda: state.resume(value=function)
+            return state.resume_auto  # the name is unknown
+        if not isinstance(state, FunctionSnapshot):
+            raise SandboxError("The tool awaits something that the host does not offer.")
+        if state.is_os_function:
+            return state.resume_not_handled
+        name = str(state.function_name)
+        if state.object_id is not None or name not in self._host:
+            fault = f"name {name!r} is not defined; a tool calls only what it lists in uses"
+            return lambda: state.resume({"exc_type": "NameError", "message": fault})
+        answer = self._answer(_read_call(name, state, self._call.limits))
+        if isinstance(answer, HostCall):
+            snapshot = seal(state.dump(), bound_to=_identity(self._call))
+            return self._outcome(status=Status.SUSPENDED, pending=answer, snapshot=snapshot)
+        self.answered.append(answer)
+        return lambda: state.resume(_as_result(answer))
+
+    def _answer(self, call: HostCall) -> Answer | HostCall:
+        """Ask the journal, then the host. The call itself comes back where it has to wait."""
+        if self._replayed:
+            answer = self._replayed.pop(0)
+            if _write(answer.call) != _write(call):
+                raise SandboxError(
+                    f"The tool called {call.name} where it called {answer.call.name} before, or with other arguments, "
+                    "so it cannot be replayed."
+                )
+            return answer
+        if len(self.answered) >= self._call.limits.host_calls:
+            return Answer(call=call, error=f"The tool made more than {self._call.limits.host_calls} calls.")
+        try:
+            value = self._host[call.name](*call.args, **call.kwargs)
+        except Suspend:
+            return call
+        except HostError as error:
+            return Answer(call=call, error=_cut(str(error)) or "It failed.")
+        return Answer(call=call, value=value)
+
+
+def _checkout(call: ToolCall) -> MontySession:
+    limits = call.limits
+    allowed: ResourceLimits = {
+        "max_feed_duration_secs": limits.seconds,
+        "max_memory": limits.memory_bytes,
+        "max_recursion_depth": limits.recursion,
+        "max_suspensions": limits.host_calls * _SUSPENSIONS_PER_HOST_CALL + 50,
+        "max_total_sleep_secs": 0.0,
+    }
+    policy: OSPolicy = {"datetime": call.frozen_at, "sleep": "zero", "random_start": {"seed": call.seed}}
+    return get_pool().checkout(script_name=f"{call.function}.py", limits=allowed, os_policy=policy)
+
+
+def _identity(call: ToolCall) -> bytes:
+    """What a snapshot belongs to: everything that decided what the tool did before it."""
+    written = json.dumps(
+        [
+            call.source,
+            call.function,
+            dict(call.arguments),
+            call.frozen_at.isoformat(),
+            call.seed,
+            call.limits.as_json(),
+        ],
+        sort_keys=True,
+    )
+    return hashlib.sha256(written.encode()).digest()
+
+
+def _read_call(name: str, state: FunctionSnapshot, limits: Limits) -> HostCall:
+    args, kwargs = to_json_value([list(state.args), dict(state.kwargs)], chars=limits.output_chars)
+    return HostCall(name=name, args=args, kwargs=kwargs)
+
+
+def _write(call: HostCall) -> str:
+    return json.dumps([call.name, list(call.args), dict(call.kwargs)], sort_keys=True)
+
+
+def _as_result(answer: Answer) -> Any:
+    if answer.error:
+        return {"exc_type": "RuntimeError", "message": answer.error}
+    return {"return_value": answer.value}
+
+
+def _read_fault(error: MontyRuntimeError | MontySyntaxError, call: ToolCall) -> ToolFault:
+    kind, _, message = error.display("type-msg").partition(": ")
+    if kind == "TimeoutError" and "time limit exceeded" in message:
+        return _too_long(call.limits)
+    lines = call.source.count("\n") + 1
+    line = next((frame.line for frame in reversed(error.traceback()) if frame.line <= lines), None)
+    return ToolFault(kind=kind, message=_cut(message), line=line)
+
+
+def _too_long(limits: Limits) -> ToolFault:
+    return ToolFault(kind="TimeoutError", message=f"The tool ran for more than {limits.seconds:g} seconds.")
+
+
+def _failed(fault: ToolFault) -> dict[str, Any]:
+    return {"status": Status.STOPPED if fault.kind in _LIMIT_FAULTS else Status.RAISED, "fault": fault}
+
+
+def _cut(text: str) -> str:
+    return text[:MAX_FAULT_CHARS].replace("\x00", "\N{REPLACEMENT CHARACTER}")

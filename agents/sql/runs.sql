@@ -1,0 +1,98 @@
+-- What holds of agents, runs and effects, whatever program writes them. The functions called at the end are in
+-- memory/sql/projects.sql.
+
+-- A revision of an agent, a compaction and the words of a message stay as they are.
+CREATE OR REPLACE FUNCTION agents_keep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a row of % stays as it is: write a new one', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE ON agents_agentrevision
+    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_compaction_keep BEFORE UPDATE ON agents_compaction
+    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
+    ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
+
+-- A step begins when every call of the steps before it has ended.
+CREATE OR REPLACE FUNCTION agents_step_after_effects() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM agents_effect e
+               WHERE e.run_id = NEW.run_id AND e.status IN ('planned', 'waiting', 'started', 'unknown')) THEN
+        RAISE EXCEPTION 'a call of the step before has not ended' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER agents_step_after_effects BEFORE INSERT ON agents_step
+    FOR EACH ROW EXECUTE FUNCTION agents_step_after_effects();
+
+-- What a call asks for never changes, and one that needs an approval starts only with one of these very arguments.
+CREATE OR REPLACE FUNCTION agents_effect_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.arguments, OLD.arguments_sha256, OLD.tool, OLD.kind, OLD.index)
+       IS DISTINCT FROM (NEW.arguments, NEW.arguments_sha256, NEW.tool, NEW.kind, NEW.index)
+       OR OLD.needs_approval AND NOT NEW.needs_approval THEN
+        RAISE EXCEPTION 'what a call asks for stays as it is' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.status IN ('succeeded', 'failed', 'refused', 'rejected', 'superseded', 'cancelled')
+       AND NEW.status <> OLD.status THEN
+        RAISE EXCEPTION 'a call that has ended stays ended' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF NEW.status = 'started' AND OLD.status <> 'started' AND NEW.needs_approval AND NOT EXISTS (
+        SELECT FROM agents_approval a
+        WHERE a.effect_id = NEW.id AND a.status = 'approved' AND a.arguments_sha256 = NEW.arguments_sha256) THEN
+        RAISE EXCEPTION 'this call needs an approval' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER agents_effect_guard BEFORE UPDATE ON agents_effect
+    FOR EACH ROW EXECUTE FUNCTION agents_effect_guard();
+
+-- At the end of a transaction a call that waits has a question to people.
+CREATE OR REPLACE FUNCTION agents_effect_is_asked() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM agents_effect e WHERE e.id = NEW.id AND e.status = 'waiting')
+       AND NOT EXISTS (SELECT FROM agents_approval a WHERE a.effect_id = NEW.id AND a.status = 'pending') THEN
+        RAISE EXCEPTION 'a call waits and nobody was asked' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_effect_is_asked ON agents_effect;
+CREATE CONSTRAINT TRIGGER agents_effect_is_asked AFTER INSERT OR UPDATE OF status ON agents_effect
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.status = 'waiting') EXECUTE FUNCTION agents_effect_is_asked();
+
+SELECT memory_belongs_to_project('agents_agent');
+SELECT memory_belongs_to_project('agents_agentrevision');
+SELECT memory_belongs_to_project('agents_conversation');
+SELECT memory_belongs_to_project('agents_message');
+SELECT memory_belongs_to_project('agents_compaction');
+SELECT memory_belongs_to_project('agents_run');
+SELECT memory_belongs_to_project('agents_step');
+SELECT memory_belongs_to_project('agents_effect');
+SELECT memory_belongs_to_project('agents_approval');
+SELECT memory_belongs_to_project('agents_event');
+SELECT memory_check_references('agents_agent', ARRAY[['current_id', 'agents_agentrevision', 'p.agent_id = NEW.id']]);
+SELECT memory_check_references('agents_agentrevision', ARRAY[['agent_id', 'agents_agent', '']]);
+SELECT memory_check_references('agents_conversation', ARRAY[['agent_id', 'agents_agent', '']]);
+SELECT memory_check_references('agents_message', ARRAY[
+    ['conversation_id', 'agents_conversation', ''],
+    ['run_id', 'agents_run', '']
+]);
+SELECT memory_check_references('agents_compaction', ARRAY[['conversation_id', 'agents_conversation', '']]);
+SELECT memory_check_references('agents_run', ARRAY[
+    ['agent_id', 'agents_agent', ''],
+    ['revision_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
+    ['conversation_id', 'agents_conversation', 'p.agent_id = NEW.agent_id'],
+    ['retrieval_id', 'memory_retrieval', ''],
+    ['release_id', 'memory_release', ''],
+    ['trajectory_id', 'memory_trajectory', '']
+]);
+SELECT memory_check_references('agents_step', ARRAY[['run_id', 'agents_run', '']]);
+SELECT memory_check_references('agents_effect', ARRAY[
+    ['run_id', 'agents_run', ''],
+    ['tool_revision_id', 'agents_toolrevision', ''],
+    ['step_id', 'agents_step', 'p.run_id = NEW.run_id']
+]);
+SELECT memory_check_references('agents_approval', ARRAY[['effect_id', 'agents_effect', 'p.run_id = NEW.run_id']]);
+SELECT memory_check_references('agents_event', ARRAY[['run_id', 'agents_run', '']]);
+SELECT memory_grant_tenant();

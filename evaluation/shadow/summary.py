@@ -1,0 +1,176 @@
+"""What would differ if the candidate answered: for a page, and for the API."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Avg, Count, Q, QuerySet, Sum
+
+from evaluation.shadow.models import ShadowAnswer, ShadowMinute
+from memory.heuristics.models import HeuristicRevision
+from memory.projects.models import Project
+from memory.releases.deployments import get_deployment
+from memory.releases.models import Release
+
+MOST_FAMILIES, MOST_LESSONS = 50, 10  # lessons of each family
+
+_LESSONS = """
+SELECT family, change, lesson, answers FROM (
+    SELECT r.task_id AS family, c.change, c.lesson, count(*) AS answers,
+        row_number() OVER (PARTITION BY r.task_id ORDER BY count(*) DESC, c.change, c.lesson) AS place
+    FROM evaluation_shadowanswer s
+    JOIN memory_retrieval r ON r.id = s.retrieval_id
+    CROSS JOIN LATERAL (
+        SELECT 'added' AS change, unnest(s.added_ids) AS lesson
+        UNION ALL SELECT 'removed', unnest(s.removed_ids)
+        UNION ALL SELECT 'reworded', unnest(s.reworded_ids)
+    ) c
+    WHERE s.project_id = %(project)s AND s.stable_id = %(stable)s AND s.candidate_id = %(candidate)s
+    GROUP BY 1, 2, 3
+) AS counted WHERE place <= %(most)s ORDER BY family, place
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LessonDifference:
+    """A lesson that is added, removed or reworded in some answers. `trigger` is empty where its words were erased."""
+
+    heuristic_id: UUID
+    change: str
+    answers: int
+    trigger: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FamilyDifference:
+    """The compared answers of one task family, those that differ, and the lessons that differ most often."""
+
+    family: str
+    compared: int
+    differing: int
+    lessons: list[LessonDifference] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShadowReport:
+    """What was compared of two releases, and what differs. `is_on` says whether new answers are compared now.
+
+    `seen` counts the answers since the comparison began, `dropped` those over the maximum a minute or too old, and
+    `skipped` those that cannot be compared.
+    """
+
+    stable: Release
+    candidate: Release
+    is_on: bool
+    share: float
+    per_minute: int
+    seen: int
+    compared: int
+    dropped: int
+    skipped: int
+    differing: int
+    stable_tokens: float | None
+    candidate_tokens: float | None
+    last_at: datetime | None
+    families: list[FamilyDifference]
+
+    def answers(self, project: Project) -> QuerySet[ShadowAnswer]:
+        """Return the rows behind it, the newest first."""
+        return ShadowAnswer.objects.filter(project=project, stable=self.stable, candidate=self.candidate)
+
+    @property
+    def sentence(self) -> str:
+        """Say in one sentence what was found."""
+        names = f"Release {self.candidate.number}"
+        if not self.compared:
+            wait = "The first comparison comes about a minute after a request." if self.is_on else "Shadow is off."
+            return f"{names} has not been compared with release {self.stable.number} yet. {wait}"
+        share = self.differing / self.compared
+        return (
+            f"{names} would change {share:.0%} of the answers of release {self.stable.number}: "
+            f"{self.differing:,} of {self.compared:,} that were compared."
+        )
+
+
+def describe_shadow(project: Project, candidate: Release | None = None) -> ShadowReport | None:
+    """Return what was compared of a candidate; None where there is none. At most six queries.
+
+    Args:
+        candidate: a release that was compared before; None takes the one on trial now, else the last that was.
+    """
+    deployment = get_deployment(project)
+    stable = deployment.stable
+    on_trial = deployment.candidate
+    if candidate is not None or on_trial is None:
+        rows = ShadowMinute.objects.filter(project=project).select_related("stable", "candidate")
+        last = (rows if candidate is None else rows.filter(candidate=candidate)).first()
+        if last is None and (candidate is None or candidate != on_trial):
+            return None
+        if last is not None:
+            stable, candidate = last.stable, last.candidate
+    candidate = candidate or on_trial
+    if stable is None or candidate is None:
+        return None
+    is_on = candidate == on_trial and stable == deployment.stable and deployment.shadow_share > 0
+    counts = ShadowMinute.objects.filter(project=project, stable=stable, candidate=candidate).aggregate(
+        **{name: Sum(name, default=0) for name in ("seen", "dropped", "skipped")}
+    )
+    answers = ShadowAnswer.objects.filter(project=project, stable=stable, candidate=candidate)
+    figures = answers.aggregate(
+        compared=Count("pk"),
+        differing=Count("pk", filter=Q(differs=True)),
+        stable_tokens=Avg("stable_tokens"),
+        candidate_tokens=Avg("candidate_tokens"),
+    )
+    last_answer = answers.order_by("-asked_at").values_list("asked_at", flat=True).first()
+    return ShadowReport(
+        stable=stable,
+        candidate=candidate,
+        is_on=is_on,
+        share=deployment.shadow_share / 1000,
+        per_minute=deployment.shadow_per_minute,
+        last_at=last_answer,
+        families=_describe_families(project, stable, candidate),
+        **counts,
+        **figures,
+    )
+
+
+def _describe_families(project: Project, stable: Release, candidate: Release) -> list[FamilyDifference]:
+    answers = ShadowAnswer.objects.filter(project=project, stable=stable, candidate=candidate)
+    families = (
+        answers.values_list("retrieval__task_id")
+        .annotate(compared=Count("pk"), differing=Count("pk", filter=Q(differs=True)))
+        .order_by("-differing", "-compared", "retrieval__task_id")[:MOST_FAMILIES]
+    )
+    asked: dict[str, Any] = {
+        "project": project.pk,
+        "stable": stable.pk,
+        "candidate": candidate.pk,
+        "most": MOST_LESSONS,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LESSONS, asked)
+        rows = cursor.fetchall()
+    triggers = _find_triggers({lesson for _, _, lesson, _ in rows}, stable, candidate)
+    lessons: dict[str, list[LessonDifference]] = {}
+    for family, change, lesson, number in rows:
+        one = LessonDifference(heuristic_id=lesson, change=change, answers=number, trigger=triggers.get(lesson, ""))
+        lessons.setdefault(family, []).append(one)
+    return [
+        FamilyDifference(family=name, compared=compared, differing=differing, lessons=lessons.get(name, []))
+        for name, compared, differing in families
+    ]
+
+
+def _find_triggers(lesson_ids: Iterable[UUID], *releases: Release) -> dict[UUID, str]:
+    """Return when each lesson applies, in the words of the last of the releases that has it."""
+    wanted = {str(id) for id in lesson_ids}
+    revisions = [
+        one["revision"] for release in releases for one in release.manifest["lessons"] if one["heuristic"] in wanted
+    ]
+    rows = HeuristicRevision.objects.filter(pk__in=revisions).order_by("number")
+    return dict(rows.values_list("heuristic_id", "trigger"))

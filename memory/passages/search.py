@@ -1,0 +1,156 @@
+"""Search passages by meaning, words, names, tags and time.
+
+The statement compares every passage in question with what is looked for and says how similar they are; the score is
+that of lessons (memory/retrieval/scoring.py), which have tasks besides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import structlog
+from django.db import connection
+from pgvector import HalfVector
+
+from memory.errors import EmbedderError
+from memory.limits import MAX_FOUND_PASSAGES
+from memory.passages.models import Passage
+from memory.passages.vectors import get_searched_model
+from memory.projects.models import Project
+from memory.redaction import redact_text
+from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
+from memory.retrieval.ranking import FLOORS
+from memory.retrieval.scoring import MEANING_WEIGHT, Parts, score_heuristic, weigh_meaning
+from memory.retrieval.task_vector import embed_task
+
+log = structlog.get_logger(__name__)
+
+_SCOPE = """
+    FROM memory_passage p JOIN memory_passageembedding e ON e.passage_id = p.id AND e.embedding_model_id = %(model)s
+    WHERE p.project_id = %(project)s AND p.quarantine_order_id IS NULL
+        AND (%(owner)s::uuid IS NULL OR p.owner = %(owner)s::uuid OR p.owner IS NULL)
+        AND (%(tags)s::text[] = '{}' OR CASE WHEN %(all_tags)s THEN p.tags @> %(tags)s::text[]
+                                             ELSE p.tags && %(tags)s::text[] END)
+        AND (%(since)s::timestamptz IS NULL OR p.created_at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR p.created_at < %(until)s)
+"""
+_SEARCH = f"""
+WITH query AS MATERIALIZED (
+    SELECT %(vector)s::halfvec AS vector, memory_passage_query_vector(%(project)s, %(model)s, %(text)s) AS terms
+), compared AS MATERIALIZED (
+    SELECT p.id, -(e.vector <#> (SELECT vector FROM query)) AS meaning,
+           -(e.terms <#> (SELECT terms FROM query)) AS words
+    {_SCOPE}
+), nearest AS (
+    (SELECT id FROM compared
+     ORDER BY %(weight)s * coalesce(meaning, 0) + (1 - %(weight)s) * coalesce(words, 0) DESC, id LIMIT %(limit)s)
+    UNION
+    SELECT id FROM compared WHERE id = ANY(%(named)s::uuid[])
+)
+SELECT id, meaning, words FROM compared JOIN nearest USING (id)
+"""  # noqa: S608 - constants of this file
+_NAMED = f"""
+SELECT k.place::integer, n.id, k.key FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, place)
+CROSS JOIN LATERAL (
+    SELECT p.id {_SCOPE} AND e.names LIKE '%% ' || k.key || ' %%' LIMIT %(most)s) AS n
+"""  # noqa: S608 - constants of this file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassageQuery:
+    """What to look for.
+
+    Args:
+        owner: the agent whose passages are searched, with the shared ones; None searches all of the project.
+        all_tags: a passage needs every tag; otherwise one is enough.
+        since: the earliest time, included.
+        until: the end, not included.
+    """
+
+    text: str
+    owner: UUID | None = None
+    tags: Sequence[str] = ()
+    all_tags: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundPassage:
+    """A passage, how well it answers, and what that is made of."""
+
+    passage: Passage
+    score: float
+    parts: Parts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundPassages:
+    """A page of what was found, best first. `degraded` says that meaning was not compared: the embedder is away."""
+
+    passages: list[FoundPassage]
+    total: int
+    degraded: bool = False
+
+
+def search_passages(project: Project, query: PassageQuery, *, limit: int = 10, offset: int = 0) -> FoundPassages:
+    """Return the passages that fit, best first. At most MAX_FOUND_PASSAGES are found, over all pages."""
+    text = redact_text(query.text)
+    model_id = get_searched_model().pk
+    vector = _embed(text, model_id)
+    asked = {
+        "project": project.pk,
+        "model": model_id,
+        "text": text,
+        "vector": vector,
+        "weight": MEANING_WEIGHT if vector is not None else 0.0,
+        "limit": MAX_FOUND_PASSAGES,
+        "owner": query.owner,
+        "tags": list(query.tags),
+        "all_tags": query.all_tags,
+        "since": query.since,
+        "until": query.until,
+    }
+    ranked = _rank(asked, text)
+    page = ranked[offset : offset + limit]
+    rows = Passage.objects.in_bulk([pk for pk, _ in page])
+    found = [FoundPassage(passage=rows[pk], score=parts.total, parts=parts) for pk, parts in page if pk in rows]
+    return FoundPassages(passages=found, total=len(ranked), degraded=vector is None)
+
+
+def _rank(asked: dict[str, Any], text: str) -> list[tuple[UUID, Parts]]:
+    names = [name.key for name in find_names(text) if not name.is_word][:MAX_NAMES]
+    places = _read(_NAMED, asked | {"keys": names, "most": MOST_LESSONS + 1}) if names else []
+    named = weigh(names, places)
+    rows = _read(_SEARCH, asked | {"named": choose_added(named)})
+    weight = weigh_meaning(asked["weight"], [meaning for _, meaning, _ in rows], [words for *_, words in rows])
+    scored = [
+        (
+            pk,
+            score_heuristic(
+                meaning, words, (), meaning_weight=weight, named_share=named[pk].share if pk in named else 0.0
+            ),
+        )
+        for pk, meaning, words in rows
+    ]
+    floor = FLOORS["hybrid" if asked["vector"] is not None else "lexical"].listed
+    fitting = [(pk, parts) for pk, parts in scored if parts.total >= floor]
+    return sorted(fitting, key=lambda each: (-each[1].total, each[0]))[:MAX_FOUND_PASSAGES]
+
+
+def _embed(text: str, model_id: str) -> str | None:
+    try:
+        _, vector = embed_task(text, model_id)
+    except EmbedderError as error:
+        log.info("passages_searched_by_words", reason=str(error))
+        return None
+    return str(HalfVector(np.frombuffer(vector.bytes[4:], ">f2").astype(np.float32)).to_text())
+
+
+def _read(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())

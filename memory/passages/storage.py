@@ -1,0 +1,94 @@
+"""Write and delete passages."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from memory.after_commit import after_commit
+from memory.api.idempotency import forget_stored_answers
+from memory.passages.models import Passage
+from memory.passages.vectors import embed_passages, index_words
+from memory.projects.actors import Actor, name_actor
+from memory.projects.models import ApiKey, Project
+from memory.redaction import redact
+from memory.runs.models import Trajectory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewPassage:
+    """A text to keep, whose it is, and where it comes from.
+
+    Args:
+        owner: the agent it belongs to; None shares it.
+        run_id: the run that writes it. Where it is recorded under this id, erasing it deletes the passage.
+        created_at: when it was said, for what is taken over from elsewhere; None is now.
+    """
+
+    text: str
+    tags: Sequence[str] = ()
+    owner: UUID | None = None
+    run_id: UUID | None = None
+    created_at: datetime | None = None
+
+
+@transaction.atomic
+def insert_passage(project: Project, new: NewPassage, *, by: Actor) -> tuple[Passage, bool]:
+    """Keep a text; return it and whether it is new. The same text of the same owner is kept once.
+
+    It is found by its words at once, and by its meaning as soon as the transaction has ended.
+    """
+    kept = redact({"text": new.text, "tags": list(dict.fromkeys(new.tags))}).value
+    passage = Passage(
+        project=project,
+        owner=new.owner,
+        text=kept["text"],
+        text_sha256=hashlib.sha256(kept["text"].encode()).hexdigest(),
+        tags=kept["tags"],
+        run_id=new.run_id,
+        created_by=by.label,
+        **({"created_at": new.created_at} if new.created_at is not None else {}),
+    )
+    same = Passage.objects.filter(project=project, owner=new.owner, text_sha256=passage.text_sha256)
+    Passage.objects.bulk_create([passage], ignore_conflicts=True)
+    stored = same.get()
+    if stored.pk != passage.pk:
+        return stored, False
+    index_words(stored.pk)
+    after_commit(embed_passages, [stored.pk])
+    return stored, True
+
+
+@transaction.atomic
+def delete_passage(passage: Passage, *, by: Actor) -> None:
+    """Delete a passage, what it is found by and the stored answer to the request that wrote it."""
+    name_actor(by)
+    forget_stored_answers([passage.pk])
+    passage.delete()
+
+
+def erase_run(run_id: UUID) -> list[UUID]:
+    """Delete the passages of a run, in the transaction that erases it; return their ids."""
+    ids = list(Passage.objects.filter(run_id=run_id).values_list("pk", flat=True))
+    Passage.objects.filter(pk__in=ids).delete()
+    return ids
+
+
+def quarantine_source(project: Project, *, client: str, api_key: ApiKey | None, since: datetime, order_id: UUID) -> int:
+    """Take the passages of a source since a time out of lists and searches; return how many there were."""
+    written = Passage.objects.filter(project=project, created_at__gte=since, quarantine_order_id__isnull=True)
+    runs = Trajectory.objects.filter(project=project, created_at__gte=since, client=client)
+    if api_key is not None:
+        runs = runs.filter(api_key=api_key)
+    of_runs = written.filter(run_id__in=runs.values("pk"))
+    return written.filter(created_by=f"key:{client}").update(quarantine_order_id=order_id) + of_runs.update(
+        quarantine_order_id=order_id
+    )
+
+
+def lift_quarantine(order_id: UUID) -> int:
+    """Show the passages of an order again; return how many there were."""
+    return Passage.objects.filter(quarantine_order_id=order_id).update(quarantine_order_id=None)

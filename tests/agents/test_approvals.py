@@ -1,0 +1,129 @@
+"""Calls that wait for a person: what the decision does, and what it is bound to."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agents.approvals import decide_effect, expire_approvals
+from agents.errors import ArgumentsChanged, NothingPending
+from agents.models.effects import Approval, Effect
+from agents.models.runs import Run
+from memory.projects.actors import Actor
+from tests.agents.running import Script, check_deferred, go_on, make_agent, make_run
+
+pytestmark = pytest.mark.django_db
+ANA = Actor(label="user:ana")
+RULES = ({"type": "requires_approval", "tool": "send_message"},)
+
+
+def waiting(message: str = "Hello") -> tuple[Run, Effect]:
+    """Make a run that waits for the approval of a message."""
+    run = make_run(make_agent(tools=["send_message"], rules=RULES))
+    go_on(run, Script([("send_message", {"message": message})]))
+    return run, run.effects.get()
+
+
+def replies(run: Run) -> list[str]:
+    return list(run.messages.filter(is_reply=True).values_list("content", flat=True))
+
+
+def test_call_waits_for_a_person() -> None:
+    run, effect = waiting()
+
+    assert (run.status, effect.status, replies(run)) == ("waiting", "waiting", [])
+    assert effect.approvals.get().arguments_sha256 == effect.arguments_sha256
+
+
+def test_approved_call_happens_once() -> None:
+    run, effect = waiting()
+
+    decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
+    go_on(run, Script("Done."))
+
+    assert (run.status, replies(run)) == ("succeeded", ["Hello", "Done."])
+
+
+def test_rejected_call_does_not_happen_and_the_agent_reads_why() -> None:
+    run, effect = waiting()
+    script = Script("I understand.")
+
+    decide_effect(effect, decision="reject", arguments_sha256=effect.arguments_sha256, by=ANA, reason="Too early.")
+    go_on(run, script)
+
+    assert replies(run) == ["I understand."]
+    assert script.asked[0].messages[-1].content == "Error: A person rejected it. Too early."
+
+
+def test_edited_call_happens_with_the_persons_arguments() -> None:
+    run, effect = waiting()
+    sha256 = effect.arguments_sha256
+
+    new = decide_effect(effect, decision="edit", arguments_sha256=sha256, by=ANA, arguments={"message": "Hi"})
+    go_on(run, Script("Done."))
+
+    effect.refresh_from_db()
+    assert (replies(run), effect.status, new.replaces_id) == (["Hi", "Done."], "superseded", effect.pk)
+
+
+def test_answer_takes_the_place_of_the_tool() -> None:
+    run, effect = waiting()
+    script = Script("Good.")
+
+    decide_effect(effect, decision="answer", arguments_sha256=effect.arguments_sha256, by=ANA, answer="I told them.")
+    go_on(run, script)
+
+    assert (replies(run), script.asked[0].messages[-1].content) == (["Good."], "I told them.")
+
+
+def test_decision_about_other_arguments_is_refused() -> None:
+    _, effect = waiting()
+
+    with pytest.raises(ArgumentsChanged):
+        decide_effect(effect, decision="approve", arguments_sha256="0" * 64, by=ANA)
+
+
+def test_second_decision_is_refused() -> None:
+    _, effect = waiting()
+    decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
+
+    with pytest.raises(NothingPending):
+        decide_effect(effect, decision="reject", arguments_sha256=effect.arguments_sha256, by=ANA)
+
+
+def test_call_that_nobody_decides_about_is_rejected_in_time() -> None:
+    run, effect = waiting()
+    Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    assert expire_approvals() == 1
+    go_on(run, Script("Then not."))
+
+    effect.refresh_from_db()
+    assert (effect.status, effect.approvals.get().status, replies(run)) == ("rejected", "expired", ["Then not."])
+
+
+def test_database_starts_no_call_that_was_not_approved() -> None:
+    _, effect = waiting()
+
+    with pytest.raises(IntegrityError, match="needs an approval"), transaction.atomic():
+        Effect.objects.filter(pk=effect.pk).update(status="started", started_at=timezone.now())
+
+
+def test_database_lets_no_call_wait_without_a_question() -> None:
+    _, effect = waiting()
+
+    Approval.objects.all().delete()
+    Effect.objects.filter(pk=effect.pk).update(status="waiting")
+
+    with pytest.raises(IntegrityError, match="nobody was asked"), transaction.atomic():
+        check_deferred()
+
+
+def test_condition_on_arguments_decides_who_is_asked() -> None:
+    rules = ({"type": "requires_approval", "tool": "send_message", "when": "args.message == 'Big'"},)
+    run = make_run(make_agent(tools=["send_message"], rules=rules))
+
+    go_on(run, Script([("send_message", {"message": "Small"}), ("send_message", {"message": "Big"})]))
+
+    assert list(run.effects.values_list("status", flat=True)) == ["succeeded", "waiting"]

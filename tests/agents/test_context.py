@@ -1,0 +1,97 @@
+"""What the model reads: rebuilt to the byte, shortened where it is too long, the same from step to step."""
+
+from typing import Any
+
+import pytest
+
+from agents.context.prompt import hash_prompt, rebuild_request, write_prompt
+from agents.limits import Limits
+from agents.models.runs import Run
+from agents.models.tools import ToolKind
+from agents.tools.catalogue import Tool, core_tools
+from reflection.llm.chat import ChatRequest
+from tests.agents.running import Script, Turn, go_on, make_agent, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def _long_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offer a tool that returns a long text."""
+    tool = Tool(
+        name="look",
+        description="Look.",
+        parameters={"type": "object"},
+        kind=ToolKind.PURE,
+        execute=lambda effect: f"{effect.index} " + "word " * 400,
+    )
+    monkeypatch.setitem(core_tools(), "look", tool)
+
+
+def look(times: int) -> list[Turn]:
+    return [[("look", {})] for _ in range(times)]
+
+
+def run_long(turns: list[Turn], *, window_tokens: int = 8_000, **spec: Any) -> tuple[Run, Script]:
+    agent = make_agent(tools=["look", "read_result"], window_tokens=window_tokens, max_output_tokens=500, **spec)
+    run, script = make_run(agent), Script(*turns)
+    go_on(run, script)
+    return run, script
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_every_prompt_is_rebuilt_to_the_byte() -> None:
+    run, script = run_long([*look(20), "Done."])
+
+    rebuilt = [rebuild_request(step) for step in run.steps.order_by("seq")]
+
+    assert [write_prompt(each) for each in rebuilt] == [write_prompt(each) for each in script.asked]
+    assert [hash_prompt(each) for each in rebuilt] == [step.prompt_sha256 for step in run.steps.order_by("seq")]
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_old_results_are_left_out_where_the_window_is_full() -> None:
+    run, script = run_long([*look(20), "Done."])
+
+    results = [said.content for said in script.asked[-1].messages if said.role == "tool"]
+    assert results[0].startswith("[Result 3 of look, 2,0")
+    assert results[-1].startswith("0 word")
+    assert {each.method for each in run.conversation.compactions.all()} == {"mask"}
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_left_out_result_can_be_read_again() -> None:
+    run, _ = run_long([*look(20), [("read_result", {"result": 3, "count": 6})], "Done."])
+
+    assert run.effects.get(tool="read_result").result.startswith("0 word\n[")
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_prompt_keeps_its_beginning_between_compactions() -> None:
+    run, script = run_long([*look(20), "Done."])
+
+    changed = sum(not _continues(one, two) for one, two in zip(script.asked, script.asked[1:], strict=False))
+
+    assert changed == run.conversation.compactions.count() < 10
+
+
+@pytest.mark.usefixtures("_long_tool")
+def test_messages_are_summarised_where_leaving_out_results_is_not_enough() -> None:
+    run, script = run_long([*look(60), "Done."], window_tokens=4_000, limits=Limits(max_steps=100))
+
+    assert run.status == "succeeded"
+    assert "extract" in {each.method for each in run.conversation.compactions.all()}
+    assert "Where is order 1?" in script.asked[-1].messages[1].content
+    assert run.messages.count() == 122
+
+
+def test_fixed_part_that_does_not_fit_is_refused_clearly() -> None:
+    run = make_run(make_agent(system="word " * 4_000, window_tokens=4_000, max_output_tokens=500))
+
+    go_on(run, Script())
+
+    assert (run.status, run.stop_reason) == ("failed", "context_overflow")
+
+
+def _continues(one: ChatRequest, two: ChatRequest) -> bool:
+    return two.messages[: len(one.messages)] == one.messages

@@ -1,0 +1,227 @@
+"""What happens to calls of tools: refused, carried out once, found again after a crash."""
+
+import pytest
+
+from agents.approvals import decide_effect
+from agents.definitions.python_file import read_definitions
+from agents.definitions.storage import save_tool
+from agents.errors import OutcomeUnknown
+from agents.loop.actions import ExecuteEffect, MarkUnknown, next_action
+from agents.loop.rows import load_rows
+from agents.models.agents import Agent
+from agents.models.effects import Effect
+from agents.models.runs import Run
+from agents.revisions import AgentSpec, create_agent
+from agents.tools.catalogue import Tool, core_tools, pin_tools
+from memory.blocks.edits import NewBlock, create_block
+from memory.failpoints import FailpointError, armed
+from memory.projects.actors import Actor
+from tests.agents.running import BY, Script, go_on, make_agent, make_run
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+FILE = '''
+from agents.definitions import tool
+
+@tool(kind="pure")
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+@tool(uses=["send_message", "double"], kind="pure")
+def tell(number: int) -> str:
+    """Tell the user twice a number."""
+    twice = double(number)
+    send_message(message=f"It is {twice}.")
+    return "Told."
+'''
+
+
+def make_python_agent(*names: str, rules: tuple[dict[str, object], ...] = ()) -> Agent:
+    """Make an agent with tools of the file."""
+    project = make_project()
+    for definition in read_definitions(FILE).tools:
+        others = {"send_message": core_tools()["send_message"].parameters}
+        save_tool(project, definition, by=BY, approve=True, others=others)
+    spec = AgentSpec(tools=tuple(pin_tools(project, names)), rules=rules)
+    return create_agent(project, name="python", spec=spec, by=BY)
+
+
+def register(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
+    """Offer a tool of a kind whose calls are listed."""
+    called: list[str] = []
+
+    def note(effect: Effect) -> str:
+        called.append(str(effect.pk))
+        return "noted"
+
+    tool = Tool(name="note", description="Note.", parameters={"type": "object"}, kind=kind, execute=note)
+    monkeypatch.setitem(core_tools(), "note", tool)
+    return called
+
+
+def fail() -> None:
+    raise FailpointError
+
+
+def crash(run: Run, *, at: str) -> None:
+    """Let a worker begin a call of `note` and fail at a point, as a killed one does: nothing of it is written."""
+    with armed(at, fail):
+        go_on(run, Script([("note", {})]))
+    run.refresh_from_db()
+
+
+def test_unknown_tool_is_refused_and_the_agent_reads_it() -> None:
+    run, script = make_run(make_agent()), Script([("fly", {})], "Then not.")
+
+    go_on(run, script)
+
+    assert run.effects.get().status == "refused"
+    assert script.asked[1].messages[-1].content == "Error: There is no tool 'fly'."
+
+
+def test_wrong_arguments_are_refused() -> None:
+    run = make_run(make_agent(tools=["send_message"]))
+
+    go_on(run, Script([("send_message", {"text": "Hi"})], "Then not."))
+
+    assert run.effects.get().status == "refused"
+
+
+def test_idempotent_call_is_repeated_under_its_id_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = register(monkeypatch, Effect.Kind.IDEMPOTENT)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")
+
+    go_on(run, Script("Done."))
+
+    assert (run.status, len(called), len(set(called))) == ("succeeded", 2, 1)
+
+
+def test_unsafe_call_is_unknown_after_a_crash_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = register(monkeypatch, Effect.Kind.UNSAFE)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")
+
+    go_on(run, Script())
+
+    assert (run.status, run.effects.get().status, len(called)) == ("waiting", "unknown", 1)
+
+
+def test_call_without_an_answer_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(effect: Effect) -> str:
+        raise OutcomeUnknown("No answer came.")
+
+    tool = Tool(name="note", description=".", parameters={"type": "object"}, kind=Effect.Kind.UNSAFE, execute=lose)
+    monkeypatch.setitem(core_tools(), "note", tool)
+    run = make_run(make_agent(tools=["note"]))
+
+    go_on(run, Script([("note", {})]))
+
+    assert (run.status, run.effects.get().status) == ("waiting", "unknown")
+
+
+def test_person_says_how_an_unknown_call_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = register(monkeypatch, Effect.Kind.UNSAFE)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")
+    go_on(run, Script())
+    effect = run.effects.get()
+
+    decide_effect(effect, decision="answer", arguments_sha256=effect.arguments_sha256, by=BY, answer="It is noted.")
+    go_on(run, Script("Done."))
+
+    assert (run.status, run.effects.get().result, len(called)) == ("succeeded", "It is noted.", 1)
+
+
+def test_local_call_and_its_record_are_one_transaction() -> None:
+    run = make_run(make_agent(tools=["send_message"]))
+    with armed("agent.local_before_commit", fail):
+        go_on(run, Script([("send_message", {"message": "Hi"})]))
+
+    go_on(run, Script("Done."))
+
+    assert list(run.messages.filter(is_reply=True).values_list("content", flat=True)) == ["Hi", "Done."]
+
+
+def test_answer_of_the_model_is_found_again_after_a_crash() -> None:
+    run, script = make_run(make_agent()), Script("Paid for.")
+    with armed("agent.answered", fail):
+        go_on(run, script)
+
+    go_on(run, Script())
+
+    assert (run.status, run.steps_taken, len(script.asked)) == ("succeeded", 1, 1)
+
+
+def test_tool_in_the_sandbox_calls_other_tools() -> None:
+    run = make_run(make_python_agent("tell"))
+
+    go_on(run, Script([("tell", {"number": 21})], "Done."))
+
+    assert list(run.effects.order_by("id").values_list("tool", "status")) == [
+        ("tell", "succeeded"),
+        ("double", "succeeded"),
+        ("send_message", "succeeded"),
+    ]
+    assert run.messages.filter(content="It is 42.", is_reply=True).count() == 1
+
+
+def test_approval_inside_a_tool_stops_it_there() -> None:
+    rules = ({"type": "requires_approval", "tool": "send_message"},)
+    run = make_run(make_python_agent("tell", "send_message", rules=rules))
+    go_on(run, Script([("tell", {"number": 21})]))
+    waiting = run.effects.get(status="waiting")
+    assert (run.status, waiting.tool, waiting.parent.tool) == ("waiting", "send_message", "tell")  # type: ignore[union-attr]
+
+    decide_effect(waiting, decision="approve", arguments_sha256=waiting.arguments_sha256, by=Actor(label="user:bo"))
+    go_on(run, Script("Done."))
+
+    assert run.messages.filter(content="It is 42.", is_reply=True).count() == 1
+    assert run.effects.get(tool="tell").result == "Told."
+
+
+def test_agent_edits_its_block_and_reads_it_in_the_next_run() -> None:
+    project = make_project()
+    block = create_block(project, NewBlock(label="human", value="Name: Ana"), by=BY)
+    blocks = ({"label": "human", "block": str(block.pk)},)
+    agent = make_agent(project=project, tools=["memory_append"], blocks=blocks)
+    run = make_run(agent)
+    go_on(run, Script([("memory_append", {"label": "human", "text": "Likes tea."})], "Noted."))
+
+    script = Script("You like tea.")
+    go_on(make_run(agent, "What do I like?"), script)
+
+    assert "Likes tea." not in run.head
+    assert "Name: Ana\nLikes tea." in script.asked[0].messages[0].content
+
+
+def test_passage_is_kept_and_found() -> None:
+    run = make_run(make_agent(tools=["archival_insert", "archival_search"]))
+
+    go_on(
+        run,
+        Script(
+            [("archival_insert", {"text": "The gate code is 4711.", "tags": ["gate"]})],
+            [("archival_search", {"query": "gate code"})],
+            "4711.",
+        ),
+    )
+
+    assert "4711" in run.effects.get(tool="archival_search").result
+
+
+def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Effect.Kind.UNSAFE)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_started")
+
+    assert isinstance(next_action(load_rows(run.pk)), MarkUnknown)
+
+
+def test_planned_call_is_carried_out_next() -> None:
+    run = make_run(make_agent(tools=["send_message"]))
+    with armed("agent.local_before_commit", fail):
+        go_on(run, Script([("send_message", {"message": "Hi"})]))
+
+    assert isinstance(next_action(load_rows(run.pk)), ExecuteEffect)

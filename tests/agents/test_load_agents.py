@@ -1,0 +1,109 @@
+"""`load_agents` and `export_agent`: files become rows, once, and rows become files."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, transaction
+
+from agents.definitions.loading import export_agent, load_file
+from agents.definitions.storage import approve_tool, save_tool
+from agents.definitions.values import ToolDefinition
+from agents.models.agents import Agent
+from agents.models.tools import Tool, ToolRevision
+from memory.errors import ChangedMeanwhile
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from tests.agents.shop import SHOP
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+BY = Actor(label="user:ana")
+OFFLINE = SHOP.replace("tools=[get_order, refund_order,", "tools=[refund_order,").replace(
+    'rule.run_first("get_order")', 'rule.run_first("refund_order")'
+)
+ECHO = ToolDefinition(
+    name="echo",
+    description="Say it again.",
+    parameters={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    source="def echo(text: str) -> str:\n    return text\n",
+)
+
+
+def load(project: Project, path: Path, text: str) -> str:
+    path.write_text(text)
+    out = StringIO()
+    call_command("load_agents", str(path), "--project", project.slug, stdout=out)
+    return out.getvalue()
+
+
+def test_file_is_loaded_once(tmp_path: Path) -> None:
+    project = make_project()
+
+    assert "tool refund_order: new revision" in load(project, tmp_path / "shop.py", SHOP)
+    assert "new revision" not in load(project, tmp_path / "shop.py", SHOP)
+    assert ToolRevision.objects.count() == 3
+    agent = Agent.objects.select_related("current").get(name="support")
+    assert agent.current is not None
+    assert [each["name"] for each in agent.current.tools] == ["get_order", "refund_order", "send_message"]
+    assert set(ToolRevision.objects.values_list("status", "decided_by")) == {("approved", "command:load_agents")}
+
+
+def test_changed_tool_is_a_new_revision_that_the_agent_pins(tmp_path: Path) -> None:
+    project = make_project()
+    load_file(project, SHOP, by=BY)
+
+    said = load(project, tmp_path / "shop.py", SHOP.replace('"not an order"', '"no order"'))
+
+    assert [line for line in said.splitlines() if "new" in line] == [
+        "tool refund_order: new revision",
+        "agent support: new revision",
+    ]
+    agent = Agent.objects.select_related("current").get(name="support")
+    assert agent.current is not None
+    assert str(Tool.objects.get(name="refund_order").current_id) in str(agent.current.tools)
+
+
+def test_exported_agent_is_loaded_as_the_same() -> None:
+    project, other = make_project(), make_project()
+    load_file(project, SHOP, by=BY)
+
+    text = export_agent(Agent.objects.get(project=project))
+    assert not any(load_file(project, text, by=BY).tools.values())
+    assert not any(load_file(project, text, by=BY).agents.values())
+    load_file(other, text, by=BY)
+    assert export_agent(Agent.objects.get(project=other)) == text
+
+
+def test_faulty_file_stores_nothing_and_says_where(tmp_path: Path) -> None:
+    project = make_project()
+    broken = SHOP.replace('"refund_order", 3', '"refund_orders", 3')
+
+    with pytest.raises(CommandError) as raised:
+        load(project, tmp_path / "shop.py", broken)
+
+    line = broken[: broken.index('"refund_orders", 3')].count("\n") + 1
+    assert f"shop.py, line {line}: support: The agent has no tool refund_orders." in str(raised.value)
+    assert not Tool.objects.exists()
+
+
+def test_revision_never_changes() -> None:
+    revision = save_tool(make_project(), ECHO, by=BY).revision
+
+    with pytest.raises(DatabaseError, match="immutable"), transaction.atomic():
+        ToolRevision.objects.filter(pk=revision.pk).update(source="def echo(text: str) -> str:\n    return 'no'\n")
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        revision.delete()
+
+
+def test_proposed_revision_is_not_in_force() -> None:
+    revision = save_tool(make_project(), ECHO, by=BY).revision
+    assert Tool.objects.get().current is None
+
+    with pytest.raises(DatabaseError, match="only an approved revision"), transaction.atomic():
+        Tool.objects.update(current=revision)
+    with pytest.raises(ChangedMeanwhile):
+        approve_tool(revision, by=BY, sha256="0" * 64)
+    approve_tool(revision, by=BY, sha256=revision.sha256)
+    assert Tool.objects.get().current_id == revision.pk

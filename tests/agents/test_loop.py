@@ -1,0 +1,46 @@
+"""A run from the user's message to its trajectory."""
+
+import pytest
+
+from agents.models.conversations import Message
+from agents.models.runs import Run
+from memory.trust.erasure import erase_trajectory
+from reflection.llm.models import ModelCall
+from tests.agents.running import BY, Script, go_on, make_agent, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+def test_run_ends_with_the_models_answer() -> None:
+    run = make_run(make_agent(system="You help."))
+
+    go_on(run, Script("It is on its way."))
+
+    assert (run.status, run.stop_reason) == (Run.Status.SUCCEEDED, "end_turn")
+    assert [(each.role, each.content) for each in run.messages.all()] == [
+        ("user", "Where is order 1?"),
+        ("assistant", "It is on its way."),
+    ]
+
+
+def test_finished_run_is_a_trajectory() -> None:
+    run = make_run(make_agent(tools=["send_message"]))
+
+    go_on(run, Script([("send_message", {"message": "Looking."})], "It is on its way."))
+
+    assert run.trajectory is not None
+    assert run.trajectory.task == "Where is order 1?"
+    assert [step["action"] and step["action"]["name"] for step in run.trajectory.steps] == ["send_message", None]
+    assert run.trajectory.retrieval_id == run.retrieval_id
+
+
+def test_erasure_of_the_trajectory_takes_the_run_along() -> None:
+    run = make_run(make_agent(tools=["send_message"]))
+    go_on(run, Script([("send_message", {"message": "Looking."})], "It is on its way."))
+    assert run.trajectory is not None
+
+    erase_trajectory(run.trajectory, by=BY)
+
+    assert not Run.objects.filter(pk=run.pk).exists()
+    assert not Message.objects.exists()
+    assert not ModelCall.objects.exists()

@@ -1,0 +1,211 @@
+"""A tool runs where it reaches nothing but its host functions, and can stop at one and go on elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pydantic_monty
+import pytest
+from django.conf import settings
+
+from agents.sandbox import Answer, HostCall, HostError, Limits, Status, Suspend, resume_tool, run_tool
+from agents.sandbox.errors import InvalidSnapshot, SandboxError
+from agents.sandbox.workers import get_pool
+from tests.agents.calling import FROZEN_AT, make_call
+
+ADD = """
+def tool(order_id: str, extra: int = 1) -> int:
+    order = get_order(order_id, fields=["total"])
+    print("total", order["total"])
+    return pay(order["total"] + extra)
+"""
+
+
+def get_order(order_id: str, *, fields: list[str]) -> dict[str, Any]:
+    return {"id": order_id, fields[0]: 150}
+
+
+def wait(*args: Any, **kwargs: Any) -> None:
+    raise Suspend
+
+
+def never(*args: Any, **kwargs: Any) -> None:
+    raise AssertionError("the host was asked again")
+
+
+def test_tool_calls_its_host_functions_and_returns() -> None:
+    outcome = run_tool(make_call(ADD, order_id="A1"), {"get_order": get_order, "pay": lambda total: {"paid": total}})
+
+    assert (outcome.status, outcome.value, outcome.output) == (Status.RETURNED, {"paid": 151}, "total 150\n")
+    assert [(answer.call.name, answer.value) for answer in outcome.journal] == [
+        ("get_order", {"id": "A1", "total": 150}),
+        ("pay", {"paid": 151}),
+    ]
+
+
+def test_name_that_is_no_host_function_is_unknown() -> None:
+    outcome = run_tool(make_call("def tool():\n    return delete_all(1)"), {"get_order": get_order})
+
+    assert outcome.fault is not None
+    assert (outcome.status, outcome.fault.kind, outcome.fault.line) == (Status.RAISED, "NameError", 2)
+
+
+def test_tool_catches_the_error_of_a_host_function() -> None:
+    def refuse() -> None:
+        raise HostError("the shop is closed")
+
+    source = "def tool():\n    try:\n        pay()\n    except RuntimeError as error:\n        return str(error)"
+    assert run_tool(make_call(source), {"pay": refuse}).value == "the shop is closed"
+
+
+def test_other_error_of_the_host_ends_the_call() -> None:
+    def lose_the_database() -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        run_tool(
+            make_call("def tool():\n    try:\n        pay()\n    except Exception:\n        pass"),
+            {"pay": lose_the_database},
+        )
+
+
+def test_stopped_tool_goes_on_in_another_process() -> None:
+    call = make_call(ADD, order_id="A1")
+    waiting = run_tool(call, {"get_order": get_order, "pay": wait})
+    assert (waiting.status, waiting.pending) == (Status.SUSPENDED, HostCall(name="pay", args=[151]))
+    assert waiting.snapshot is not None
+    script = f"""
+import sys, json
+from django.conf import settings
+settings.configure(SECRET_KEY={settings.SECRET_KEY!r}, SECRET_KEY_FALLBACKS=[])
+from agents.sandbox import Answer, HostCall, resume_tool
+from tests.agents.calling import make_call
+outcome = resume_tool(
+    make_call({ADD!r}, order_id="A1"), sys.stdin.buffer.read(),
+    Answer(call=HostCall(name="pay", args=[151]), value="paid"), {{}},
+)
+print(json.dumps([outcome.status, outcome.value]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], input=waiting.snapshot, capture_output=True, check=True)
+
+    assert json.loads(done.stdout) == ["returned", "paid"]
+
+
+def test_replay_serves_the_journal_and_asks_the_host_nothing() -> None:
+    call = make_call(ADD, order_id="A1")
+    waiting = run_tool(call, {"get_order": get_order, "pay": wait})
+    answers = [*waiting.journal, Answer(call=HostCall(name="pay", args=[151]), value="paid")]
+
+    assert run_tool(call, {"get_order": never, "pay": never}, journal=answers).value == "paid"
+
+
+def test_snapshot_of_another_version_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = make_call(ADD, order_id="A1")
+    with monkeypatch.context() as patched:
+        patched.setattr(pydantic_monty, "__version__", "0.9.0")
+        waiting = run_tool(call, {"get_order": get_order, "pay": wait})
+    assert waiting.snapshot is not None
+    assert waiting.pending is not None
+    answer = Answer(call=waiting.pending, value="paid")
+
+    outcome = resume_tool(call, waiting.snapshot, answer, {"get_order": never, "pay": never}, journal=waiting.journal)
+    assert outcome.value == "paid"
+
+
+def test_replay_that_differs_is_refused() -> None:
+    answers = [Answer(call=HostCall(name="get_order", args=["B2"], kwargs={"fields": ["total"]}), value={"total": 1})]
+
+    with pytest.raises(SandboxError, match="cannot be replayed"):
+        run_tool(make_call(ADD, order_id="A1"), {"get_order": never, "pay": never}, journal=answers)
+
+
+@pytest.mark.parametrize("place", [0, 40, -1])
+def test_changed_snapshot_is_not_loaded(place: int) -> None:
+    call = make_call(ADD, order_id="A1")
+    changed = bytearray(run_tool(call, {"get_order": wait, "pay": wait}).snapshot or b"")
+    changed[place] ^= 1
+
+    with pytest.raises(InvalidSnapshot):
+        resume_tool(call, bytes(changed), Answer(call=HostCall(name="get_order")), {})
+
+
+def test_snapshot_of_another_call_is_not_loaded() -> None:
+    snapshot = run_tool(make_call(ADD, order_id="A1"), {"get_order": wait, "pay": wait}).snapshot or b""
+
+    with pytest.raises(InvalidSnapshot):
+        resume_tool(make_call(ADD, order_id="A2"), snapshot, Answer(call=HostCall(name="get_order")), {})
+
+
+def test_clock_stands_still_and_random_numbers_follow_from_the_seed() -> None:
+    source = """
+    import random, datetime, time
+    def tool():
+        time.sleep(100)
+        return [datetime.datetime.now().isoformat(), time.time(), random.random(), random.Random().random()]
+    """
+    first, second = run_tool(make_call(source), {}), run_tool(make_call(source), {})
+
+    assert first.value == second.value
+    assert first.value[:2] == [FROZEN_AT.replace(tzinfo=None).isoformat(), FROZEN_AT.timestamp()]
+
+
+HOST_ASKED = make_call("def tool():\n    for i in range(9):\n        get_order(i)", limits=Limits(host_calls=3))
+
+
+def test_tool_that_asks_too_often_is_refused() -> None:
+    outcome = run_tool(HOST_ASKED, {"get_order": lambda i: i})
+
+    assert len(outcome.journal) == 4
+    assert "more than 3 calls" in str(outcome.fault)
+
+
+def test_output_is_cut_at_its_limit() -> None:
+    call = make_call("def tool():\n    for i in range(99):\n        print('x' * 99)", limits=Limits(output_chars=1000))
+    outcome = run_tool(call, {})
+
+    assert (outcome.status, len(outcome.output), outcome.output_is_cut) == (Status.RETURNED, 1000, True)
+
+
+@pytest.mark.parametrize("returned", ["x", "get_order(x)"])
+def test_value_that_is_huge_written_out_is_refused(returned: str) -> None:
+    """Shared lists: 10^12 numbers in a few kilobytes."""
+    grow = f"def tool():\n    x = [1] * 1000\n    for i in range(3):\n        x = [x] * 1000\n    return {returned}"
+    outcome = run_tool(make_call(grow), {"get_order": never})
+
+    assert "larger than 50,000 characters" in str(outcome.fault)
+
+
+FORK = """
+import os, sys
+from django.conf import settings
+settings.configure(SECRET_KEY="x" * 50, SECRET_KEY_FALLBACKS=[])
+from agents.sandbox import run_tool
+from agents.sandbox.errors import SandboxError
+from tests.agents.calling import make_call
+call = make_call("def tool(): return 1")
+assert run_tool(call, {}).value == 1
+child = os.fork()
+if child == 0:
+    try:
+        run_tool(call, {})
+    except SandboxError:
+        sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), run_tool(call, {}).value)
+"""
+
+
+def test_forked_process_neither_uses_nor_ends_the_workers_of_its_parent() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True, timeout=60)
+
+    assert done.stdout.split() == [b"7", b"1"]
+
+
+def test_worker_has_no_environment() -> None:
+    with get_pool().checkout() as session:
+        session.feed_run("1")
+        environment = Path(f"/proc/{session.worker_pid}/environ").read_bytes()
+    names = {entry.partition(b"=")[0] for entry in environment.split(b"\0")}
+    assert not names & set(map(os.fsencode, os.environ))

@@ -1,0 +1,74 @@
+"""Run the hostile programs and time calls of tools: `python -m tests.bench.sandbox`.
+
+As root the programs run three times: as root, as the user nobody, and as nobody under a filter like Docker's. As
+another user they run as that user, without and with the filter.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from django.conf import settings
+
+from agents.sandbox import HostError, run_tool
+from tests.agents.calling import make_call
+
+CALLS = 2_000
+LEVELS: dict[str, list[str]] = {
+    "as root": [],
+    "as nobody": ["--user", "nobody"],
+    "as nobody, filtered": ["--user", "nobody", "--filter"],
+}
+OWN_LEVELS: dict[str, list[str]] = {"as this user": [], "as this user, filtered": ["--filter"]}
+
+
+def run_programs(arguments: list[str]) -> tuple[int, list[str]]:
+    """Run the hostile programs, and return how many ran and what was reached."""
+    command = [sys.executable, "-m", "tests.agents.hostile_host", *arguments]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    attempts = [json.loads(line) for line in done.stdout.splitlines()]
+    return len(attempts), [f"{each['name']}: {each['reached']}" for each in attempts if each["reached"]]
+
+
+def time_calls(source: str, count: int) -> list[float]:
+    """Return the milliseconds of each call, the whole way there and back."""
+
+    def get_order(order_id: str) -> dict[str, float]:
+        if order_id != "A1":
+            raise HostError("no such order")
+        return {"total": 150.0}
+
+    call = make_call(source, order_id="A1")
+    spent = []
+    for _ in range(count):
+        started = time.perf_counter()
+        run_tool(call, {"get_order": get_order})
+        spent.append(1000 * (time.perf_counter() - started))
+    return spent
+
+
+def main() -> None:
+    settings.configure(SECRET_KEY="x" * 50, SECRET_KEY_FALLBACKS=[])
+    reached = 0
+    for name, arguments in (LEVELS if os.geteuid() == 0 else OWN_LEVELS).items():
+        count, found = run_programs(arguments)
+        reached += len(found)
+        print(f"{name}: {count} programs, {len(found)} reached a file, the network, the environment or a sibling")
+        for each in found:
+            print(f"  {each}")
+    plain = "def tool(order_id: str) -> str:\n    return order_id.lower()"
+    asking = "def tool(order_id: str) -> float:\n    return get_order(order_id)['total'] * 2"
+    first = time_calls(plain, 1)[0]
+    print(f"first call, which starts the workers: {first:.1f} ms")
+    for name, source in (("call", plain), ("call with one host function", asking)):
+        spent = sorted(time_calls(source, CALLS))
+        print(f"{name}, warm: median {statistics.median(spent):.2f} ms, p99 {spent[int(0.99 * CALLS)]:.2f} ms")
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    sys.exit(1 if reached else 0)
+
+
+if __name__ == "__main__":
+    main()

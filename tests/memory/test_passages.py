@@ -1,0 +1,163 @@
+"""Passages: kept once, found by meaning, words, names, tags and time."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
+
+from memory.index.heuristic_vectors import get_active_model
+from memory.passages.models import Passage, PassageEmbedding
+from memory.passages.search import PassageQuery, search_passages
+from memory.passages.storage import NewPassage, delete_passage, insert_passage
+from memory.passages.vectors import embed_new_passages
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from tests.factories import make_project
+
+pytestmark = pytest.mark.django_db
+BY = Actor(label="agent:helper")
+TEXTS = [
+    "The customer's cat is called Miso and sleeps all day.",
+    "Invoices are sent on the first working day of the month.",
+    "The deployment failed with ERR_CERT_EXPIRED on the staging server.",
+]
+
+
+def keep(project: Project, text: str, **more: object) -> Passage:
+    return insert_passage(project, NewPassage(text=text, **more), by=BY)[0]  # type: ignore[arg-type]
+
+
+def find(project: Project, text: str, **more: object) -> list[str]:
+    found = search_passages(project, PassageQuery(text=text, **more))  # type: ignore[arg-type]
+    return [each.passage.text for each in found.passages]
+
+
+@pytest.fixture
+def archive(project: Project, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks) -> Project:
+    with django_capture_on_commit_callbacks(execute=True):
+        for text in TEXTS:
+            keep(project, text)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("What is the name of the pet?", 0),
+        ("When do bills go out?", 1),
+        ("err_cert_expired", 2),
+        ("staging server", 2),
+    ],
+    ids=["meaning", "other words", "name", "words"],
+)
+def test_search_finds_by_meaning_words_and_names(archive: Project, query: str, first: int) -> None:
+    assert find(archive, query)[0] == TEXTS[first]
+
+
+def test_passage_is_found_by_its_words_before_it_has_a_vector(project: Project) -> None:
+    keep(project, TEXTS[0])
+
+    assert PassageEmbedding.objects.get().vector is None
+    assert find(project, "cat Miso") == [TEXTS[0]]
+    assert embed_new_passages() == 1
+    assert embed_new_passages() == 0
+    assert find(project, "pet") == [TEXTS[0]]
+
+
+def test_same_text_of_one_owner_is_kept_once(project: Project) -> None:
+    owner = uuid.uuid4()
+    for whose in (None, owner, None, owner):
+        keep(project, TEXTS[0], owner=whose)
+
+    assert Passage.objects.count() == 2
+    assert PassageEmbedding.objects.count() == 2
+
+
+def test_owner_finds_its_own_and_shared_passages(project: Project) -> None:
+    mine, other = uuid.uuid4(), uuid.uuid4()
+    for owner, name in ((mine, "mine"), (other, "other"), (None, "shared")):
+        keep(project, f"The cat is {name}", owner=owner)
+
+    assert set(find(project, "cat", owner=mine)) == {"The cat is mine", "The cat is shared"}
+    assert len(find(project, "cat")) == 3
+    assert find(make_project(), "cat") == []
+
+
+@pytest.mark.parametrize(("all_tags", "found"), [(False, {"a", "b", "c"}), (True, {"c"})])
+def test_tags_match_any_or_all(project: Project, all_tags: bool, found: set[str]) -> None:
+    for name, tags in (("a", ["red"]), ("b", ["big"]), ("c", ["red", "big"]), ("d", [])):
+        keep(project, f"cat {name}", tags=tags)
+
+    texts = find(project, "cat", tags=["red", "big"], all_tags=all_tags)
+
+    assert {text.removeprefix("cat ") for text in texts} == found
+
+
+def test_time_begins_with_since_and_ends_before_until(project: Project) -> None:
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    for number, day in enumerate(days):
+        keep(project, f"cat {number}", created_at=day)
+
+    assert find(project, "cat", since=days[1], until=days[2]) == ["cat 1"]
+    assert find(project, "cat", until=days[0] + timedelta(seconds=1)) == ["cat 0"]
+
+
+def test_pages_follow_each_other(project: Project) -> None:
+    for number in range(5):
+        keep(project, f"cat number {number}")
+
+    query = PassageQuery(text="cat")
+    whole = search_passages(project, query, limit=5)
+    pages = [search_passages(project, query, limit=2, offset=offset) for offset in (0, 2, 4)]
+
+    assert [each.passage.pk for page in pages for each in page.passages] == [each.passage.pk for each in whole.passages]
+    assert {page.total for page in pages} == {5}
+
+
+def test_without_an_embedder_words_are_searched(settings: object, project: Project, fresh_embedders: None) -> None:
+    settings.ERL_EMBEDDER = "none"  # type: ignore[attr-defined]
+    keep(project, TEXTS[0])
+
+    found = search_passages(project, PassageQuery(text="cat"))
+
+    assert (found.degraded, found.total) == (True, 1)
+
+
+def test_search_costs_the_same_for_many_passages(
+    archive: Project, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    get_active_model()  # as the first lesson does
+    find(archive, "cat")
+    with django_assert_num_queries(3):  # the model, the comparison, the rows
+        find(archive, "cat")
+
+
+def test_secrets_are_removed_and_searched_as_they_are_kept(project: Project) -> None:
+    passage = keep(project, "Write to ana.miller@example.org about the cat")
+
+    assert "ana.miller" not in passage.text
+    assert find(project, "ana.miller@example.org") == [passage.text]
+
+
+def test_deleted_passage_is_gone(project: Project) -> None:
+    delete_passage(keep(project, TEXTS[0]), by=BY)
+
+    assert not Passage.objects.exists()
+    assert not PassageEmbedding.objects.exists()
+
+
+@pytest.mark.parametrize("wrong", [{"text": ""}, {"created_by": ""}, {"text_sha256": "x"}])
+def test_constraints_of_a_passage(project: Project, wrong: dict[str, str]) -> None:
+    fields = {"text": "x", "created_by": "test", "text_sha256": "0" * 64} | wrong
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Passage.objects.create(project=project, **fields)
+
+
+def test_passage_never_changes(project: Project) -> None:
+    keep(project, TEXTS[0])
+
+    with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
+        Passage.objects.update(text="other")
