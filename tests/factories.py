@@ -15,6 +15,7 @@ from django.utils import timezone
 from memory.api.models import IdempotencyRecord
 from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision
+from memory.heuristics.provenance import Sources, record_origins
 from memory.heuristics.text import get_rule_trigger
 from memory.mistakes.decisions import approve_card
 from memory.mistakes.models import MistakeCard
@@ -115,7 +116,8 @@ def make_heuristic(
 ) -> Heuristic:
     """Make a heuristic with one revision; `text` goes to the revision (trigger, guideline, task_id, …).
 
-    It is served if it is approved, unless `served` says otherwise. `trajectory` becomes its evidence.
+    It is served if it is approved, unless `served` says otherwise. `trajectory` becomes its evidence, and what its
+    words were written from.
     """
     number = next(_numbers)
     project = project or (trajectory.project if trajectory else make_project())
@@ -134,6 +136,7 @@ def make_heuristic(
             served=True,
         )
     if trajectory:
+        record_origins(revision, Sources(runs=(trajectory.pk,)))
         make_evidence(heuristic=heuristic, trajectory=trajectory)
         Heuristic.objects.filter(pk=heuristic.pk).update(support=1)
     return Heuristic.objects.select_related("current_revision", "project").get(pk=heuristic.pk)

@@ -39,6 +39,7 @@ class HeuristicFilter(filters.FilterSet):  # type: ignore[misc]
     def filter_grouped(self, queryset: QuerySet[Heuristic], name: str, value: str) -> QuerySet[Heuristic]:
         return queryset.filter(leader__isnull=value == "false")
 
+    leader_id = filters.UUIDFilter(help_text="The proposal that represents it in the queue.")
     external_id = ExactText(help_text="A client's own id of the lesson.")
 
     class Meta:

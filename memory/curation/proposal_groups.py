@@ -10,8 +10,9 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, F, Q, QuerySet
-from django.db.models.functions import Length
+from django.db.models import Count, DateTimeField, F, Q, QuerySet, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Greatest, Length
 from django.utils import timezone
 
 from memory.heuristics.models import Evidence, Heuristic, Review, ReviewClaim
@@ -69,10 +70,11 @@ def lead_group(heuristic: Heuristic) -> None:
         return
     siblings = Heuristic.objects.filter(leader=former).exclude(pk=heuristic.pk)
     ids = list(siblings.values_list("pk", flat=True))
+    joined_at = Value(heuristic.grouped_at, DateTimeField())  # since when its reader could see the others
     Heuristic.objects.filter(pk=heuristic.pk).update(leader=None)
     heuristic.leader = None
-    _follow(ids, heuristic.pk, since=F("grouped_at"))
-    _follow([former.pk], heuristic.pk, since=F("created_at"))
+    _follow(ids, heuristic.pk, since=Greatest(F("grouped_at"), joined_at))
+    _follow([former.pk], heuristic.pk, since=joined_at)
     count_support(former)
     count_support(heuristic)
 
@@ -118,7 +120,7 @@ def count_support(heuristic: Heuristic) -> Heuristic:
     return heuristic
 
 
-def _follow(ids: Iterable[UUID], leader_id: UUID, *, since: datetime | F | None = None) -> None:
+def _follow(ids: Iterable[UUID], leader_id: UUID, *, since: Combinable | None = None) -> None:
     rows = Heuristic.objects.filter(pk__in=list(ids))
     rows.update(leader=leader_id, grouped_at=since or timezone.now())
     Heuristic.objects.filter(pk=leader_id).update(prioritised_at=None)  # its priority is worked out again

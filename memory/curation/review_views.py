@@ -97,9 +97,10 @@ ApproveView = decision_view(
     approve_heuristic,
     "approveHeuristic",
     "Approve the newest wording",
-    "It is served from now on, in place of any earlier one. Send the `content_sha256` you read: without it nothing is "
-    "approved, and if the wording changed since, the answer is 409. In a project that requires two reviewers, the "
-    "first approval is recorded and the heuristic stays proposed.",
+    "It is served from now on, in place of any earlier one. The other `wordings` of its row become its duplicates, and "
+    "`merged_ids` names them; one that joined after `read_at` stays in the queue. Send the `content_sha256` you read: "
+    "without it nothing is approved, and if the wording changed since, the answer is 409. In a project that requires "
+    "two reviewers, the first approval is recorded and the heuristic stays proposed.",
     request=Approval,
     base=ApproveBase,
 )
@@ -107,7 +108,8 @@ RejectView = decision_view(
     reject_heuristic,
     "rejectHeuristic",
     "Reject the newest wording",
-    "It is not served. An earlier approved wording stays in service and is the newest again.",
+    "It is not served. An earlier approved wording stays in service and is the newest again. With a proposal that "
+    "represents others, the other `wordings` are rejected too.",
 )
 RetireView = decision_view(
     retire_heuristic,
@@ -138,7 +140,8 @@ ConfirmEvidenceView = decision_view(
     confirm_evidence,
     "confirmEvidence",
     "Let evidence that came later count",
-    "For an approved heuristic: the runs that were linked to it since count as support, and tasks like theirs find it. "
+    "For an approved heuristic: the runs that were linked to it since are in `approved_support` from now on, and tasks "
+    "like theirs find it. "
     "Send the `content_sha256` you read. If all evidence counts already, the answer is 409.",
     request=Approval,
     base=ApproveBase,

@@ -284,6 +284,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "reviewer",
             "seconds_on_screen",
             "request_id",
+            "decided_with",
             "created_at",
         ]
         read_only_fields = fields
@@ -306,11 +307,39 @@ class ServedRevisionSerializer(serializers.ModelSerializer[HeuristicRevision]):
 
 
 class EvidenceSerializer(serializers.ModelSerializer[Evidence]):
+    """A run that a lesson cites, and where in it."""
+
     trajectory_id = serializers.UUIDField(read_only=True)
+    counts = serializers.SerializerMethodField()
 
     class Meta:
         model = Evidence
-        fields = ["trajectory_id", "first_step", "last_step", "quote"]
+        fields = ["trajectory_id", "first_step", "last_step", "quote", "counts"]
+        read_only_fields = fields
+
+    @extend_schema_field(
+        serializers.BooleanField(
+            help_text="Whether a reviewer has approved or confirmed it, so that it is in `approved_support` and tasks "
+            "like that of the run find the lesson."
+        )
+    )
+    def get_counts(self, evidence: Evidence) -> bool:
+        return evidence.approved_at is not None
+
+
+class OtherWordingSerializer(serializers.ModelSerializer[Heuristic]):
+    """A proposal that gives the same advice in other words."""
+
+    heuristic_id = serializers.UUIDField(source="id", read_only=True)
+    trigger = serializers.CharField(source="current_revision.trigger")
+    guideline = serializers.CharField(source="current_revision.guideline")
+    avoid = serializers.CharField(source="current_revision.avoid")
+    not_when = serializers.CharField(source="current_revision.not_when")
+    content_sha256 = serializers.CharField(source="current_revision.content_sha256")
+
+    class Meta:
+        model = Heuristic
+        fields = ["heuristic_id", "trigger", "guideline", "avoid", "not_when", "content_sha256", "grouped_at"]
         read_only_fields = fields
 
 
@@ -354,6 +383,13 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
         allow_null=True,
         help_text="The proposal that represents this one in the queue; a decision on it also decides this one.",
     )
+    support = serializers.IntegerField(
+        help_text="The distinct runs that show it: those in `evidence` and, for a proposal with `wordings`, those of "
+        "its other wordings."
+    )
+    approved_support = serializers.IntegerField(
+        help_text="Those of them that a reviewer approved with it or confirmed later; ranking counts only these."
+    )
     tally = serializers.SerializerMethodField()
     metadata = LessonMetadataField(read_only=True)
 
@@ -366,6 +402,7 @@ class HeuristicSerializer(serializers.ModelSerializer[Heuristic]):
             "content_sha256",
             "revision",
             "support",
+            "approved_support",
             "usefulness",
             "confidence",
             "reflector",
@@ -445,10 +482,22 @@ class BulkSerializer(serializers.Serializer[Any]):
 
 
 class HeuristicDetailSerializer(HeuristicSerializer):
-    """A heuristic with the runs it was learnt from."""
+    """A heuristic with the runs it was learnt from, and its other wordings."""
 
     evidence = EvidenceSerializer(many=True)
+    wordings = OtherWordingSerializer(
+        source="other_wordings",
+        many=True,
+        help_text="The other wordings of its row in the queue. An approval of this one makes them its duplicates and "
+        "gives their runs to it.",
+    )
+    merged_ids: serializers.ManyRelatedField = serializers.PrimaryKeyRelatedField(  # type: ignore[assignment]
+        source="supersedes",
+        many=True,
+        read_only=True,
+        help_text="The lessons that were merged into it, by an approval of its row or by `merge`.",
+    )
 
     class Meta(HeuristicSerializer.Meta):
-        fields = [*HeuristicSerializer.Meta.fields, "evidence"]
+        fields = [*HeuristicSerializer.Meta.fields, "evidence", "wordings", "merged_ids"]
         read_only_fields = fields

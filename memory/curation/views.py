@@ -18,6 +18,7 @@ from memory.api.pagination import LimitOffset
 from memory.api.schema import ETAG, IF_MATCH, LOCATION, describe, query_parameters
 from memory.curation.client_lessons import bring_lesson, cite_runs
 from memory.curation.filters import HeuristicFilter
+from memory.curation.proposal_groups import find_others
 from memory.curation.proposals import revise_heuristic
 from memory.curation.serializers import (
     BulkSerializer,
@@ -134,8 +135,8 @@ class HeuristicView(ApiView):
         "getHeuristic",
         tag="heuristics",
         summary="Read a heuristic",
-        description="Its newest wording, the wording that is served, and the runs it was learnt from. The ETag names "
-        "the newest wording.",
+        description="Its newest wording, the wording that is served, the runs it was learnt from, and the other "
+        "wordings of its row in the queue. The ETag names the newest wording.",
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],
     )
@@ -182,9 +183,9 @@ class EvidenceView(ApiView):
         tag="heuristics",
         summary="Cite runs as evidence of a lesson",
         description="For a lesson that is proposed or approved: up to 50 recorded runs, each by its id or its "
-        "`external_id`. They count as support, and tasks like theirs find the lesson, once a reviewer approves it or "
-        "confirms the evidence. Runs that are cited already change nothing. If one is refused, none is cited, and "
-        "the error names it.",
+        "`external_id`. They are in `support` at once; they count in ranking, and tasks like theirs find the lesson, "
+        "once a reviewer approves it or confirms the evidence. Runs that are cited already change nothing. If one is "
+        "refused, none is cited, and the error names it.",
         request=MoreEvidence,
         responses=HeuristicDetailSerializer,
         parameters=[ETAG],
@@ -209,8 +210,9 @@ def get_heuristic(view: ApiView, id: UUID) -> Heuristic:
 
 
 def answer_heuristic(view: ApiView, id: UUID, *, status: int = 200, headers: dict[str, Any] | None = None) -> Response:
-    """Answer with a heuristic as it is now, with its evidence and an ETag of its newest wording."""
-    heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence"), pk=id)
+    """Answer with a heuristic as it is now, with its evidence, other wordings, and an ETag of its newest wording."""
+    heuristic = get_object_or_404(shown_heuristics(view.project).prefetch_related("evidence", "supersedes"), pk=id)
+    heuristic.other_wordings = find_others(heuristic)  # type: ignore[attr-defined]
     body = represent(HeuristicDetailSerializer, heuristic)
     etag = {"ETag": f'"{body["content_sha256"]}"'}
     response = Response(body, status=status, headers=etag | (headers or {}))

@@ -97,9 +97,13 @@ def write_line(lesson: Mapping[str, Any], *, number: int) -> str:
 
 def write_body(lesson: Mapping[str, Any]) -> str:
     """Write a lesson without its number. It has the members that `build_context` names."""
-    trigger = re.sub(r"^when\b[:,]?\s+", "", clean(lesson["trigger"]).rstrip(".:;"), flags=re.IGNORECASE)
-    line = f"[{get_label(lesson['id'])}] When {trigger}: {clean(lesson['guideline'])}"
+    line = f"[{get_label(lesson['id'])}] {write_condition(lesson['trigger'])}: {clean(lesson['guideline'])}"
     return line + write_exceptions(lesson["avoid"], lesson["not_when"])
+
+
+def write_condition(trigger: str) -> str:
+    """Write when a lesson applies; the trigger may say "When" itself."""
+    return "When " + re.sub(r"^when\b[:,]?\s+", "", clean(trigger).rstrip(".:;"), flags=re.IGNORECASE)
 
 
 def write_exceptions(avoid: str, not_when: str) -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 from memory.heuristics.text import get_rule_trigger
 from memory.projects.models import RECORD_SIZES
 from memory.redaction import redact
-from memory.retrieval.context import Context, get_label, write_exceptions
+from memory.retrieval.context import Context, get_label, write_condition, write_exceptions
 from memory.retrieval.question import Question
 from memory.retrieval.safe_text import clean
 
@@ -30,7 +30,7 @@ SCORED_RUNS = 100  # the mean is of the newest so many
 # What is worth most comes first where the budget is tight; the first line of every section before any second one.
 _VALUE = ("task_rules", "mistake_cards", "mistakes", "general_rules", "mean_score", "recent_outcomes")
 
-_LIMIT = 50  # of each kind; more lines than any budget takes
+_LIMIT = 50  # of each kind, and of each release; more lines than any budget takes
 
 # Columns over the views that retrieval may read, for any statement. Newest approved rules first; cards of the family
 # first, then by the count a reviewer confirmed: nothing that agents report changes the order. With an agent and
@@ -40,15 +40,19 @@ coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', r.heuristic_id, 'trigger', r.trigger, 'guideline', r.guideline,
         'avoid', r.avoid, 'not_when', r.not_when, 'polarity', r.polarity, 'task_id', r.task_id,
         'of_project', r.scope = 'project', 'releases', r.releases) ORDER BY r.id DESC)
-    FROM (SELECT h.*, given.releases FROM servable_heuristic h
-          LEFT JOIN memory_deployment w ON w.project_id = h.project_id AND w.mode = 'releases'
-          LEFT JOIN LATERAL (
-              SELECT jsonb_agg(k.release_id) AS releases FROM servable_member k
-              WHERE k.revision_id = h.id AND k.release_id IN (w.stable_id, w.candidate_id, %(release)s)
-          ) given ON w.id IS NOT NULL
-          WHERE h.project_id = %(project)s AND h.tags @> '{{rule}}' AND (w.id IS NULL OR given.releases IS NOT NULL)
-            AND (h.scope = 'project' OR h.task_id = %(task_id)s AND %(task_id)s <> '')
-          ORDER BY h.id DESC LIMIT {limit}) r
+    FROM (SELECT h.*, given.releases
+          FROM (SELECT newest.id, jsonb_agg(release_id) FILTER (WHERE release_id IS NOT NULL) AS releases
+                FROM (SELECT h.id, k.release_id,
+                          row_number() OVER (PARTITION BY k.release_id ORDER BY h.id DESC) AS place
+                      FROM servable_heuristic h
+                      LEFT JOIN memory_deployment w ON w.project_id = h.project_id AND w.mode = 'releases'
+                      LEFT JOIN servable_member k ON k.revision_id = h.id
+                          AND k.release_id IN (w.stable_id, w.candidate_id, %(release)s) AND w.id IS NOT NULL
+                      WHERE h.project_id = %(project)s AND h.tags @> '{{rule}}'
+                        AND (w.id IS NULL OR k.release_id IS NOT NULL)
+                        AND (h.scope = 'project' OR h.task_id = %(task_id)s AND %(task_id)s <> '')) newest
+                WHERE place <= {limit} GROUP BY newest.id) given
+          JOIN servable_heuristic h ON h.id = given.id) r
 ), '[]'), coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', c.card_id, 'mistake_type', c.mistake_type,
         'bad_decision', c.bad_decision, 'correct_decision', c.correct_decision, 'lesson', c.lesson,
@@ -223,7 +227,7 @@ def _write_sections(material: Material, limits: Mapping[str, int]) -> dict[str, 
 def write_rule(rule: Rule) -> str:
     """Write one rule; its condition is left out where it says no more than that every task of the kind is meant."""
     general = rule.trigger in (get_rule_trigger(rule.task_id), get_rule_trigger(""))
-    condition = "" if general else f"When {clean(rule.trigger).rstrip('.:;')}: "
+    condition = "" if general else f"{write_condition(rule.trigger)}: "
     return f"- {condition}{clean(rule.guideline)}{write_exceptions(rule.avoid, rule.not_when)}"
 
 

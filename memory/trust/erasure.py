@@ -1,4 +1,8 @@
-"""Erase a run and everything learnt only from it (reliability C10)."""
+"""Erase a run and everything learnt only from it (reliability C10).
+
+A lesson goes with the run if the run was its only evidence and its words were written from the run, or from one that
+was erased before. A run that only showed a lesson again is taken out of its evidence.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,7 +10,7 @@ from uuid import UUID
 
 import structlog
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q, QuerySet, TextField, Value
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Left, Length
 from psycopg.errors import DeadlockDetected
 
@@ -19,6 +23,7 @@ from memory.effects.usefulness import find_lessons_of_run, refresh_usefulness
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import forget_elsewhere
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.heuristics.provenance import WordOrigin
 from memory.mistakes.erasure import forget_mistakes
 from memory.passages.storage import erase_run as erase_run_in_passages
 from memory.projects.actors import Actor, name_actor
@@ -45,11 +50,11 @@ class Erased:
 def erase_trajectory(trajectory: Trajectory, *, by: Actor) -> Erased:
     """Delete a run, its reflections and evidence, heuristics based only on it, and stored answers about it.
 
-    Heuristics with other evidence stay: their support is counted again, and what the run showed about the use of
-    lessons no longer counts. Wordings that quote the run's task are deleted, and the rest of such a heuristic goes back
-    to review. Passages that the run wrote are deleted, and its lines are taken out of blocks. Questions asked with the
-    run's task lose it. A replay of the request that recorded the run gets 410. The erasure itself is recorded, so that
-    it can be repeated on a restored backup.
+    Heuristics with other evidence, or with words from elsewhere, stay: their support is counted again, and what the run
+    showed about the use of lessons no longer counts. Wordings that quote the run's task are deleted, and the rest of
+    such a heuristic goes back to review. Passages that the run wrote are deleted, and its lines are taken out of
+    blocks. Questions asked with the run's task lose it. A replay of the request that recorded the run gets 410. The
+    erasure itself is recorded, so that it can be repeated on a restored backup.
 
     A process that writes to one of the lessons can deadlock with the erasure; then the database ends one of the two,
     and the erasure is tried again.
@@ -86,7 +91,9 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     failpoint("erasure.before_delete")
     forget_elsewhere(trajectory)
     trajectory.evidence.all().delete()
-    orphans = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
+    unproven = [one for one in touched if one.pk in learnt and not one.evidence.exists()]
+    written_from_it = _find_written_from(trajectory, lessons=unproven)
+    orphans = [one for one in unproven if one.pk in written_from_it]
     kept = [heuristic for heuristic in touched if heuristic not in orphans]
     forget_answers(trajectory, lessons=[heuristic.pk for heuristic in touched])
     for orphan in orphans:
@@ -110,6 +117,17 @@ def _erase(trajectory: Trajectory, *, by: Actor) -> Erased:
     refresh_usefulness(judged)
     _set_erasing("off")
     return Erased(heuristics_deleted=len(orphans), heuristics_kept=len(kept), heuristics_reworded=len(reworded))
+
+
+def _find_written_from(trajectory: Trajectory, *, lessons: list[Heuristic]) -> set[UUID]:
+    """Return which of these lessons have words from the run, or from one that was erased before."""
+    runs = Trajectory.objects.filter(pk=OuterRef("trajectory_id")).exclude(pk=trajectory.pk)
+    said = WordOrigin.objects.filter(project_id=trajectory.project_id, trajectory_id__isnull=False)
+    revisions = HeuristicRevision.objects.filter(heuristic__in=lessons)
+    ancestors = {id for lineage in revisions.values_list("lineage", flat=True) for id in lineage}
+    gone = set(said.filter(~Exists(runs), wording_id__in=ancestors).values_list("wording_id", flat=True))
+    written = revisions.filter(lineage__overlap=list(gone))
+    return set(written.values_list("heuristic_id", flat=True))
 
 
 def _find_quotations(trajectory: Trajectory) -> QuerySet[HeuristicRevision]:

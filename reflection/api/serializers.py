@@ -26,13 +26,30 @@ class ReflectInput(Input):
         return self
 
 
+class ProposalFindingSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    message = serializers.CharField(help_text="A sentence for the reviewer.")
+
+
 class ProposalSerializer(serializers.ModelSerializer[Proposal]):
+    """What a reflection did with one lesson."""
+
     heuristic_id = serializers.UUIDField(read_only=True)
-    near_id = serializers.UUIDField(read_only=True, allow_null=True)
+    effect = serializers.ChoiceField(
+        choices=Proposal.Effect.choices,
+        help_text="`new`: a proposal with a row of its own. `support`: the lesson exists, and the run became evidence "
+        "of it. `group`: a proposal that joined the row of another with the same advice, `near_id`. `merge`: a "
+        "proposal with a row of its own that a reviewer may merge into `near_id`.",
+    )
+    near_id = serializers.UUIDField(read_only=True, allow_null=True, help_text="The lesson it is close to.")
+    similarity = serializers.FloatField(
+        allow_null=True, help_text="How close in meaning, from 0 to 1; null where nothing was compared."
+    )
+    findings = ProposalFindingSerializer(many=True, help_text="What the checks found for the reviewer.")
 
     class Meta:
         model = Proposal
-        fields = ["heuristic_id", "effect", "near_id", "similarity"]
+        fields = ["heuristic_id", "effect", "near_id", "similarity", "findings"]
         read_only_fields = fields
 
 

@@ -20,6 +20,7 @@ MAX_TRIGGER_CHARACTERS = 300
 MAX_GUIDELINE_CHARACTERS = 600
 MAX_OTHER_CHARACTERS = 4000
 MIN_KNOWN_TOOLS = 0.5
+MIN_QUOTED_WORDS = 3  # shorter quotations are labels and values
 MAX_INJECTED_OVERLAP = 0.8
 PERSONAL = frozenset({"email", "phone", "iban", "card", "national_id"})
 
@@ -52,6 +53,11 @@ _DATE = re.compile(
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I)
 _IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{4,}\b|\b\d{5,}\b")
 _QUOTED = re.compile(r"\"[^\"\n]{1,80}\"|`[^`\n]{1,80}`|“[^”\n]{1,80}”")
+_MARKS = re.compile(r"[\"'`“”]")
+_SAID = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”")
+_FOLLOWS = re.compile(
+    r"\b(?:answers?|errors?|messages?|conditions?|schema|rules?)\b (?:it )?(?:says?|asks?|names?|lists?|gives?)\b", re.I
+)
 _FULL_NAME = re.compile(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b")
 _NAME_PARAMETER = re.compile(r"(?:first|last|full|user|passenger|customer)?_?name$", re.I)
 
@@ -84,6 +90,7 @@ def verify(lesson: ProposedLesson, episode: Episode) -> tuple[Finding, ...]:
         *_check_overlap(lesson, episode),
         *_check_secrets(lesson),
         *_check_text(lesson),
+        *_check_quotes(lesson, run),
         *_check_literals(lesson, run),
     ]
     return tuple(sorted(found, key=lambda finding: finding.severity != Severity.REJECT))
@@ -101,6 +108,7 @@ class _Run:
         self.knows_tools = bool(episode.tools)
         self.names: set[str] = {*PROGRAMS_WITH_DIGITS, *(name.lower() for name in episode.tools)}
         self.people: set[str] = set()
+        self.said = _plain("\n".join(f"{step.observation}\n{step.error}" for step in episode.steps if step.action))
         parts = [episode.task, episode.summary, *episode.mistakes, *episode.successes]
         parts += [json.dumps(card, ensure_ascii=False) for card in episode.mistake_cards]
         for step in episode.steps:
@@ -229,6 +237,37 @@ def _check_text(lesson: ProposedLesson) -> Iterator[Finding]:
         yield _flag("code", "The lesson contains a block of code.")
     if _INSTRUCTION.search(text):
         yield _flag("instruction_like", "The lesson contains wording typical of attacks on agents; read it with care.")
+
+
+def _check_quotes(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:
+    """Flag advice in the words of a tool, which may come from anyone; in a trigger, only where the advice follows them.
+
+    "…" in a quotation stands for what was left out.
+    """
+    text = lesson.text
+    advice = f"{text.guideline}\n{text.avoid}\n{text.not_when}"
+    quoting = f"{text.trigger}\n{advice}" if _FOLLOWS.search(advice) else advice
+    quotes = ["".join(match) for match in _SAID.findall(quoting)]
+    if any(len(_words(quote)) >= MIN_QUOTED_WORDS and _is_said(quote, run.said) for quote in quotes):
+        yield _flag(
+            "quotes_tool_output", "The advice repeats what a tool answered; read that as if a stranger said it."
+        )
+
+
+def _is_said(quote: str, said: str) -> bool:
+    """Say whether the parts of a quotation stand in a text one after the other."""
+    place = 0
+    for part in filter(None, map(_plain, quote.split("…"))):
+        found = said.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return place > 0
+
+
+def _plain(text: str) -> str:
+    """Return a text without case, quotation marks and line breaks."""
+    return " ".join(_MARKS.sub("", text).lower().split())
 
 
 def _check_literals(lesson: ProposedLesson, run: _Run) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ def test_runs_are_evidence_that_counts_once_it_is_approved(api_client: APIClient
 
     body = api_client.post(URL, OWN | {"evidence": [piece]}).json()
 
-    assert (body["support"], body["evidence"]) == (1, [piece])
+    assert (body["support"], body["evidence"]) == (1, [piece | {"counts": False}])
     assert Heuristic.objects.get().approved_support == 0
     approve_as_read(Heuristic.objects.get(), by=BY)
     assert Heuristic.objects.get().approved_support == 1

@@ -66,7 +66,13 @@ def test_get_heuristic_shows_its_evidence(api_client, project):
 
     assert body["support"] == 1
     assert body["evidence"] == [
-        {"trajectory_id": str(trajectory.pk), "first_step": 1, "last_step": 2, "quote": "policy refuses"}
+        {
+            "trajectory_id": str(trajectory.pk),
+            "first_step": 1,
+            "last_step": 2,
+            "quote": "policy refuses",
+            "counts": False,
+        }
     ]
 
 

@@ -171,7 +171,7 @@ def test_get_reflection_shows_what_came_of_it(api_client, project):
     assert (body["reflector"], body["model"], body["prompt_version"]) == ("llm", "claude", "3")
     assert (body["input_tokens"], body["output_tokens"], body["cost_usd"]) == (900, 120, 0.0125)
     assert body["proposals"] == [
-        {"heuristic_id": str(heuristic.pk), "effect": "new", "near_id": None, "similarity": None}
+        {"heuristic_id": str(heuristic.pk), "effect": "new", "near_id": None, "similarity": None, "findings": []}
     ]
     assert body["error"] == {"code": "model_timeout", "message": "The model did not answer in time."}
 

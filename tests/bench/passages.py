@@ -27,7 +27,8 @@ from memory.projects.actors import Actor  # noqa: E402
 from memory.projects.api_keys import create_api_key  # noqa: E402
 from memory.projects.models import ApiKey, Project  # noqa: E402
 from tests.bench.api_memory import connect, post  # noqa: E402
-from tests.bench.retrieval_quality import CUTOFF, LoadedFolder, describe, scratch_database  # noqa: E402
+from tests.bench.retrieval_figures import describe  # noqa: E402
+from tests.bench.retrieval_quality import CUTOFF, LoadedFolder, scratch_database  # noqa: E402
 
 
 class Archive:
@@ -58,7 +59,7 @@ def measure(folder: Path, limit: int | None) -> str:
         began = time.perf_counter()
         rankings.append(archive.find(query["text"]))
         durations.append((time.perf_counter() - began) * 1000)
-    scores, lessons = loaded.judge(rankings), loaded.scores["hybrid"]
+    scores, lessons = np.array(loaded.judge(rankings)), np.array(loaded.figures.scores["hybrid"])
     difference = describe("d", scores - lessons)
     return (
         f"{folder.name:24} n={len(loaded.queries):<5} texts {len(loaded.lessons):<5} lessons {lessons.mean():.4f}  "

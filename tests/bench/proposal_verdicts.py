@@ -4,6 +4,7 @@
 
 - `proposals.jsonl`: the proposals that were judged, with the runs they cite
 - `verdicts-a.jsonl`, `verdicts-b.jsonl`: one verdict for each proposal: approve, edit, wrong or noise
+- `proposals-6.jsonl`: what version 6 proposes from the same runs; nobody judged those with other words
 - `failures.jsonl`: failed runs; `failures-a.jsonl`, `failures-b.jsonl`: whether the run shows why it failed, and which
   proposals would have helped
 
@@ -87,6 +88,25 @@ def failures_line(failures: Sequence[Mapping[str, Any]], *judged: Mapping[str, M
     )
 
 
+def changes_line(
+    proposals: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], *judged: Sequence[str]
+) -> str:
+    """Say which of the proposals that were judged a later version makes in the same words, and the verdicts on them."""
+    texts = {_text_of(proposal) for proposal in now}
+    kept = [number for number, proposal in enumerate(proposals) if _text_of(proposal) in texts]
+    approved = " and ".join(str(sum(said[number] == "approve" for number in kept)) for said in judged)
+    wrong = sum("wrong" in (said[number] for said in judged) for number in kept)
+    return (
+        f"Version 6 makes {len(now)} proposals from the same runs. {len(kept)} of them have the words that were "
+        f"judged: the judges approve {approved} of these and call {wrong} wrong. Nobody judged the other "
+        f"{len(now) - len(kept)}."
+    )
+
+
+def _text_of(proposal: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(proposal[name] for name in ("kind", "when", "do", "avoid", "not_when"))
+
+
 def write_proposal(proposal: Mapping[str, Any]) -> str:
     """Write a proposal as a Markdown item."""
     parts = [f"**{proposal['when']}** {proposal['do']}"]
@@ -102,7 +122,8 @@ def report(folder: Path) -> str:
     seen = [{row["id"]: row for row in read_rows(folder / f"failures-{judge}.jsonl")} for judge in "ab"]
     same = sum(a == b for a, b in zip(one, other, strict=True))
     agreement = f"The judges agree on {same} of {len(ids)} proposals; Cohen's kappa is {kappa(one, other):.2f}."
-    return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen)])
+    changes = changes_line(proposals, read_rows(folder / "proposals-6.jsonl"), one, other)
+    return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen), changes])
 
 
 def sample(folder: Path, count: int) -> str:

@@ -18,6 +18,8 @@ def folder(tmp_path: Path) -> Path:
     said = dict.fromkeys(("do", "avoid", "not_when", "because"), "")
     ids = [("P1", "shell"), ("P2", "shell"), ("P3", "games")]
     write(tmp_path / "proposals.jsonl", [{"id": id, "kind": kind, "when": id, "support": 1} | said for id, kind in ids])
+    later = [{"kind": "shell", "when": "P1"} | said, {"kind": "games", "when": "P4"} | said]
+    write(tmp_path / "proposals-6.jsonl", later)
     write(tmp_path / "failures.jsonl", [{"id": "F1"}, {"id": "F2"}])
     for judge, verdicts in (("a", ("approve", "approve", "noise")), ("b", ("approve", "wrong", "noise"))):
         rows = [{"id": id, "verdict": verdict} for (id, _), verdict in zip(ids, verdicts, strict=True)]
@@ -43,6 +45,7 @@ def test_report_counts_what_both_approve_and_what_either_calls_wrong(folder: Pat
     assert "| all | 3 | 2 | 1 | 1 | 1 | 1 |" in text
     assert "| games | 1 | 0 | 0 | 0 | 0 | 1 |" in text
     assert "agree on 2 of 3" in text
+    assert "1 of them have the words that were judged: the judges approve 1 and 1 of these and call 0 wrong" in text
     assert "Of 2 failed runs, 1 show both judges why they failed; for 1 of these (100%)" in text
 
 

@@ -1,10 +1,13 @@
 """Erasing a run and what was learnt from it alone."""
 
+from dataclasses import replace
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
 from memory.api.models import IdempotencyRecord
 from memory.curation.evidence import add_evidence
+from memory.curation.proposals import revise_heuristic
 from memory.effects.feedback import Feedback, record_feedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import Citation
@@ -43,6 +46,42 @@ def test_erase_keeps_a_heuristic_with_other_evidence_and_recounts_its_support() 
     heuristic.refresh_from_db()
     assert heuristic.support == 1
     assert list(Evidence.objects.values_list("trajectory", flat=True)) == [second.pk]
+
+
+def test_erase_keeps_a_lesson_that_a_run_only_showed_again() -> None:
+    heuristic = make_heuristic()
+    cited = make_trajectory(project=heuristic.project)
+    add_evidence(heuristic, cited, citations=[Citation(first_step=1, last_step=1)])
+    approve_as_read(heuristic, by=OPERATOR)
+
+    erased = erase_trajectory(cited, by=OPERATOR)
+
+    heuristic.refresh_from_db()
+    assert (erased.heuristics_deleted, erased.heuristics_kept) == (0, 1)
+    assert (heuristic.status, heuristic.support, heuristic.approved_support) == ("approved", 0, 0)
+
+
+def test_erase_of_all_runs_leaves_nothing_in_either_order() -> None:
+    first = make_trajectory()
+    second = make_trajectory(project=first.project)
+    heuristic = make_heuristic(trajectory=first)
+    add_evidence(heuristic, second, citations=[Citation(first_step=1, last_step=1)])
+
+    erase_trajectory(first, by=OPERATOR)
+    erased = erase_trajectory(second, by=OPERATOR)
+
+    assert erased.heuristics_deleted == 1
+    assert not HeuristicRevision.objects.exists()
+
+
+def test_erase_deletes_a_lesson_with_edited_words_from_the_run() -> None:
+    run = make_trajectory()
+    heuristic = make_heuristic(trajectory=run)
+    assert heuristic.current_revision is not None
+    words = replace(heuristic.current_revision.as_text(), guideline="Read the fare rules first.")
+    revise_heuristic(heuristic, text=words, by=OPERATOR)
+
+    assert erase_trajectory(run, by=OPERATOR).heuristics_deleted == 1
 
 
 def test_erase_takes_back_what_the_run_said_of_lessons() -> None:

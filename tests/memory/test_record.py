@@ -70,8 +70,9 @@ def test_tight_record_keeps_the_first_of_each_kind_and_drops_the_lesson_of_a_car
     assert "24 hours only" not in text
 
 
-def test_rule_with_a_condition_of_its_own_keeps_it() -> None:
-    material = Material(rules=(replace(RULE, trigger="a refund is asked for", not_when="it was a gift"),))
+@pytest.mark.parametrize("trigger", ["a refund is asked for", "When a refund is asked for"])
+def test_rule_with_a_condition_of_its_own_keeps_it(trigger: str) -> None:
+    material = Material(rules=(replace(RULE, trigger=trigger, not_when="it was a gift"),))
 
     line = "- When a refund is asked for: Check the fare class first. (not when: it was a gift)"
     assert line in build_record(material, budget_tokens=500).text

@@ -108,6 +108,18 @@ def test_rules_of_the_record_are_those_of_the_release(project: Project) -> None:
     assert SECOND[:-1] in ask(project, task_id="air", record=True).context
 
 
+def test_many_new_rules_of_the_candidate_leave_the_stable_release_its_own(project: Project) -> None:
+    make_lesson(project, FIRST, task_id="air", tags=["rule"])
+    serve_releases(project)
+    rule: dict[str, Any] = {"project": project, "status": "approved", "task_id": "air", "tags": ["rule"]}
+    embed_heuristics([make_heuristic(**rule, guideline=SECOND).pk for _ in range(51)])
+    start_canary(project, release=cut_release(project, by=BY), share=1000, by=BY)
+
+    block = ask(project, task_id="air", record=True, release_id=get_release(project, "1").pk)
+
+    assert FIRST[:-1] in block.context.partition("</record>")[0]
+
+
 def test_roll_back_returns_to_the_release_before(project: Project, lesson: Heuristic) -> None:
     serve_releases(project)
     reword(lesson, SECOND)

@@ -104,6 +104,19 @@ def test_approving_another_wording_of_the_group_closes_the_first() -> None:
     assert (leader.status, leader.superseded_by_id) == ("superseded", member.pk)
 
 
+def test_wording_of_a_group_put_back_by_undo_closes_nothing_its_reader_did_not_see() -> None:
+    leader, member = make_group()
+    approve_as_read(leader, by=BY)
+    read_at = timezone.now()
+    undo_review(Review.objects.get(heuristic=leader, decision="approve"), by=BY)
+
+    approve_as_read(member, by=BY, read_at=read_at)
+
+    leader.refresh_from_db()
+    member.refresh_from_db()
+    assert (member.status, leader.status, leader.leader_id) == ("approved", "proposed", None)
+
+
 def test_rejection_refuses_each_wording() -> None:
     leader, member = make_group()
 

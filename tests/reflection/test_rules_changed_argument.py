@@ -19,9 +19,12 @@ def test_made_up_id_names_the_lookup_that_had_the_right_one() -> None:
 
     (finding,) = find(run)
 
-    assert finding.trigger == "When about to call `update_booking` with a `payment_id` that no tool has returned yet"
+    assert (
+        finding.trigger
+        == "When about to call `update_booking` with a `payment_id` that neither a tool nor the user has given"
+    )
     assert finding.guideline == (
-        "Call `get_user` first and copy `payment_id` from its answer. With any other value `update_booking` answers "
+        "First call `get_user` and copy `payment_id` from its answer. A value from elsewhere was answered with "
         '"payment method not found".'
     )
     assert [(c.first_step, c.quote) for c in finding.citations] == [
@@ -30,6 +33,32 @@ def test_made_up_id_names_the_lookup_that_had_the_right_one() -> None:
         (3, "card_9074831"),
     ]
     assert finding.polarity == "mixed"
+
+
+def test_lookup_made_before_the_failing_call_is_not_what_helped() -> None:
+    stocks = call("list_stocks", {"stock_list": ["AAPL", "NVDA"]}, sector="Technology")
+    refused = call("get_stock", "Error: stock not found", symbol="Nvidia")
+
+    (finding,) = find(view(stocks, refused, call("get_stock", {"price": 220}, symbol="NVDA"), outcome="success"))
+
+    assert finding.guideline == "Give `symbol` as a short code in capitals."
+
+
+def test_values_that_the_error_lists_without_quotation_marks_are_named() -> None:
+    error = "Invalid travel class. Options are: economy, business, first."
+    run = view(
+        call("get_cost", f"Error: {error}", travel_class="Economy Class"), call("get_cost", travel_class="first")
+    )
+
+    (finding,) = find(run)
+
+    assert finding.guideline == 'Give `travel_class` as "business", "economy" or "first".'
+
+
+def test_date_that_has_the_form_of_the_message_is_wrong_for_another_reason() -> None:
+    error = "time data '1234-56-78' does not match format '%Y-%m-%d'"
+
+    assert find(view(call("get_events", f"ValueError: {error}", day="1234-56-78"))) == []
 
 
 def test_changed_form_of_a_date_is_said() -> None:
@@ -108,7 +137,7 @@ def test_path_that_an_answer_had_shown_is_said_though_it_never_worked() -> None:
 
     (finding,) = find(view(call("list_files", "lib/paging.py\ntests/test_paging.py"), missing))
 
-    assert finding.guideline == "Give `path` with its folder, not as a bare name."
+    assert finding.guideline == "Give `path` with its folder, exactly as an earlier answer shows it."
     assert find(view(call("list_files", "lib/paging.py\nold/paging.py"), missing)) == []
 
 
@@ -189,7 +218,7 @@ def test_real_run_with_a_guessed_payment_gives_the_lookup() -> None:
     lesson = reflect_on(load_real_run("tau-airline-20-1"))
 
     assert lesson.text.trigger == (
-        "When about to call `update_reservation_flights` with a `payment_id` that no tool has returned yet"
+        "When about to call `update_reservation_flights` with a `payment_id` that neither a tool nor the user has given"
     )
     assert lesson.tools == ("update_reservation_flights", "get_user_details")
     assert [(c.first_step, c.quote) for c in lesson.citations] == [

@@ -120,7 +120,7 @@ def test_tests_that_needed_another_command_first_are_the_lesson() -> None:
 
     (finding,) = changed_command.find(run)
 
-    assert finding.guideline == "Run `npm ci` first: without it `npm test` fails here."
+    assert finding.guideline == "First run `npm ci`: without it `npm test` fails here."
 
 
 def test_tests_that_needed_another_form_are_the_lesson() -> None:
@@ -146,7 +146,7 @@ def test_command_repeated_in_vain_though_its_answer_names_another() -> None:
     (finding,) = changed_command.find(view(EDIT, commit, commit, commit))
 
     assert finding.trigger == 'When `git commit` answers "no changes added to commit"'
-    assert finding.guideline == "Run `git add` first, which the answer names, and `git commit` after that."
+    assert finding.guideline == "First run `git add`, which the answer names, then `git commit`."
     assert changed_command.find(view(EDIT, commit, commit)) == []
     assert changed_command.find(view(*[call("Bash", NOTHING_STAGED, command="git status")] * 3)) == []
 

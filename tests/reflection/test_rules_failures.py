@@ -1,5 +1,6 @@
 """Runs that failed: given up, left undone, lost, cut off by a limit, or unlike the runs that succeeded."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def left_out(*steps: dict[str, Any], task: str = "Please create a new event for 
 def test_action_that_was_asked_for_and_never_called_is_the_lesson() -> None:
     (finding,) = omitted_action.find(left_out(call("search_events", "[]"), DONE))
 
-    assert finding.trigger == "When the request asks for what `create_calendar_event` does"
+    assert finding.trigger == "When the request says to create a calendar event"
 
 
 @pytest.mark.parametrize(
@@ -96,19 +97,12 @@ def test_call_that_lost_the_run_is_to_be_compared_with_what_was_read() -> None:
     recipe = "Recipe 1: dice the apple, then fry the apple with the stove, and serve it while it is still hot enough."
     run = view(call("examine", recipe, thing="cookbook"), call("cook", "*** You lost! ***", thing="apple", at="oven"))
 
-    (finding,) = fatal_call.find(run)
+    (finding,) = fatal_call.find(replace(run, episode=replace(run.episode, family=(run.episode,))))
 
     assert finding.trigger == "When about to call `cook`, which cannot be undone"
+    assert finding.guideline.startswith('Check every argument against what `examine` of "cookbook" says about it')
     assert [c.quote for c in finding.citations] == [recipe, "*** You lost! ***"]
-
-
-def test_what_was_read_is_named_if_other_runs_read_the_same() -> None:
-    book = call("examine", "Recipe: dice the apple and fry it on the stove, " * 2, thing="cookbook")
-    lost, other = call("cook", "*** You lost! ***", thing="apple"), make_run(book)
-
-    (finding,) = fatal_call.find(view(book, lost, family=(other, other)))
-
-    assert '`examine` of "cookbook"' in finding.guideline
+    assert fatal_call.find(run) == []  # no other run read the same
 
 
 def test_loss_without_anything_read_before_is_not_explained() -> None:
@@ -133,7 +127,7 @@ def test_step_of_all_successes_and_no_failure_is_the_lesson() -> None:
 
     assert finding.trigger == "When the task is of the kind stock taking"
     assert finding.guideline == "Call `check_stock` before you finish; read its answer and act on it."
-    assert "all 3 that succeeded did call `check_stock`, and all 2 that failed did not" in finding.rationale
+    assert "all of the 3 that succeeded called `check_stock`, and none of the 2 that failed did" in finding.rationale
     assert finding.family_only
 
 
@@ -172,7 +166,7 @@ def test_limit_spent_on_paging_names_the_tool() -> None:
 
     (finding,) = cut_off.find(view(*pages, cut_off="cost"))
 
-    assert finding.trigger == "When `read_page` has been called many times in a row and the goal is not near"
+    assert finding.trigger == "When `read_page` has been called many times in a row without getting closer to the goal"
 
 
 def test_run_that_no_limit_ended_was_not_cut_off() -> None:

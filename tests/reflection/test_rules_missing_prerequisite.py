@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from memory.runs.episode import Episode
 from reflection.reflectors.rules.detectors.missing_prerequisite import best_named, find, speaks_of
-from tests.reflection.rules_runs import call, view
+from tests.reflection.rules_runs import call, make_run, view
 
 REFUSED = "Error: brake pedal needs to be pressed when starting the engine"
 
@@ -18,10 +19,10 @@ def test_call_that_worked_after_another_names_it() -> None:
     (finding,) = find(view(start(REFUSED), call("press_brake_pedal", "pressed"), start(), outcome="success"))
 
     assert finding.trigger == (
-        "When about to call `start_engine` and this condition of it is not met yet: "
+        "When about to call `start_engine` and this condition is not met yet: "
         '"brake pedal needs to be pressed when starting the engine"'
     )
-    assert finding.guideline == "Call `press_brake_pedal` first, and `start_engine` after that."
+    assert finding.guideline == "First call `press_brake_pedal`, then `start_engine`."
     assert [c.first_step for c in finding.citations] == [1, 2, 3]
     assert finding.citations[0].quote == REFUSED
 
@@ -44,7 +45,7 @@ def test_argument_that_made_the_other_call_help_is_named() -> None:
         find(view(press(0.5), start(REFUSED), press(1.0), start())),
     )
 
-    assert once.guideline == "Call `press_brake_pedal` with `position` `1.0` first, and `start_engine` after that."
+    assert once.guideline == "First call `press_brake_pedal` with `position` `1.0`, then `start_engine`."
     assert (once.trigger, once.guideline, once.avoid) == (again.trigger, again.guideline, again.avoid)
 
 
@@ -54,12 +55,39 @@ def test_flag_is_named_only_if_it_was_what_changed() -> None:
 
     (once,), (changed,) = find(view(refused, locked, start())), find(view(unlocked, refused, locked, start()))
 
-    assert once.guideline == "Call `lock_doors` first, and `start_engine` after that."
-    assert changed.guideline == "Call `lock_doors` with `unlock` `false` first, and `start_engine` after that."
+    assert once.guideline == "First call `lock_doors`, then `start_engine`."
+    assert changed.guideline == "First call `lock_doors` with `unlock` `false`, then `start_engine`."
 
 
 def test_other_call_made_before_that_helped_with_a_value_of_the_run_teaches_nothing() -> None:
     assert find(view(press(0.5), start(REFUSED), press(0.8), start())) == []
+
+
+INSURE = call("insure", "Error: card not registered", card="123")
+REGISTER, INSURED = call("register_card", {"card": "456"}), call("insure", card="456")
+INSURED_AT_ONCE = make_run(INSURED, outcome="success")
+REGISTERED = make_run(REGISTER, INSURED, outcome="success")
+
+
+@pytest.mark.parametrize("family", [(), (INSURED_AT_ONCE,), (REGISTERED, INSURED_AT_ONCE)])
+def test_call_with_other_arguments_after_another_is_no_rule_of_one_run(family: tuple[Episode, ...]) -> None:
+    assert find(view(INSURE, REGISTER, INSURED, family=family)) == []
+
+
+def test_call_with_other_arguments_after_another_is_a_rule_where_each_run_shows_it() -> None:
+    (finding,) = find(view(INSURE, REGISTER, INSURED, family=(REGISTERED,)))
+
+    assert finding.guideline == "First call `register_card`, then `insure`."
+
+
+def test_what_one_run_shows_is_said_of_its_error_alone() -> None:
+    refused, sent = call("send", "Error: no user is logged in", to="ana"), call("send", to="ana")
+    shown = (refused, call("login", "welcome", name="bo"), sent)
+
+    (alone,), (usual,) = find(view(*shown)), find(view(*shown, family=(make_run(call("login"), sent),)))
+
+    assert alone.trigger == 'When `send` answers "no user is logged in"'
+    assert usual.trigger == 'When about to call `send` before `login`, or when it answers "no user is logged in"'
 
 
 DICE = "You need to take the red onion first."
@@ -73,8 +101,7 @@ def test_call_for_the_thing_that_the_error_names_is_cited() -> None:
 
     assert finding.citations[1].first_step == 2
     assert finding.guideline == (
-        "Call `take` first, with the very thing that the condition names, and `dice` after that. Skip this if it has "
-        "been done."
+        "First call `take` with the thing that the condition names, then `dice`. Skip this if it has already been done."
     )
     assert find(view(refused, potato, diced)) == []
 

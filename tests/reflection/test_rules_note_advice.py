@@ -6,7 +6,7 @@ from memory.heuristics.text import RULE_TAG
 from reflection.reflectors.rules import RulesReflector
 from reflection.reflectors.rules.detectors.recorded_notes import find
 from reflection.reflectors.rules.note_advice import read_advice
-from tests.reflection.rules_runs import make_run, view
+from tests.reflection.rules_runs import call, make_run, view
 
 PLATE = (
     "In this environment, my plan was to find a plate then clean it with sinkbasin, then put it in countertop. "
@@ -63,6 +63,14 @@ def test_score_decides_which_notes_become_rules(score: float, polarities: list[s
     assert [finding.polarity for finding in find(run)] == polarities
 
 
+def test_number_of_a_family_is_kept() -> None:
+    run = make_run(task="Book it", task_id="ledger-2024", successes=("Read the fare rules first",), outcome="success")
+
+    (lesson,) = RulesReflector().reflect(run).lessons
+
+    assert lesson.text.trigger == "When the task is of the kind ledger 2024"
+
+
 def test_episode_without_steps_gives_its_notes_to_its_family() -> None:
     episode = make_run(
         task="Refund order W123",
@@ -82,3 +90,12 @@ def test_episode_without_steps_gives_its_notes_to_its_family() -> None:
         ("When the task is of the kind airline", "task_family", "airline")
     }
     assert all(RULE_TAG in lesson.text.tags for lesson in lessons)
+
+
+def test_reason_for_no_lesson_does_not_deny_the_notes_of_a_run() -> None:
+    noted = make_run(call("look"), mistakes=("I was unlucky.",))
+
+    result, without = RulesReflector().reflect(noted), RulesReflector().reflect(make_run(call("look")))
+
+    assert "no recorded note fits how the run ended and says what to do" in result.skip_reason
+    assert "no note was recorded" in without.skip_reason

@@ -21,9 +21,9 @@ def test_rule_is_quoted_with_the_answer_that_showed_it() -> None:
 
     assert finding.trigger == "When about to call `cancel_booking`"
     assert finding.guideline == (
-        "Check first whether this rule of the tool applies, by `cabin` in the answer of `get_booking`: "
-        '"basic economy cannot be cancelled after … hours". If it does, do not make the call; say which rule stands '
-        "against it and what is possible instead."
+        'First check whether this rule of the tool applies: "basic economy cannot be cancelled after … hours". `cabin` '
+        "in the answer of `get_booking` shows it. If it does, do not make the call; say which rule forbids it and what "
+        "is possible instead."
     )
     assert [c.quote for c in finding.citations] == ["basic_economy", RULE]
 
@@ -32,13 +32,13 @@ def test_condition_names_the_tool_on_offer_that_it_speaks_of() -> None:
     refused = call("start_engine", "Error: brake pedal needs to be pressed first")
     (finding,) = quoted_rule.find(RunView(make_run(refused, tools=("start_engine", "press_brake_pedal"))))
 
-    assert finding.guideline == "Call `press_brake_pedal` first, and `start_engine` after that."
+    assert finding.guideline == "First call `press_brake_pedal`, then `start_engine`."
 
 
 def test_condition_without_such_a_tool_is_quoted() -> None:
     (finding,) = quoted_rule.find(view(call("chop", "You need to take the knife first", input="carrot")))
 
-    assert finding.trigger.endswith('this condition of it is not met yet: "You need to take the … first"')
+    assert finding.trigger.endswith('this condition is not met yet: "You need to take the … first"')
 
 
 def test_condition_that_had_been_met_in_another_way_teaches_nothing() -> None:
@@ -54,6 +54,7 @@ def test_condition_that_had_been_met_in_another_way_teaches_nothing() -> None:
         "Error: travel class must be one of the listed values",
         "cp: cannot copy 'a.txt': No such file or directory",
         "Error: time-out, restart before you try it again",
+        "mv: path not allowed in destination. Provide only a file or directory name.",
     ],
 )
 def test_trouble_of_a_tool_is_no_rule(answer: str) -> None:
@@ -132,4 +133,4 @@ def test_failing_run_of_the_api_guide_gives_the_rule() -> None:
 
     (lesson,) = RulesReflector().reflect(run).lessons
 
-    assert "by `cabin` in the answer of `get_reservation_details`" in lesson.text.guideline
+    assert "`cabin` in the answer of `get_reservation_details` shows it." in lesson.text.guideline

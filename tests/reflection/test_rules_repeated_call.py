@@ -11,19 +11,15 @@ def test_long_series_of_a_failing_call_is_told_to_change() -> None:
     (finding,) = find(view(FAILING, say("I try again.", "Fine."), *[FAILING] * 9))
 
     assert finding.trigger == (
-        'When `cancel` has just answered "basic fares cannot be cancelled" twice to the same arguments'
+        'When `cancel` has just answered "basic fares cannot be cancelled" twice for the same arguments'
     )
     assert "`cancel` was called 10 times" in finding.rationale
     assert [c.first_step for c in finding.citations] == [1, 3, 4]
     assert finding.polarity == "avoid"
 
 
-def test_short_series_counts_if_another_run_shows_it_too() -> None:
-    other = make_run(*[FAILING] * 3)
-
-    assert find(view(*[FAILING] * 3, family=(other,)))
-    assert find(view(*[FAILING] * 3)) == []
-    assert find(view(*[FAILING] * 3, family=(make_run(FAILING, FAILING),))) == []
+def test_short_series_is_ignored_even_if_other_runs_show_it_too() -> None:
+    assert find(view(*[FAILING] * 9, family=(make_run(*[FAILING] * 9),))) == []
 
 
 def test_repeated_question_with_the_same_answer_is_ignored() -> None:

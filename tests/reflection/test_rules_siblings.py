@@ -74,8 +74,8 @@ BOUNCED = call("send_mail", "Error: unknown recipient", to="ana@example.com")
 def test_made_up_value_is_to_be_taken_from_where_other_runs_took_it() -> None:
     (finding,) = sibling_success.find(view(BOUNCED, family=(mailed("a.b@ex.org"), mailed("b.c@ex.org"))))
 
-    assert finding.trigger == "When about to call `send_mail` with a `to` that no tool has returned yet"
-    assert finding.guideline.startswith("Call `find_contact` first and copy `to` from its answer.")
+    assert finding.trigger == "When about to call `send_mail` with a `to` that neither a tool nor the user has given"
+    assert finding.guideline.startswith("First call `find_contact` and copy `to` from its answer.")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_step_before_every_success_and_in_no_failure_comes_first() -> None:
     assert finding.trigger == (
         'When about to call `eat` before `prepare`, or when it answers "You can\'t see any such thing"'
     )
-    assert finding.guideline == "Call `prepare` with `thing` `meal` first, and `eat` after that."
+    assert finding.guideline == "First call `prepare` with `thing` `meal`, then `eat`."
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from reflection.reflectors.rules.detectors import (
     unshown_label,
     unverified_change,
 )
+from reflection.reflectors.rules.detectors.recorded_notes import describe_tasks
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.wording import (
     MAX_GUIDELINE_CHARS,
@@ -77,7 +78,7 @@ class RulesReflector:
     """
 
     name = "rules"
-    version = "5"
+    version = "6"
     reads_near = True
     reads_family = True
 
@@ -135,7 +136,7 @@ def _is_fit(match: RuleMatch, run: RunView) -> bool:
     return (
         len(match.trigger) <= MAX_TRIGGER_CHARS
         and len(match.guideline) <= MAX_GUIDELINE_CHARS
-        and is_general(match.trigger)
+        and (is_general(match.trigger) or match.trigger == describe_tasks([run.episode.task_id], [run.episode.task]))
         and is_general(match.guideline)
         and is_general(match.avoid)
         and not any(word_overlap(lesson, given) >= SAME_LESSON for given in run.injected)
@@ -196,7 +197,10 @@ def _why_none(run: RunView, found: list[RuleMatch]) -> str:
             "lesson for other tasks."
         )
     end = {"success": "why it succeeded", "failure": "why it failed"}.get(run.verdict, "how it ended")
+    episode = run.episode
+    has_notes = bool(episode.mistakes or episode.successes or episode.mistake_cards)
+    noted = "no recorded note fits how the run ended and says what to do" if has_notes else "no note was recorded"
     return (
-        "No failed call was corrected, none was repeated in vain, no note was recorded, and no step shows in a way the "
-        f"rules know {end}. A person or a language model may see more."
+        f"No failed call was corrected, none was repeated in vain, {noted}, and no step shows in a way the rules know "
+        f"{end}. A person or a language model may see more."
     )

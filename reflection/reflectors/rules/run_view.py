@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -121,8 +121,10 @@ class RunView:
 
     @cached_property
     def family(self) -> tuple["RunView", ...]:
-        """Other runs of the same family, where the reflector was given any."""
-        return tuple(RunView(other) for other in self.episode.family)
+        """Other runs of the same family, where the reflector was given any. Each has the rest as its own family."""
+        runs = self.episode.family
+        rest = {id(one): (self.episode, *(each for each in runs if each is not one)) for one in runs}
+        return tuple(RunView(replace(one, family=rest[id(one)])) for one in runs)
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:

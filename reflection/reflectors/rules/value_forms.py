@@ -33,6 +33,9 @@ _SCHEMA_TYPES = {
 }
 
 
+# Values in a row, after a colon: "Options are: economy, business, first."
+_LISTING = re.compile(r":\s*([A-Za-z_-]+(?:(?:, (?:or |and )?| or | and )[A-Za-z_-]+)+)\s*(?:[.;]|$)", re.MULTILINE)
+_OR = re.compile(r"\b(?:or|and)\b")
 _DIRECTIVES = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "hh", "%M": "mm", "%S": "ss"}
 
 
@@ -48,7 +51,7 @@ def change_of_form(old: tuple[Any, ...], new: tuple[Any, ...], *, error: str) ->
         return ""
     if words := relation(first, second):
         return words
-    before, after = _form(first), _form(second)
+    before, after = form_of(first), form_of(second)
     if after and before != after and _is_plain(first):
         return after + (f", not {before}" if before else "")
     if len(second) >= MIN_ENUMERATED_CHARS and _is_listed(second, error) and not _is_listed(first, error):
@@ -81,7 +84,7 @@ def fault_of(value: Any) -> tuple[object, ...]:
         return (type(value).__name__,)
     marks = re.match(r"[#@$./~]*", value)
     case = "upper" if value.isupper() else "lower" if value.islower() else "mixed"
-    return "text", _form(value), marks[0] if marks else "", "/" in value.lstrip("./"), value.isdigit(), case
+    return "text", form_of(value), marks[0] if marks else "", "/" in value.lstrip("./"), value.isdigit(), case
 
 
 def relation(first: str, second: str) -> str:
@@ -115,13 +118,16 @@ def relation(first: str, second: str) -> str:
 
 def _listed_values(value: str, error: str) -> str:
     """Name the values that an error allows, or say that it lists them."""
-    allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error)))
+    listing = _LISTING.search(error)
+    named = re.findall(r"[A-Za-z_-]+", _OR.sub(",", listing[1])) if listing else []
+    allowed = list(dict.fromkeys(re.findall(r"['\"`]([A-Za-z_-]+)['\"`]", error) or named))
     if value not in allowed or not 1 < len(allowed) <= MAX_ENUMERATED:
         return "as one of the values that the error lists"
     return "as " + listed([f'"{each}"' for each in sorted(allowed)], last="or")
 
 
-def _form(text: str) -> str:
+def form_of(text: str) -> str:
+    """Return the form of a value in words, such as "as a date in the form YYYY-MM-DD", or ""."""
     return next((form for pattern, form in _FORMS.items() if re.fullmatch(pattern, text)), "")
 
 

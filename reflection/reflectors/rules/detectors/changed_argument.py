@@ -7,7 +7,7 @@ from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.errors import ErrorKind, ToolError, shape_of
 from reflection.reflectors.rules.run_view import Call, RunView, is_reference
 from reflection.reflectors.rules.tools import is_change, is_harmful, is_talk, words_of
-from reflection.reflectors.rules.value_forms import change_of_form, form_of_format, form_of_schema, relation
+from reflection.reflectors.rules.value_forms import change_of_form, form_of, form_of_format, form_of_schema, relation
 from reflection.reflectors.rules.wording import code, is_general, parameter_name, with_article
 
 MAX_FAILURES = 50
@@ -112,11 +112,11 @@ def _of_error(run: RunView, failed: Call) -> RuleMatch | None:
     for path, value in sorted(texts.items()):
         if not is_general(parameter_name(path)):
             continue
-        if format_asked and value in failed.error.text:
+        if format_asked and value in failed.error.text and form_of(value) != format_asked:
             return _uncorrected(run, failed, form=format_asked, path=path, value=value)
         shown = _shown_path(run, failed, value) if failed.error.has(ErrorKind.NOT_FOUND) else None
         if shown:
-            form = relation(value, shown)
+            form = "with its folder, exactly as an earlier answer shows it"
             return _uncorrected(run, failed, form=form, path=path, value=value, shown=shown)
     return None
 
@@ -216,7 +216,9 @@ def _of_source(run: RunView, failed: Call, fixed: Call, *, path: str, old: Any, 
     if path in FREE_TEXT or relation(str(old), str(new)):
         return None
     source = find_lookup(run, fixed, path=path, value=new)
-    if source is None or (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
+    if source is None or source.index < failed.index:
+        return None  # an answer that was there before is not what helped
+    if (is_number and not _returns(source, path)) or run.source_of(old, before=failed.index):
         return None
     if run.said_by_anyone(new, before=failed.index):
         return None
@@ -241,12 +243,12 @@ def say_source(failed: Call, path: str, source: Call) -> tuple[str, str, str]:
     assert failed.error is not None
     tool, parameter, lookup = code(failed.name), parameter_name(path), code(source.label)
     return (
-        f"When about to call {tool} with {with_article(parameter)} that no tool has returned yet",
+        f"When about to call {tool} with {with_article(parameter)} that neither a tool nor the user has given",
         (
-            f"Call {lookup} first and copy {parameter} from its answer. With any other value {tool} answers "
+            f"First call {lookup} and copy {parameter} from its answer. A value from elsewhere was answered with "
             f'"{failed.error.shape}".'
         ),
-        f"Making up {parameter}, or deriving it from the way a person describes it.",
+        f"Making up {parameter}, or deriving it from a description.",
     )
 
 

@@ -61,8 +61,8 @@ def _named_by_answer(run: RunView) -> list[RuleMatch]:
             RuleMatch(
                 rule="changed_command",
                 trigger=f'When {tool} answers "{said}"',
-                guideline=f"Run {other} first, which the answer names, and {tool} after that.",
-                avoid=f"Running {tool} again before that.",
+                guideline=f"First run {other}, which the answer names, then {tool}.",
+                avoid=f"Running {tool} again without {other}.",
                 rationale=(
                     f"{tool} ran {len(same)} times, from step {call.index} to step {same[-1].index}, with the same "
                     f"answer, which names {other}. {run.ending}"
@@ -93,22 +93,22 @@ def _explain(run: RunView, failed: Call, fixed: Call, between: list[Call]) -> Ru
             return None
         tool, first = code(failed.label), code(prepared[0].label)
         trigger = f"When about to run {tool} for the first time in this environment"
-        guideline = f"Run {first} first: without it {tool} fails here."
-        change, cited = f"{first} at step {prepared[0].index}", prepared
+        guideline = f"First run {first}: without it {tool} fails here."
+        change, cited = f"After {first} at step {prepared[0].index}", prepared
     else:
         if prepared or failed.label == fixed.label or fixed.command.is_harmful:
             return None
         tool, better = code(failed.label), code(fixed.label)
         trigger = f"When about to run {tool} in this environment"
         guideline = f"Run {better} instead: {tool} fails here before it does any work."
-        change, cited = f"the form {better}", []
+        change, cited = f"As {better}", []
     line = next((line.strip() for line in failed.output.splitlines() if _ENVIRONMENT.search(line)), "")
     return RuleMatch(
         rule="changed_command",
         trigger=trigger,
         guideline=guideline,
         rationale=(
-            f"{tool} failed at step {failed.index} for want of something in the environment, not in the code. With "
+            f"{tool} failed at step {failed.index} because something was missing in the environment, not in the code. "
             f"{change} it worked at step {fixed.index}, and no file was edited in between. {run.ending}"
         ),
         polarity="mixed",

@@ -74,9 +74,9 @@ def _make_match(
         guideline=guideline,
         avoid=avoid,
         rationale=(
-            f"Of the runs of this kind that were compared, all {len(successes)} that succeeded "
-            f"{'did' if is_done else 'did not'} call {tool}, and all {len(failures)} that failed "
-            f"{'did not' if is_done else 'did'}. {run.ending}"
+            f"Of the runs of this kind that were compared, {'all' if is_done else 'none'} of the {len(successes)} that "
+            f"succeeded called {tool}, and {'none' if is_done else 'all'} of the {len(failures)} that failed did. "
+            f"{run.ending}"
         ),
         polarity="avoid",
         confidence=0.65,

@@ -49,10 +49,10 @@ def _one_tool(run: RunView, series: list[Call]) -> RuleMatch:
     tool = code(series[0].label)
     return RuleMatch(
         rule="cut_off",
-        trigger=f"When {tool} has been called many times in a row and the goal is not near",
+        trigger=f"When {tool} has been called many times in a row without getting closer to the goal",
         guideline=(
-            f"Narrow the search with another tool or with other arguments instead of going on with {tool} one by one, "
-            "and keep enough steps to hand in a result."
+            f"Narrow the search with another tool or with other arguments instead of calling {tool} again, and keep "
+            "enough steps to hand in a result."
         ),
         avoid=f"Going through everything with {tool}.",
         rationale=(

@@ -7,7 +7,6 @@ from reflection.reflectors.rules.run_view import Call, RunView, occurs
 from reflection.reflectors.rules.wording import code
 
 MIN_INSTRUCTION_CHARS = 80
-MIN_SAME_CALLS = 2
 
 _LOST = re.compile(r"^.*\b(?:you (?:have |'ve )?(?:lost|died|lose)|you are dead|game over)\b.*$", re.I | re.M)
 
@@ -18,7 +17,8 @@ def find(run: RunView) -> list[RuleMatch]:
     if lost is None or not run.failed:
         return []
     told = _told_before(run, lost)
-    return [_make_match(run, lost, told)] if told else []
+    subject = _subject(run, told) if told else ""
+    return [_make_match(run, lost, told, subject=subject)] if told and subject else []
 
 
 def _told_before(run: RunView, lost: Call) -> Call | None:
@@ -32,26 +32,26 @@ def _told_before(run: RunView, lost: Call) -> Call | None:
 
 
 def _subject(run: RunView, told: Call) -> str:
-    """Return the argument of the call that told, in words, if other runs of the family made the very same call."""
+    """Return the argument of the call that told, in words, if another run of the family made the very same call."""
     values = list(told.arguments.values())
-    others = sum(any(c.same_as(told) for c in other.calls) for other in run.family)
+    is_usual = any(c.same_as(told) for other in run.family for c in other.calls)
     is_plain = len(values) == 1 and isinstance(values[0], str) and re.fullmatch(r"[a-z ]{3,30}", values[0]) is not None
-    return f' of "{values[0]}"' if is_plain and others >= MIN_SAME_CALLS else ""
+    return f'"{values[0]}"' if is_plain and is_usual else ""
 
 
-def _make_match(run: RunView, lost: Call, told: Call) -> RuleMatch:
+def _make_match(run: RunView, lost: Call, told: Call, *, subject: str) -> RuleMatch:
     found = _LOST.search(lost.answer)
-    tool, source = code(lost.label), code(told.label) + _subject(run, told)
+    tool, source = code(lost.label), f"{code(told.label)} of {subject}"
     return RuleMatch(
         rule="fatal_call",
         trigger=f"When about to call {tool}, which cannot be undone",
         guideline=(
-            f"Compare every argument with what {source} has said about it, and call {tool} only if they agree: a wrong "
+            f"Check every argument against what {source} says about it, and call {tool} only if they agree: a wrong "
             "call ends the run at once."
         ),
-        avoid=f"Choosing the arguments of {tool} by habit.",
+        avoid=f"Calling {tool} with arguments that have not been checked.",
         rationale=(
-            f"At step {lost.index} {tool} ended the run as lost. {source} had spoken of the same thing at step "
+            f"The call of {tool} at step {lost.index} lost the run. {source} had described the same thing at step "
             f"{told.index}. {run.ending}"
         ),
         polarity="avoid",

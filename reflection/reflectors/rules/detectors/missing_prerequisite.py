@@ -12,7 +12,7 @@ from reflection.reflectors.rules.wording import code, is_general, listed
 MAX_FAILURES = 50
 MIN_STEM_CHARS = 4
 MIN_OBJECT_CHARS = 3
-OBJECT = " with the very thing that the condition names"
+OBJECT = " with the thing that the condition names"
 
 # With one of these errors and no mention of the other call, something else than that call may have helped.
 _OTHER_CAUSES = (ErrorKind.NOT_FOUND, ErrorKind.FORM, ErrorKind.MISSING, ErrorKind.UNAVAILABLE, ErrorKind.REFUSED)
@@ -38,10 +38,23 @@ def _explain(run: RunView, failed: Call) -> RuleMatch | None:
     first = _pick(failed, others)
     if first is None or is_harmful(first.name):
         return None
-    if not is_same and not (speaks_of(failed.error.text, first.name) and not first.only_reads):
-        return None
+    is_usual = _is_usual(run, failed, first.name)
+    if not is_same and not (is_usual and speaks_of(failed.error.text, first.name) and not first.only_reads):
+        return None  # the changed arguments may have been what helped
     how = _how_to_call(run, failed, first, others)
-    return _make_match(run, failed, how[0], fixed, how=how[1]) if how else None
+    return _make_match(run, failed, how[0], fixed, how=how[1], is_usual=is_usual) if how else None
+
+
+def _is_usual(run: RunView, failed: Call, first: str) -> bool:
+    """Return whether another run of the family shows the same, and the tool never worked there without the other."""
+    worked = [other for other in run.family if any(c.name == failed.name and not c.error for c in other.calls)]
+    return bool(worked) and all(_came_before(other, first, failed.name) for other in worked)
+
+
+def _came_before(run: RunView, first: str, name: str) -> bool:
+    """Return whether a run called a tool with success before the first time that another one worked."""
+    used = next(c for c in run.calls if c.name == name and not c.error)
+    return any(c.name == first and not c.error and c.index < used.index for c in run.calls)
 
 
 def _how_to_call(run: RunView, failed: Call, first: Call, others: list[Call]) -> tuple[Call, str] | None:
@@ -115,26 +128,31 @@ def best_named(text: str, names: list[str]) -> str:
     return best[0] if most and len(best) == 1 else ""
 
 
-def put_first(failed: Call, other: str, *, how: str = "") -> tuple[str, str, str]:
-    """Return trigger, guideline and avoid of the lesson that another tool comes first, called in the way of `how`."""
+def put_first(failed: Call, other: str, *, how: str = "", is_usual: bool = True) -> tuple[str, str, str]:
+    """Return trigger, guideline and avoid of the lesson that another tool comes first, called in the way of `how`.
+
+    Unless this is usual, the lesson is only for the error, because the tool may work without the other one elsewhere.
+    """
     assert failed.error is not None
-    tool = code(failed.name)
-    first = f"{other} first,{how}," if how == OBJECT else f"{other}{how} first,"
-    done = " Skip this if it has been done." if how == OBJECT else ""
-    is_condition = failed.error.has(ErrorKind.PRECONDITION)
+    tool, said = code(failed.name), failed.error.shape
+    if failed.error.has(ErrorKind.PRECONDITION):
+        trigger = f'When about to call {tool} and this condition is not met yet: "{said}"'
+    elif is_usual:
+        trigger = f'When about to call {tool} before {other}, or when it answers "{said}"'
+    else:
+        trigger = f'When {tool} answers "{said}"'
+    done = " Skip this if it has already been done." if how == OBJECT else ""
     return (
-        f'When about to call {tool} and this condition of it is not met yet: "{failed.error.shape}"'
-        if is_condition
-        else f'When about to call {tool} before {other}, or when it answers "{failed.error.shape}"',
-        f"Call {first} and {tool} after that.{done}",
-        f"Sending {tool} again before {other} has been called{how}.",
+        trigger,
+        f"First call {other}{how}, then {tool}.{done}",
+        f"Calling {tool} again before {other} has been called{how}.",
     )
 
 
-def _make_match(run: RunView, failed: Call, first: Call, fixed: Call, *, how: str) -> RuleMatch:
+def _make_match(run: RunView, failed: Call, first: Call, fixed: Call, *, how: str, is_usual: bool) -> RuleMatch:
     assert failed.error is not None
     tool, other = code(failed.name), code(first.name)
-    trigger, guideline, avoid = put_first(failed, other, how=how)
+    trigger, guideline, avoid = put_first(failed, other, how=how, is_usual=is_usual)
     return RuleMatch(
         rule="missing_prerequisite",
         trigger=trigger,

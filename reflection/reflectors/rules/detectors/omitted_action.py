@@ -5,7 +5,7 @@ import re
 from reflection.reflectors.rules.detectors import RuleMatch
 from reflection.reflectors.rules.run_view import RunView
 from reflection.reflectors.rules.tools import is_change, is_irreversible, words_of
-from reflection.reflectors.rules.wording import code
+from reflection.reflectors.rules.wording import code, with_article
 
 MIN_WORDS = 2
 MAX_WORDS_BETWEEN = 6
@@ -32,6 +32,12 @@ def find(run: RunView) -> list[RuleMatch]:
     return [_make_match(run, named[0])] if len(named) == 1 else []
 
 
+def _action(name: str) -> str:
+    """Say what a tool does, by its name: "create a calendar event"."""
+    verb, *thing = words_of(name)
+    return f"{verb} {' '.join(thing) if thing[-1].endswith('s') else with_article(' '.join(thing))}"
+
+
 def _verb(name: str) -> str:
     return (words_of(name) or ("",))[0]
 
@@ -53,7 +59,7 @@ def _make_match(run: RunView, name: str) -> RuleMatch:
     last = run.turns[-1]
     return RuleMatch(
         rule="omitted_action",
-        trigger=f"When the request asks for what {code(name)} does",
+        trigger=f"When the request says to {_action(name)}",
         guideline=f"Call {code(name)}, and read its answer, before you say that the work is done.",
         avoid="Ending with the preparations, as if the action itself had been carried out.",
         rationale=(

@@ -35,6 +35,12 @@ _TROUBLE = re.compile(
     r"|\bmust be (?:one of|an?\b|in\b|of\b|between|greater|less|at (?:least|most))|\bshould be\b",
     re.IGNORECASE,
 )
+# What a tool says of how a value is written: it takes another value, so the call itself is not forbidden.
+_OF_VALUE = re.compile(
+    r"\b(?:path|character|symbol|space|slash|extension|format|argument|parameter|input|string)s?\b[^.]{0,20}"
+    r"\b(?:not (?:be )?(?:allowed|permitted|supported)|cannot|can't|may not)\b",
+    re.IGNORECASE,
+)
 _VERB_FIRST = re.compile(r"\b(?:have|need|must)(?: to)? (\w+)\b.{0,60}\bfirst\b", re.IGNORECASE)
 _STATED = re.compile(r'"(\w+)":\s*"([A-Za-z][\w ]{3,40})"')
 
@@ -59,7 +65,9 @@ def find(run: RunView) -> list[RuleMatch]:
 
 def _is_rule(error: ToolError) -> bool:
     words = re.findall(r"[A-Za-z]{2,}", error.shape)
-    if len(words) < MIN_RULE_WORDS or _TROUBLE.search(error.shape) or error.has(*_NO_RULE):
+    if len(words) < MIN_RULE_WORDS or error.has(*_NO_RULE):
+        return False
+    if _TROUBLE.search(error.shape) or _OF_VALUE.search(error.shape):
         return False
     return _RULE.search(error.shape) is not None and error.has(ErrorKind.REFUSED, ErrorKind.PRECONDITION)
 
@@ -75,26 +83,24 @@ def _make_match(run: RunView, call: Call) -> RuleMatch | None:
         if first and _was_done(run, call, first):
             return None  # so it is not enough to call it
         if not first and not names_object(call.error):
-            guideline = f'Do first what {tool} asks for: "{shape}".'
-            avoid = f"Sending {tool} again before that is done."
+            guideline = f'First do what {tool} asks for: "{shape}".'
+            avoid = f"Calling {tool} again before that is done."
         elif first:
             how = OBJECT if names_object(call.error) else ""
             trigger, guideline, avoid = put_first(call, code(first), how=how)
             tools = (call.name, first)
         else:
             trigger, _, avoid = put_first(call, "what it asks for")
-            guideline = (
-                f"Do first what the condition says, with the very thing that it names, and call {tool} after that."
-            )
-            avoid = f"Sending {tool} again before that is done."
+            guideline = f"First do what the condition says, with the thing that it names, then call {tool}."
+            avoid = f"Calling {tool} again before that is done."
     else:
         shown = _shown_by(run, call)
-        seen = f", by {code(shown[1])} in the answer of {code(shown[0].name)}" if shown else ""
+        seen = f" {code(shown[1])} in the answer of {code(shown[0].name)} shows it." if shown else ""
         guideline = (
-            f'Check first whether this rule of the tool applies{seen}: "{shape}". If it does, do not make the call; '
-            "say which rule stands against it and what is possible instead."
+            f'First check whether this rule of the tool applies: "{shape}".{seen} If it does, do not make the call; '
+            "say which rule forbids it and what is possible instead."
         )
-        avoid = f"Calling {tool} all the same, or looking for a way around the rule."
+        avoid = f"Calling {tool} anyway, or looking for a way around the rule."
         tools = (call.name, shown[0].name) if shown else tools
     return RuleMatch(
         rule="quoted_rule",

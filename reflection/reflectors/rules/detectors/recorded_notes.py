@@ -19,7 +19,8 @@ MAX_FAMILIES = 3
 MIN_FAMILY_CHARS = 5  # shorter ones say nothing: "env"
 
 _WORD = re.compile(r"[a-z]{4,}")
-_FAMILY_WORD = re.compile(r"[a-z]{2,}")
+_FAMILY_WORD = re.compile(r"[a-z]{2,}|\d+")
+_NUMBER = re.compile(r"\d+")
 _FIRST_PERSON = re.compile(r"\b(?:I|my|me|we|our)\b|\bimplementation\b")
 _SHOULD = re.compile(r"\b(?:should have|should|instead|must|need(?:ed)? to|ought to|before|first|always|never)\b", re.I)
 
@@ -124,7 +125,8 @@ def _about(run: RunView) -> str:
 def describe_tasks(families: Sequence[str], tasks: Sequence[str]) -> str:
     """Describe tasks in general terms: by their families, by the task itself, or as the same task again."""
     named = [" ".join(_FAMILY_WORD.findall(family.lower())) for family in dict.fromkeys(families)]
-    if named and all(len(family) >= MIN_FAMILY_CHARS for family in named) and len(named) <= MAX_FAMILIES:
+    is_telling = all(len(_NUMBER.sub("", family).strip()) >= MIN_FAMILY_CHARS for family in named)
+    if named and is_telling and len(named) <= MAX_FAMILIES:
         return f"When the task is of the kind {listed(named, last='or')}"
     if len(named) > 1:
         return "When starting a task of this project"

@@ -1,6 +1,5 @@
-"""The same call was repeated with the same error, and nothing changed in between."""
+"""The same call was repeated many times with the same error, and nothing changed in between."""
 
-from collections import Counter
 from itertools import pairwise
 
 from reflection.reflectors.rules.detectors import RuleMatch
@@ -8,8 +7,7 @@ from reflection.reflectors.rules.errors import ErrorKind, says_something
 from reflection.reflectors.rules.run_view import Call, RunView
 from reflection.reflectors.rules.wording import code, times
 
-FAILING_REPEATS = 3
-LONG_SERIES = 10  # where no other run shows the same
+LONG_SERIES = 10  # shorter ones seldom decide how a run ends
 MAX_DISTINCT = 300
 
 
@@ -26,24 +24,11 @@ def find(run: RunView) -> list[RuleMatch]:
         call = same[0]
         if call.is_edit or run.succeeded:
             continue
-        if call.error is None or len(same) < FAILING_REPEATS or call.error.has(ErrorKind.TRANSIENT):
-            continue
-        if len(same) < LONG_SERIES and not any(_repeats(other, call) for other in run.family):
+        if call.error is None or len(same) < LONG_SERIES or call.error.has(ErrorKind.TRANSIENT):
             continue
         if says_something(call.error.shape) and (call.is_unknown or not call.is_check):
             matches.append(_failing(run, call, same))
     return matches
-
-
-def _repeats(run: RunView, call: Call) -> bool:
-    """Return whether a run repeats a call of the same tool with the same error."""
-    assert call.error is not None
-    counts = Counter(
-        (c.name, repr(c.arguments))
-        for c in run.calls
-        if c.name == call.name and c.error and c.error.shape == call.error.shape
-    )
-    return max(counts.values(), default=0) >= FAILING_REPEATS
 
 
 def _in_vain(run: RunView, same: list[Call]) -> list[Call]:
@@ -63,13 +48,12 @@ def _failing(run: RunView, call: Call, same: list[Call]) -> RuleMatch:
     worked = next((c for c in run.calls if c.label == call.label and c.index > same[-1].index and not c.error), None)
     return RuleMatch(
         rule="repeated_call",
-        trigger=f'When {tool} has just answered "{call.error.shape}" twice to the same arguments',
+        trigger=f'When {tool} has just answered "{call.error.shape}" twice for the same arguments',
         guideline=(
-            "Do not send it again unchanged. Read what the error asks for and change that; if it names nothing, "
-            "look the right value up with another tool or take another way, and if there is none, say what stands in "
-            "the way."
+            "Do not send it again unchanged. Read what the error asks for and change that. If it names nothing, look "
+            "up the right value with another tool or try another approach; if there is none, say what is missing."
         ),
-        avoid="Repeating a failing call in the hope of another answer.",
+        avoid="Repeating a failing call in the hope of a different answer.",
         rationale=(
             f"{tool} was called {times(len(same))} with the same arguments, from step {same[0].index} to step "
             f'{same[-1].index}, and answered "{call.error.shape}" every time'

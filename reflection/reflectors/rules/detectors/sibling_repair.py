@@ -42,8 +42,8 @@ def _repair_of(run: RunView, call: Call) -> RuleMatch | None:
         best[0],
         rationale=(
             f'At step {call.index} {code(call.name)} answered "{call.error.shape}", and it did not work later in this '
-            f"run. {'Another run' if count == 1 else f'{count} other runs'} of its family got the same answer and went "
-            f"on in this way. {run.ending}"
+            f"run. {'Another run' if count == 1 else f'{count} other runs'} of its family got the same answer and got "
+            f"past it in this way. {run.ending}"
         ),
         confidence=best[0].confidence - 0.02,
         citations=(run.cite(call.step, call.error.text),),

@@ -96,7 +96,7 @@ def _of_choice(run: RunView, call: Call) -> RuleMatch | None:
     return _make_match(
         run,
         call,
-        f"with {parameter_name(paths[0])} so",
+        f"with {parameter_name(paths[0])} given in that way",
         len(worked),
         rule="changed_argument",
         trigger=trigger,

@@ -101,7 +101,7 @@ def _of_usual(run: RunView, failed: Call, usual: str) -> RuleMatch:
         avoid=f"Trying {wrong} again.",
         rationale=(
             f'At step {failed.index} {wrong} was answered with "{failed.error.shape}", and the run found nothing else '
-            f"that did the work; {right} is the usual stand-in. {run.ending}"
+            f"that did the work; {right} is the usual substitute. {run.ending}"
         ),
         polarity="avoid",
         confidence=0.7,

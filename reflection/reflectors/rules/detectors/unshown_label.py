@@ -41,7 +41,7 @@ def _not_on_page(run: RunView, call: Call, path: str, value: str) -> RuleMatch |
         trigger=f"When about to call {tool} with a label in {parameter} that the latest page does not show in brackets",
         guideline=(
             f"Copy {parameter} exactly from the labels in brackets in the latest answer. If the one you want is not "
-            "there, go to the page that has it, or take the nearest one that is there."
+            "there, go to the page that has it; if no page has it, do without it."
         ),
         avoid=f'Guessing a label, or using one from an earlier page: {tool} answers "{call.error.shape}".',
         rationale=(
