@@ -22,7 +22,7 @@ from memory.passages.vectors import get_searched_model
 from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
-from memory.retrieval.ranking import FLOORS
+from memory.retrieval.ranking import FLOORS, LISTED_SHARE
 from memory.retrieval.scoring import MEANING_WEIGHT, Parts, score_heuristic, weigh_meaning
 from memory.retrieval.task_vector import embed_task
 
@@ -136,7 +136,7 @@ def _rank(asked: dict[str, Any], text: str) -> list[tuple[UUID, Parts]]:
         )
         for pk, meaning, words in rows
     ]
-    floor = FLOORS["hybrid" if asked["vector"] is not None else "lexical"].listed
+    floor = LISTED_SHARE * FLOORS["hybrid" if asked["vector"] is not None else "lexical"]
     fitting = [(pk, parts) for pk, parts in scored if parts.total >= floor]
     return sorted(fitting, key=lambda each: (-each[1].total, each[0]))[:MAX_FOUND_PASSAGES]
 
