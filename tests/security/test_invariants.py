@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from memory.blocks.edits import NewBlock, create_block
 from memory.intake.recording import record_trajectory
 from memory.mistakes.models import MistakeCard
 from memory.projects.actors import Actor
@@ -50,6 +51,7 @@ BREAKS: dict[str, str] = {
     "support_is_counted": "UPDATE memory_heuristic SET support = support + 7",
     "acknowledged_run_exists": "UPDATE memory_idempotencyrecord SET resource_id = gen_random_uuid()",
     "review_is_in_the_audit": "DELETE FROM memory_auditentry",
+    "block_in_effect_is_allowed": "UPDATE memory_block SET char_limit = 1",
     "erased_run_is_gone": (
         "INSERT INTO memory_erasure (id, project_id, trajectory_id, heuristic_ids, erased_by, erased_at) "
         "SELECT gen_random_uuid(), project_id, id, '{}', 'x', now() FROM memory_trajectory"
@@ -69,6 +71,7 @@ def whole(settings: Any) -> Any:
     settings.ERL_EMBEDDER = "none"
     run = make_trajectory()
     heuristic = approve_as_read(make_heuristic(trajectory=run), by=BY)
+    create_block(run.project, NewBlock(label="human", value="Name: Ana"), by=BY)
     reflection = make_reflection(trajectory=run, status="done", finished_at=run.created_at, heuristics_proposed=1)
     Proposal.objects.create(
         project=run.project, reflection=reflection, ordinal=1, heuristic=heuristic, effect=Proposal.Effect.NEW
