@@ -127,7 +127,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
-    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_share": 0.05, "shadow_share": 0.2})
+    settings = {"mode": "releases", "holdout_percent": 5, "shadow_percent": 20}
+    call("changeDeployment", "patch", "/deployment", settings)
     third = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Sort the results by price."}).json()
     read = {"content_sha256": third["content_sha256"]}
     client.post(f"{ROOT}/heuristics/{third['id']}/approve", read)
@@ -135,7 +136,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("listReleases", "get", "/releases?limit=1")
     call("getRelease", "get", "/releases/2")
     call("diffReleases", "get", "/releases/1/diff/2")
-    call("startCanary", "post", "/deployment/canary", {"release": "2", "share": 0.1})
+    call("startCanary", "post", "/deployment/canary", {"release": 2, "percent": 10})
     call("startExperiment", "post", "/experiments", {"release": "2", "max_units": 800, "tau": 0.1})
     asked = client.post(f"{ROOT}/retrieve", {"task": TASK, "session": "a1"}).json()
     ended = run | {"external_id": "trial-1", "retrieval_id": asked["retrieval_id"], "outcome_source": "test"}
