@@ -8,20 +8,20 @@ from typing import Any
 
 from pydantic_monty import MontyError, MontySyntaxError, MontyTypingError
 
-from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
-from agents.definitions.schema import check_arguments, find_schema_faults
 from agents.definitions.values import Example, ToolDefinition
+from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, Limits, ToolCall, run_tool
+from agents.sandbox import HostError, ToolCall, run_tool
 from agents.sandbox.json_values import NotJson, to_json_value
+from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
+from agents.schema import check_arguments, find_schema_faults
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
 MAX_EXAMPLES = 20
 MAX_CHARS = 100_000
 CHECK_SECONDS = 10.0
-_MOST = Limits(seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000)
 _PYTHON_TYPES = {
     "string": "str",
     "integer": "int",
@@ -60,20 +60,6 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
         raise InvalidDefinition(faults)
 
 
-def read_limits(stored: Mapping[str, Any]) -> Limits:
-    """Return the limits of a tool, with the defaults for those it does not set, or raise InvalidDefinition."""
-    for name, value in stored.items():
-        most = getattr(_MOST, name, None) if name in Limits.__slots__ else None
-        if most is None:
-            raise InvalidDefinition(
-                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.")]
-            )
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
-            raise InvalidDefinition([Fault(f"The limit {name} is a number from 1 to {most:,}.")])
-    return Limits(**stored)
-
-
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
     if len(json.dumps(definition.content(), default=str)) > MAX_CHARS:
         return [Fault(f"{definition.name} is larger than {MAX_CHARS:,} characters.")]
@@ -101,7 +87,7 @@ def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, An
             type_check=True,
             type_check_stubs="\n".join(stubs),
             type_check_format="jsonlines",
-            limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": _MOST.memory_bytes},
+            limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": MOST.memory_bytes},
         ) as session:
             session.feed_run(definition.source)
     except MontyTypingError as error:
