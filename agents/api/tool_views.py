@@ -68,7 +68,7 @@ class ToolListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ToolInput.from_body(self.body)
         if sent.runtime in (ToolRuntime.CORE, ToolRuntime.PYTHON):
-            raise InvalidInput({"/runtime": ["Only monty and http can be sent. A person installs tools in CPython."]})
+            raise InvalidInput({"/runtime": ["Only monty and http can be sent."]})
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:

@@ -13,6 +13,7 @@ from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
 from agents.sandbox import HostError, ToolCall, run_tool
+from agents.sandbox.errors import BUSY, SandboxError
 from agents.sandbox.json_values import NotJson, to_json_value
 from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
@@ -43,6 +44,14 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
     faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
+    if definition.runtime == ToolRuntime.PYTHON:
+        faults.append(
+            Fault(
+                f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
+                "http_tool.",
+                _line(definition, 1),
+            )
+        )
     faults += _check_sizes(definition)
     faults += [
         Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
@@ -79,8 +88,6 @@ def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, An
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
-    if definition.runtime == ToolRuntime.PYTHON:
-        return []  # its modules are those of this host
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(
@@ -90,6 +97,8 @@ def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, An
             limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": MOST.memory_bytes},
         ) as session:
             session.feed_run(definition.source)
+    except TimeoutError as error:
+        raise SandboxError(BUSY) from error
     except MontyTypingError as error:
         return [_read_diagnostic(line, definition) for line in error.display().splitlines() if line.startswith("{")]
     except MontySyntaxError as error:

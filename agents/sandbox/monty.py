@@ -22,7 +22,7 @@ from pydantic_monty import (
 )
 
 from agents.sandbox.calls import Answer, HostCall, HostError, Limits, Status, Suspend, ToolCall, ToolFault, ToolOutcome
-from agents.sandbox.errors import SandboxError, SnapshotOfOtherVersion
+from agents.sandbox.errors import BUSY, SandboxError, SnapshotOfOtherVersion
 from agents.sandbox.json_values import NotJson, to_json_value
 from agents.sandbox.snapshots import seal, unseal
 from agents.sandbox.workers import get_pool
@@ -131,7 +131,7 @@ class _Run:
                 raise SandboxError(f"The sandbox crashed, and was replaced ({_cut(str(error))}).") from error
             ended = _failed(_too_long(self._call.limits))
         except (TimeoutError, MontyError) as error:
-            raise SandboxError("All workers of the sandbox are busy. Try again in a moment.") from error
+            raise SandboxError(BUSY) from error
         spent = time.perf_counter() - started - waited
         return self._outcome(duration_ms=round(1000 * spent, 3), **ended)
 
