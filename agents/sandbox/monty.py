@@ -3,7 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 from pydantic_monty import (
@@ -183,7 +184,9 @@ class _Run:
         return Answer(call=call, value=value)
 
 
-def _checkout(call: ToolCall) -> MontySession:
+@contextmanager
+def _checkout(call: ToolCall) -> Iterator[MontySession]:
+    """Give the block a worker of its own, or raise SandboxError where none becomes free in time."""
     limits = call.limits
     allowed: ResourceLimits = {
         "max_feed_duration_secs": limits.seconds,
@@ -193,7 +196,13 @@ def _checkout(call: ToolCall) -> MontySession:
         "max_total_sleep_secs": 0.0,
     }
     policy: OSPolicy = {"datetime": call.frozen_at, "sleep": "zero", "random_start": {"seed": call.seed}}
-    return get_pool().checkout(script_name=f"{call.function}.py", limits=allowed, os_policy=policy)
+    checkout = get_pool().checkout(script_name=f"{call.function}.py", limits=allowed, os_policy=policy)
+    with ExitStack() as stack:
+        try:
+            session = stack.enter_context(checkout)
+        except TimeoutError as error:
+            raise SandboxError(BUSY) from error
+        yield session
 
 
 def _identity(call: ToolCall) -> bytes:
