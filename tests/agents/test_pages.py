@@ -14,6 +14,7 @@ from agents.models.runs import Run
 from agents.models.tools import Tool
 from agents.revisions import AgentSpec, revise_agent
 from memory.projects.models import Project
+from tests.agents.rows import store_agent
 from tests.agents.running import BY, Script, go_on, make_agent, make_run
 from tests.factories import make_member, make_project
 
@@ -214,6 +215,25 @@ def test_tool_is_put_in_force_by_the_hash_that_was_read() -> None:
     assert log_in(project, role="auditor").post(path_of(tool), {"sha256": first.sha256}).status_code == 403
     client.post(path_of(tool), {"sha256": first.sha256})
     assert Tool.objects.get().current == first
+
+
+def test_texts_of_strangers_are_shown_as_text_and_unknown_calls_say_what_can_be_done() -> None:
+    project = make_project()
+    approval = store_agent(project, "<script>x</script>\u202e")
+    client = log_in(project)
+    rows = (approval, *Approval.objects.exclude(pk=approval.pk), approval.run, approval.run.agent, Tool.objects.get())
+    pages = [client.get(path_of(row)).content.decode() for row in rows]
+
+    assert [page.count("&lt;script&gt;") > 0 for page in pages] == [True] * 5
+    assert [page for page in pages if "<script>x" in page or "\u202e" in page] == []
+    assert "nobody knows whether it happened" in pages[0]
+    assert "It did not happen" in pages[0]
+    assert "Carry out again" not in pages[0]  # its run has ended
+
+    decide(client, approval, "reject", reason="I looked.")
+    approval.refresh_from_db()
+    assert (approval.status, approval.effect.status) == ("rejected", "unknown")
+    assert Effect.objects.get(pk=approval.effect_id).status == "rejected"
 
 
 def test_number_of_queries_of_the_pages(django_assert_max_num_queries: Any) -> None:
