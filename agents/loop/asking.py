@@ -186,8 +186,8 @@ class _Parts:
         self._waiting += part
         if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
             return
-        self._claimed.heartbeat.ensure_held()
-        append_event(self._step.run_id, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
+        with self._claimed.writing() as run:
+            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
         self._waiting, self._written_at = "", time.monotonic()
 
 

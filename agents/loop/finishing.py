@@ -14,6 +14,7 @@ from agents.trajectories import record_run
 from memory.projects.actors import Actor
 
 NOT_CALLED = "The run ended before this call."
+BEGUN = "The run ended while this call went on, so it may have happened."
 UNKNOWN = "The run ended, and it is not known whether this call happened."
 UNDECIDED = "policy:run-ended"
 
@@ -54,6 +55,8 @@ def _close_calls(run: Run) -> None:
                 _answer_unknown(effect)
             case Effect.Status.UNKNOWN:
                 _answer_unknown(effect)
+            case Effect.Status.STARTED:
+                end_effect(effect, status=Effect.Status.FAILED, error=BEGUN)
             case _:
                 end_effect(effect, status=Effect.Status.CANCELLED, error=NOT_CALLED)
     run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Max, Q
 from django.utils import timezone
 
 from agents.context.planning import Fit, measure
@@ -59,7 +59,7 @@ def load_rows(run_id: UUID) -> RunRows:
         step=step,
         answer=answer,
         open_effects=open_effects,
-        history=read_history(run),
+        history=tuple(each for each in read_history(run) if not each.by_tool),
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=measure(run) if is_idle else None,
@@ -68,15 +68,18 @@ def load_rows(run_id: UUID) -> RunRows:
 
 
 def read_history(run: Run) -> tuple[Called, ...]:
-    """Return the calls of a run in their order, without those that were not let start by a rule."""
+    """Return the calls of a run in their order, without those that were not let start by a rule.
+
+    Those of tools in the sandbox come last: they have no place among the model's own.
+    """
     rows = (
-        run.effects.filter(parent__isnull=True)
-        .exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
-        .order_by("step_id", "index", "id")
-        .values_list("tool", "step__seq", "status", "result", "error")
+        run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+        .annotate(by_tool=Q(parent__isnull=False))
+        .order_by("by_tool", "step_id", "index", "id")
+        .values_list("tool", "step__seq", "status", "result", "error", "by_tool")
     )
     open_ = set(Effect.OPEN)
     return tuple(
-        Called(tool=tool, step=step, output=None if status in open_ else result or error)
-        for tool, step, status, result, error in rows
+        Called(tool=tool, step=step, output=None if status in open_ else result or error, by_tool=by_tool)
+        for tool, step, status, result, error, by_tool in rows
     )
