@@ -11,6 +11,7 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from agents.trajectories import record_run
+from memory.database_clock import database_now
 from memory.projects.actors import Actor
 
 NOT_CALLED = "The run ended before this call."
@@ -26,7 +27,7 @@ def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = 
     cancelled.
     """
     _close_calls(run)
-    now = timezone.now()
+    now = database_now()
     waited = (now - run.waiting_since).total_seconds() if run.waiting_since else 0.0
     run.status, run.stop_reason, run.error, run.finished_at = status, reason, error[:2000], now
     trajectory = record_run(run, by=Actor(label=run.created_by, api_key_id=run.api_key_id))

@@ -17,6 +17,7 @@ from agents.models.runs import Step
 from agents.rules import needs_approval, read_rules, refuse_call
 from agents.streaming.events import append_event
 from agents.tools.catalogue import Tool, find_tool
+from memory.database_clock import database_now
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -92,7 +93,7 @@ def plan_effect(
 def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
     """Ask whether a call may happen, or, where that is not known, whether it did."""
     run = effect.run
-    expires_at = None if about_unknown else timezone.now() + timedelta(seconds=run.approval_seconds)
+    expires_at = None if about_unknown else database_now() + timedelta(seconds=run.approval_seconds)
     approval = Approval.objects.create(
         project_id=run.project_id,
         run=run,

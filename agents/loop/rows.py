@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from agents.context.planning import Fit, measure
 from agents.models.conversations import Message
@@ -36,7 +36,8 @@ class RunRows:
 
 def load_rows(run_id: UUID) -> RunRows:
     """Read the rows of a run."""
-    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=run_id)
+    related = ("revision", "agent", "project", "conversation")
+    run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
     step = run.steps.select_related("compaction").order_by("-seq").first()
     open_effects = tuple(
         sorted(
@@ -63,7 +64,7 @@ def load_rows(run_id: UUID) -> RunRows:
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=measure(run) if is_idle else None,
-        now=timezone.now(),
+        now=run.read_at,  # by the clock that all workers share
     )
 
 

@@ -32,7 +32,7 @@ from django.db import connection  # noqa: E402
 from erl_site.embedded import valkey  # noqa: E402
 
 
-def parts() -> dict[str, tuple[int, Callable[..., dict[str, Any]]]]:
+def parts(at_most: float) -> dict[str, tuple[int, Callable[..., dict[str, Any]]]]:
     """Return the parts with how often each breaks something."""
     from tests.chaos.agents.approval_kills import kill_before_decisions
     from tests.chaos.agents.random_rules import play_random_rules
@@ -43,17 +43,18 @@ def parts() -> dict[str, tuple[int, Callable[..., dict[str, Any]]]]:
         "worker": (200, lambda times, seed: kill_workers_at_random(kills=times, seed=seed)),
         "approvals": (200, lambda times, seed: kill_before_decisions(times=times, seed=seed)),
         "web": (100, lambda times, seed: kill_web_during_streams(streams=times, seed=seed)),
-        "rules": (10_000, lambda times, seed: play_random_rules(sets=times, seed=seed)),
+        "rules": (10_000, lambda times, seed: play_random_rules(sets=times, seed=seed, at_most_seconds=at_most)),
     }
 
 
 def main() -> int:
-    known = parts()
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.agents", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("part", nargs="*", help=f"{', '.join(known)}; all if left out.")
+    parser.add_argument("part", nargs="*", help="One of the parts; all if left out.")
     parser.add_argument("--times", type=int, help="How often, instead of what is usual.")
     parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--at-most", type=float, default=3_600, metavar="SECONDS", help="Of the part `rules`.")
     options = parser.parse_args()
+    known = parts(options.at_most)
     if unknown := set(options.part) - set(known):
         parser.error(f"There is no part {sorted(unknown)[0]}.")
     call_command("migrate", verbosity=0)
