@@ -15,6 +15,7 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus
 from agents.runs import wake
 from agents.streaming.events import append_event
+from memory.database_clock import database_now
 from memory.errors import InvalidInput
 from memory.projects.actors import Actor, name_actor
 
@@ -151,7 +152,7 @@ def _settle(approval: Approval, status: str, *, by: Actor, reason: str = "") -> 
 def _go_on(run: Run) -> None:
     """Let a run that waited go on. It may wait again at once, for another decision."""
     if run.waiting_since is not None:
-        waited = (timezone.now() - run.waiting_since).total_seconds()
+        waited = (database_now() - run.waiting_since).total_seconds()
         Run.objects.filter(pk=run.pk).update(
             status=RunStatus.RUNNING, waiting_since=None, waited_seconds=F("waited_seconds") + waited
         )

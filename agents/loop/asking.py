@@ -17,6 +17,7 @@ from agents.models.conversations import Message
 from agents.models.runs import Run, Step
 from agents.streaming.events import append_event
 from agents.tools.catalogue import tools_of
+from memory.database_clock import database_now
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.releases.models import Release
@@ -54,7 +55,7 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
-        now = timezone.now()
+        now = database_now()
         Run.objects.filter(pk=run.pk).update(
             retrieval_id=answer.retrieval_id if answer.recorded else None,
             release=release,
@@ -190,8 +191,8 @@ class _Parts:
         self._waiting += part
         if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
             return
-        self._claimed.heartbeat.ensure_held()
-        append_event(self._step.run_id, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
+        with self._claimed.writing() as run:
+            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
         self._waiting, self._written_at = "", time.monotonic()
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from django.utils import timezone
-
 from agents.loop.actions import (
     Action,
     AskModel,
@@ -29,6 +27,7 @@ from agents.loop.liveness import showing_life
 from agents.loop.rows import load_rows
 from agents.models.runs import KIND, Run, RunStatus, StopReason
 from agents.streaming.events import append_event
+from memory.database_clock import database_now
 from reflection.errors import NotNow
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
@@ -117,7 +116,7 @@ def _stop(claimed: Claimed) -> bool:
                 finish_run(run, status=status, reason=reason, error=error)
             case Wait(effect=effect):
                 Run.objects.filter(pk=run.pk).update(
-                    status=RunStatus.WAITING, waiting_since=run.waiting_since or timezone.now()
+                    status=RunStatus.WAITING, waiting_since=run.waiting_since or database_now()
                 )
                 append_event(run.pk, "run", status=RunStatus.WAITING, effect=effect.pk)
             case _:

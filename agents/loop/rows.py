@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max
-from django.utils import timezone
+from django.db.models import Max, Q
+from django.db.models.functions import Now
 
 from agents.context.planning import Fit, measure
 from agents.models.conversations import Message
@@ -39,7 +39,8 @@ class RunRows:
 
 def load_rows(run_id: UUID) -> RunRows:
     """Read the rows of a run."""
-    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=run_id)
+    related = ("revision", "agent", "project", "conversation")
+    run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
     step = run.steps.select_related("compaction").order_by("-seq").first()
     open_effects = tuple(
         sorted(
@@ -56,24 +57,27 @@ def load_rows(run_id: UUID) -> RunRows:
         step=step,
         answer=answer,
         open_effects=open_effects,
-        history=read_history(run),
+        history=tuple(each for each in read_history(run) if not each.by_tool),
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=partial(measure, run),
-        now=timezone.now(),
+        now=run.read_at,  # by the clock that all workers share
     )
 
 
 def read_history(run: Run) -> tuple[Called, ...]:
-    """Return the calls of a run in their order, without those that were not let start by a rule."""
+    """Return the calls of a run in their order, without those that were not let start by a rule.
+
+    Those of tools in the sandbox come last: they have no place among the model's own.
+    """
     rows = (
-        run.effects.filter(parent__isnull=True)
-        .exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
-        .order_by("step_id", "index", "id")
-        .values_list("tool", "step__seq", "status", "result", "error")
+        run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+        .annotate(by_tool=Q(parent__isnull=False))
+        .order_by("by_tool", "step_id", "index", "id")
+        .values_list("tool", "step__seq", "status", "result", "error", "by_tool")
     )
     open_ = set(Effect.OPEN)
     return tuple(
-        Called(tool=tool, step=step, output=None if status in open_ else result or error)
-        for tool, step, status, result, error in rows
+        Called(tool=tool, step=step, output=None if status in open_ else result or error, by_tool=by_tool)
+        for tool, step, status, result, error, by_tool in rows
     )
