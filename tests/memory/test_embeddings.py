@@ -213,7 +213,7 @@ def test_registry_gives_none_if_embeddings_are_off(settings: Any) -> None:
 
 def test_registry_refuses_an_unknown_embedder(settings: Any) -> None:
     settings.ERL_EMBEDDER = "magic"
-    with pytest.raises(ValueError, match="set it to one of minilm, http, none"):
+    with pytest.raises(ValueError, match="set it to one of minilm, minilm-floats, http, none"):
         get_embedder()
 
 
