@@ -52,6 +52,8 @@ MAX_TOKENS = 2**53
 # A lesson
 MAX_TRIGGER_CHARS = 2_000
 MAX_LESSON_TEXT_CHARS = 8_000  # guideline, avoid, not_when, rationale; a remark about a run
+MAX_RELEASE_NAME_CHARS = 64  # a SHA-256
+MAX_RELEASE_NUMBER = 9_999_999
 MAX_REASON_CHARS = 4_000  # why a person decided, what an agent says about a lesson
 MAX_TAGS = 50
 MAX_TAG_CHARS = 100

@@ -1,4 +1,4 @@
-"""Experiments and uplift as clients send and read them. Shares and rates are between 0 and 1."""
+"""Experiments and uplift as clients send and read them. Shares of units are in percent, rates between 0 and 1."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -23,10 +23,9 @@ from evaluation.experiments.plan import (
 from evaluation.experiments.uplift import LessonEffect, Uplift, UpliftReport
 from evaluation.reports.experiments import list_alarms, list_unknowns, list_warnings, write_sentence
 from evaluation.sequential import Interval
-from memory.api.input import WHOLE, Input, OneOf, Share
+from memory.api.input import WHOLE, Input, OneOf, ReleaseName, Share
 from memory.limits import MAX_OUTCOME_DAYS, MAX_REASON_CHARS
 
-THOUSANDTHS = 1000
 MOST_UNITS = 1_000_000
 LONGEST_LOOK_BACK = 90 * 86_400
 _DEFAULT = Plan()
@@ -49,7 +48,7 @@ class GuardrailInput(Input):
 class CanaryStepInput(Input):
     """A share of a canary, and how many units with it are needed before the next."""
 
-    share: Annotated[float, Field(ge=0.001, le=1, json_schema_extra={"format": "double"})]
+    percent: Annotated[float, Field(ge=0.1, le=100, json_schema_extra={"format": "double"})]
     units: Count
 
 
@@ -58,8 +57,8 @@ class ExperimentInput(Input):
 
     release: Annotated[
         str,
+        ReleaseName(),
         Field(
-            max_length=64,
             description="The number or hash of the release to try against the stable one. Empty compares lessons with "
             "none, in the hold-out.",
         ),
@@ -82,7 +81,7 @@ class ExperimentInput(Input):
         bool,
         Field(
             description="Let the verdict count only units that the two releases answer differently; needs a "
-            "`shadow_share` in the deployment. Guardrails and shares count all units."
+            "`shadow_percent` in the deployment. Guardrails and shares count all units."
         ),
     ] = False
     guardrails: Annotated[
@@ -129,7 +128,7 @@ class LookAnswer(BaseModel):
 
     number: int
     taken_at: datetime
-    share: Annotated[float, Field(description="Share of the treated arm at the time.")]
+    treated_percent: Annotated[float, Field(description="Share of the treated arm at the time.")]
     control_units: int
     treated_units: int
     control_mean: Figure
@@ -242,7 +241,7 @@ class UpliftReportAnswer(BaseModel):
 
 
 MOST_LOOKS = 500
-_LOOK = [name for name in LookAnswer.model_fields if name != "share"]
+_LOOK = [name for name in LookAnswer.model_fields if name != "treated_percent"]
 _COPIED = [
     name
     for name in ExperimentAnswer.model_fields
@@ -257,7 +256,7 @@ def describe_experiment(experiment: Experiment, last: Look | None) -> dict[str, 
         "sentence": write_sentence(experiment, last),
         "treated_release": experiment.treated_release.number if experiment.treated_release else None,
         "control_release": experiment.control_release.number if experiment.control_release else None,
-        "steps": [each | {"share": each["share"] / THOUSANDTHS} for each in experiment.steps],
+        "steps": [{"percent": each["share"] / 10, "units": each["units"]} for each in experiment.steps],
         "last_look": describe_look(last) if last else None,
     }
 
@@ -275,7 +274,7 @@ def describe_in_full(experiment: Experiment) -> dict[str, Any]:
 
 def describe_look(look: Look) -> dict[str, Any]:
     """Return a look as clients read it."""
-    return {name: getattr(look, name) for name in _LOOK} | {"share": look.share / THOUSANDTHS}
+    return {name: getattr(look, name) for name in _LOOK} | {"treated_percent": look.share / 10}
 
 
 def describe_uplift(report: UpliftReport, *, days: int) -> dict[str, Any]:
@@ -304,4 +303,4 @@ def _describe_interval(interval: Interval | None) -> dict[str, float | None]:
 
 
 def _read_step(sent: CanaryStepInput) -> Step:
-    return Step(share=round(sent.share * THOUSANDTHS), units=sent.units)
+    return Step(share=round(sent.percent * 10), units=sent.units)

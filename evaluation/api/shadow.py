@@ -29,8 +29,8 @@ Named = Annotated[
 ]
 Count = Annotated[int, Field(ge=0)]
 NOTHING: dict[str, Any] = {
-    "sentence": "Nothing was compared in shadow. Start a canary (its share may be 0) and set `shadow_share` with PATCH "
-    "/deployment.",
+    "sentence": "Nothing was compared in shadow. Start a canary (its share may be 0) and set `shadow_percent` with "
+    "PATCH /deployment.",
     "is_on": False,
     **dict.fromkeys(("stable", "candidate", "stable_tokens", "candidate_tokens", "last_at")),
     **dict.fromkeys(("share", "per_minute", "seen", "compared", "dropped", "skipped", "differing"), 0),
@@ -127,7 +127,7 @@ class ShadowView(ApiView):
         "getShadow",
         tag="experiments",
         summary="Read what the candidate would change",
-        description="While a deployment has a candidate and a `shadow_share`, workers answer a share of the requests "
+        description="While a deployment has a candidate and a `shadow_percent`, workers answer a share of the requests "
         "again from both releases, a minute or two later. Agents get none of these answers, and requests do not wait "
         "for them. This sums up what differs, by task family.",
         parameters=query_parameters(ShadowQuery, ShadowQuery.model_fields),

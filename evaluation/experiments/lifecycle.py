@@ -58,8 +58,8 @@ def start_experiment(
         deployment = _find_holdout(project, plan=plan, promotes=promotes)
     if plan.only_differing and not (release and deployment.shadow_share):
         raise PlanInvalid(
-            "Only shadow knows which answers differ. Try a release, and set `shadow_share` in the deployment first, or "
-            "leave `only_differing` out."
+            "Only shadow knows which answers differ. Try a release, and set `shadow_percent` in the deployment first, "
+            "or leave `only_differing` out."
         )
     number = Experiment.objects.filter(project=project).aggregate(last=Max("number"))["last"] or 0
     experiment = Experiment.objects.create(

@@ -30,25 +30,27 @@ MOST_FAMILIES, MOST_LESSONS = 50, 50
 FEWEST_RUNS = 5  # with and without a lesson in a family, from which that family says something of it
 NORMAL_95 = 1.96
 
-# The mean of each unit, in the arm and the block of its first answer: (shares, arm, release, family, value).
+# The mean of each unit, in the arm and the block of its first answer: (shares, arm, release, family, value, candidate).
+# The release of the hold-out is the stable one; `candidate` is the one that was on trial at the same time.
 _UNITS = """
-SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8 FROM (
+SELECT canary_share, holdout_share, arm, release, family, avg(success)::float8, candidate FROM (
     SELECT r.unit, t.outcome, (t.outcome = 'success')::int AS success,
         first_value(r.arm) OVER w AS arm, r.arm AS own_arm, first_value(release.number) OVER w AS release,
-        first_value(r.task_id) OVER w AS family,
+        first_value(r.task_id) OVER w AS family, first_value(candidate.number) OVER w AS candidate,
         first_value((e.state ->> 'canary_share')::int) OVER w AS canary_share,
         first_value((e.state ->> 'holdout_share')::int) OVER w AS holdout_share
     FROM memory_retrieval r
     JOIN memory_deployment d ON d.project_id = r.project_id
     JOIN memory_deploymentevent e ON e.deployment_id = d.id AND e.version = r.deployment_version
     LEFT JOIN memory_release release ON release.id = r.release_id
+    LEFT JOIN memory_release candidate ON candidate.id = (e.state ->> 'candidate_id')::uuid
     JOIN memory_trajectory t ON t.retrieval_id = r.id AND t.outcome IN ('success', 'failure')
         AND t.outcome_source IN ('environment', 'test', 'human')
     WHERE r.project_id = %(project)s AND r.created_at >= %(since)s AND r.arm IN ('stable', 'candidate', 'holdout')
         AND (e.state ->> 'holdout_share')::int > 0
     WINDOW w AS (PARTITION BY r.unit{by_release} ORDER BY r.created_at, r.id)
 ) AS run WHERE own_arm = arm
-GROUP BY unit, canary_share, holdout_share, arm, release, family
+GROUP BY unit, canary_share, holdout_share, arm, release, family, candidate
 """
 # Runs of each family with and without each lesson. Hold-outs, which no lesson could reach, are left out.
 _LESSONS = """
@@ -108,18 +110,26 @@ def measure_uplift(project: Project, *, since: datetime) -> UpliftReport:
     return UpliftReport(
         whole=_compare(units),
         by_release={
-            number: _compare([row for row in in_releases if row[3] == number])
+            number: _compare(
+                [row for row in in_releases if row[3] == number or (row[2], row[6]) == ("holdout", number)]
+            )
             for number in sorted({row[3] for row in in_releases if row[3] is not None})
         },
         by_family={name: _compare([row for row in units if row[4] == name]) for name in families[:MOST_FAMILIES]},
-        lessons=_compare_lessons(_ask(_LESSONS, project, since)),
+        lessons=_compare_lessons(_ask(_LESSONS, project, since))[:MOST_LESSONS],
     )
+
+
+def measure_lesson(project: Project, heuristic_id: UUID, *, since: datetime) -> LessonEffect | None:
+    """Return what is observed of one lesson, shrunk towards all lessons; None where too few runs had it. One query."""
+    effects = _compare_lessons(_ask(_LESSONS, project, since))
+    return next((effect for effect in effects if effect.heuristic_id == heuristic_id), None)
 
 
 def _compare(rows: Sequence[Sequence[Any]]) -> Uplift:
     """Compare within each pair of shares, and pool."""
     blocks: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
-    for canary, holdout, arm, _, _, value in rows:
+    for canary, holdout, arm, _, _, value, _ in rows:
         blocks.setdefault((canary, holdout), ([], []))[arm == "holdout"].append(value)
     guided, held_out = (sum(len(block[side]) for block in blocks.values()) for side in (0, 1))
     difference = pool_differences(
@@ -148,7 +158,7 @@ def _compare_lessons(rows: Iterable[Sequence[Any]]) -> list[LessonEffect]:
         LessonEffect(heuristic_id=lesson, runs=runs[lesson], estimate=each.estimate, interval=_find_interval(each))
         for lesson, each in zip(pooled, shrink_effects(list(pooled.values())), strict=True)
     ]
-    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))[:MOST_LESSONS]
+    return sorted(effects, key=lambda effect: (-effect.runs, effect.heuristic_id))
 
 
 def _sample(n: int, successes: int) -> Sample:

@@ -1,4 +1,4 @@
-"""Let the groups see what candidates would have answered."""
+"""Let the groups see experiments and what candidates would have answered. Who may deploy may start and stop them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import migrations
 
 from memory.groups import grant_permissions
 
-PERMISSIONS = {name: ["view_shadowanswer"] for name in ("Auditor", "Reviewer", "Operator")}
+PERMISSIONS = {name: ["view_experiment", "view_shadowanswer"] for name in ("Auditor", "Reviewer", "Operator")}
 
 
 def extend_groups(apps: Any, schema_editor: Any) -> None:

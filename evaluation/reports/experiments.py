@@ -9,10 +9,11 @@ from django.template.loader import render_to_string
 from evaluation.experiments.analysis import MISSING_ALARM, State, Verdict, show_e_value
 from evaluation.experiments.lifecycle import find_unwatched_canaries
 from evaluation.experiments.models import Experiment, Look
-from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule
+from evaluation.experiments.plan import RATIOS, Guarded, Metric, Rule, plan_units
 from evaluation.reports.charts import draw_sequence
 from evaluation.sequential import RATIO_ALARM
 
+THOUSANDTHS = 1000
 _STATES = {
     State.PENDING: "without an outcome yet",
     State.MISSING: "without one when the time was over",
@@ -24,13 +25,14 @@ _STATES = {
 
 def describe_experiment(experiment: Experiment) -> dict[str, Any]:
     """Return all that the page of an experiment shows; `chart` is SVG, empty with fewer than two looks."""
-    looks = list(experiment.looks.order_by("number"))
-    last = looks[-1] if looks else None
+    looks = list(experiment.looks.order_by("number").defer("guardrails", "outcomes", "reason"))
+    last = experiment.looks.order_by("-number").first()
     return {
         "sentence": write_sentence(experiment, last),
         "plan": list_plan(experiment),
         "looks": looks,
         "last": last,
+        "planned": write_planned(experiment, last),
         "chart": draw_looks(experiment, looks),
         "guardrails": list_guardrails(last) if last else [],
         "outcomes": list_outcomes(last) if last else [],
@@ -45,7 +47,7 @@ def write_sentence(experiment: Experiment, look: Look | None) -> str:
     if look is None:
         return f"Nothing is known about {who} yet: no outcome has come in."
     runs = look.control_units + look.treated_units
-    found = _show_estimate(look)
+    found = show_estimate(look)
     match look.verdict:
         case Verdict.INVALID:
             return f"Nothing can be said about {who}: {look.reason}"
@@ -92,10 +94,26 @@ def list_plan(experiment: Experiment) -> list[tuple[str, str]]:
     ]
 
 
+def write_planned(experiment: Experiment, look: Look | None) -> str:
+    """Return how many units are planned, and how many would find the effect hoped for, in sentences."""
+    said = f"Planned: at most {experiment.max_units:,} units with a known outcome."
+    base = look.control_mean if look and look.control_mean is not None else 0.5
+    share = experiment.steps[-1]["share"] if experiment.steps else look.share if look else 500
+    if experiment.metric != Metric.SUCCESS or not 0 < base < base + experiment.tau < 1 or not 0 < share < THOUSANDTHS:
+        return said
+    wanted = plan_units(base, experiment.tau, treated_share=share / THOUSANDTHS)
+    return (
+        f"{said} To find {100 * experiment.tau:+.1f} points from {100 * base:.0f} % with 80 % power takes about "
+        f"{wanted:,}, at {share / 10:g} % in the treated arm."
+    )
+
+
 def list_guardrails(look: Look) -> list[dict[str, Any]]:
     """Return a row for each guardrail with its difference as text."""
     rows = []
-    for name, found in look.guardrails.items():
+    for name in Guarded.values:
+        if (found := look.guardrails.get(name)) is None:
+            continue
         difference = found["difference"]
         shown = "not known" if difference is None else f"{100 * difference:+.1f} points"
         if difference is not None and name in RATIOS:
@@ -182,7 +200,8 @@ def draw_looks(experiment: Experiment, looks: Sequence[Look]) -> str:
     return render_to_string("evaluation/sequence.svg", {"chart": chart}) if chart else ""
 
 
-def _show_estimate(look: Look) -> str:
+def show_estimate(look: Look) -> str:
+    """Return the difference with its interval as far as they are known."""
     if look.estimate is None:
         return "no difference is known"
     points = f"{100 * look.estimate:+.1f} points"

@@ -1,10 +1,12 @@
 from memory.admin.block import BlockAdmin
+from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.passage import PassageAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
+from memory.admin.release import ReleaseAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
 from memory.admin.rule_change import RuleChangeAdmin
 from memory.admin.trajectory import TrajectoryAdmin
@@ -13,6 +15,7 @@ __all__ = [
     "ApiKeyAdmin",
     "AuditEntryAdmin",
     "BlockAdmin",
+    "DeploymentAdmin",
     "ErasureAdmin",
     "HeuristicAdmin",
     "MistakeCardAdmin",
@@ -21,6 +24,7 @@ __all__ = [
     "ProjectAdmin",
     "ProjectMembershipAdmin",
     "QuarantineOrderAdmin",
+    "ReleaseAdmin",
     "RetrievalAdmin",
     "ReviewAdmin",
     "RuleChangeAdmin",

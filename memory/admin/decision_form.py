@@ -26,6 +26,8 @@ from memory.errors import CannotMerge, MemoryAppError
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
+from memory.releases.deployments import get_deployment
+from memory.releases.models import Deployment
 
 # In the order of the keys 1 to 7.
 REASONS = [
@@ -147,7 +149,9 @@ class DecisionForm(forms.Form):
         match data["decision"]:
             case "approve":
                 done = approve_heuristic(self.heuristic, **approved, **about)
-                return FIRST_APPROVAL if done.status == _PROPOSED else "Approved. Agents get this lesson from now on."
+                return (
+                    FIRST_APPROVAL if done.status == _PROPOSED else f"Approved. Agents get this lesson {self._when()}."
+                )
             case "edit":
                 revision = self.heuristic.current_revision
                 assert revision is not None
@@ -155,13 +159,15 @@ class DecisionForm(forms.Form):
                 return (
                     FIRST_APPROVAL
                     if done.status == _PROPOSED
-                    else "Edited and approved. Agents get your wording from now on."
+                    else f"Edited and approved. Agents get your wording {self._when()}."
                 )
             case "reject":
                 reject_heuristic(self.heuristic, **approved, **about)
                 return "Rejected. The lesson stays on record with your reason."
             case "retire":
                 retire_heuristic(self.heuristic, **about)
+                if self._serves_releases():
+                    return "Retired. The next release leaves it out. To withdraw it at once, quarantine it."
                 return "Retired. Agents no longer get this lesson."
             case "quarantine":
                 quarantine_heuristic(self.heuristic, **about)
@@ -210,6 +216,12 @@ class DecisionForm(forms.Form):
         if takes_over:
             return "Merged. The other lesson now has this wording and the evidence of both."
         return "Marked as a duplicate. The other lesson now has the evidence of both."
+
+    def _serves_releases(self) -> bool:
+        return get_deployment(self.heuristic.project).mode == Deployment.Mode.RELEASES
+
+    def _when(self) -> str:
+        return "with the next release that is deployed" if self._serves_releases() else "from now on"
 
     def _edited(self, revision: HeuristicRevision) -> HeuristicText:
         # Browsers send line ends as CR LF.

@@ -13,6 +13,7 @@ from pgvector.django import MaxInnerProduct
 from memory.admin.decision_form import DecisionForm
 from memory.admin.panels import draw_desk_panels
 from memory.admin.queue import Queue, explain_priority
+from memory.admin.release_facts import describe_releases
 from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
@@ -140,6 +141,7 @@ def desk_context(
         "runs": runs,
         "runs_not_shown": max(0, heuristic.support - len(runs)),
         "serving": describe_serving(heuristic, revision),
+        **describe_releases(heuristic),
         "fitting": find_fitting_tasks(heuristic),
         "tally": find_tallies([heuristic.pk]).get(heuristic.pk),
         "wordings": find_wordings(heuristic, revision),

@@ -21,6 +21,7 @@ from memory.admin.decision_form import REASONS, STAYING, DecisionForm
 from memory.admin.desk import Stale, compare_with_read, desk_context
 from memory.admin.queue import BY_EFFECT, ORDERS, QUEUE_FILTERS, Queue, explain_priority
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.release_facts import find_roll_backs
 from memory.admin.saved_filters import SavedFilterViews
 from memory.curation.decisions import MAX_AT_ONCE, review_in_bulk
 from memory.curation.reviewers import release_heuristic
@@ -137,6 +138,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         shown = undo_context(request) | self.saved_filters_context(request)
+        shown["roll_backs"] = find_roll_backs(request.user)
         return super().changelist_view(request, {**shown, **(extra_context or {})})
 
     @admin.action(description=f"Approve (opened, not flagged, up to {MAX_AT_ONCE})", permissions=["review"])
@@ -197,6 +199,7 @@ class HeuristicAdmin(SavedFilterViews, ReadOnlyAdmin[Heuristic]):
                 assert heuristic.current_revision is not None
                 form, stale = DecisionForm.after_change(form, heuristic, heuristic.current_revision), answer
         context = desk_context(heuristic, queue=queue, form=form, stale=stale) | undo_context(request)
+        context["roll_backs"] = find_roll_backs(request.user)
         request.method = "GET"  # the parent view draws the page; saving is not its business
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 

@@ -1,10 +1,15 @@
-"""Registration of what other apps show on the review desk and the home page; memory imports none of them."""
+"""Registration of what other apps show on the pages of this one; memory imports none of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
+
+from django.utils.safestring import SafeString
 
 from memory.heuristics.models import Heuristic
+from memory.projects.models import Project
+from memory.releases.models import Release
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +35,9 @@ class Figure:
 class _Registry:
     desk: list[Callable[[Heuristic], Panel | None]] = field(default_factory=list)
     figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
+    deployments: list[Callable[[Any, Project], Panel | None]] = field(default_factory=list)
+    releases: list[Callable[[Any, Release], Panel | None]] = field(default_factory=list)
+    uplift: list[Callable[[Sequence[Release]], Mapping[UUID, SafeString]]] = field(default_factory=list)
 
 
 _registry = _Registry()
@@ -45,6 +53,21 @@ def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
     _registry.figures.append(make)
 
 
+def add_deployment_panel(make: Callable[[Any, Project], Panel | None]) -> None:
+    """Show a panel on the page of a project's deployment; `make` is given the signed-in user."""
+    _registry.deployments.append(make)
+
+
+def add_release_panel(make: Callable[[Any, Release], Panel | None]) -> None:
+    """Show a panel on the page of a release; `make` is given the signed-in user."""
+    _registry.releases.append(make)
+
+
+def add_release_uplift(make: Callable[[Sequence[Release]], Mapping[UUID, SafeString]]) -> None:
+    """Show in the list of releases what each does, as `make` draws it for all of a page."""
+    _registry.uplift.append(make)
+
+
 def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
     """Return what the other apps show for a heuristic."""
     return [panel for make in _registry.desk if (panel := make(heuristic)) is not None]
@@ -53,3 +76,18 @@ def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
 def collect_figures(user: Any) -> list[Figure]:
     """Return the numbers of the other apps."""
     return [figure for make in _registry.figures for figure in make(user)]
+
+
+def draw_deployment_panels(user: Any, project: Project) -> list[Panel]:
+    """Return what the other apps show about a project's deployment."""
+    return [panel for make in _registry.deployments if (panel := make(user, project)) is not None]
+
+
+def draw_release_panels(user: Any, release: Release) -> list[Panel]:
+    """Return what the other apps show about a release."""
+    return [panel for make in _registry.releases if (panel := make(user, release)) is not None]
+
+
+def draw_uplift(releases: Sequence[Release]) -> dict[UUID, SafeString]:
+    """Return what each release does, as far as that was measured."""
+    return {pk: drawn for make in _registry.uplift for pk, drawn in make(releases).items()}

@@ -34,6 +34,8 @@ from memory.limits import (
     MAX_LESSON_TEXT_CHARS,
     MAX_MEDIA_TYPE_CHARS,
     MAX_NAME_CHARS,
+    MAX_RELEASE_NAME_CHARS,
+    MAX_RELEASE_NUMBER,
     MAX_REMARKS,
     MAX_TAG_CHARS,
     MAX_TAGS,
@@ -147,6 +149,30 @@ class OneOf:
         return {"type": "string", "enum": list(self.choices.values), "x-spec-enum-id": names}
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseName:
+    """A release by its number, as text or as a number, by its hash, or by the beginning of it."""
+
+    min_length: int = 0
+    pattern: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(
+            min_length=self.min_length, max_length=MAX_RELEASE_NAME_CHARS, pattern=self.pattern, strict=True
+        )
+        return core_schema.no_info_before_validator_function(self._as_text, text)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        text: dict[str, Any] = {"type": "string", "maxLength": MAX_RELEASE_NAME_CHARS}
+        text |= {"minLength": self.min_length} if self.min_length else {}
+        text |= {"pattern": self.pattern} if self.pattern else {}
+        return {"anyOf": [text, {"type": "integer", "minimum": 1, "maximum": MAX_RELEASE_NUMBER}]}
+
+    @staticmethod
+    def _as_text(value: Any) -> Any:
+        return str(value) if type(value) is int and 0 < value <= MAX_RELEASE_NUMBER else value
+
+
 def wrong_member(member: str, text: str) -> PydanticCustomError:
     """Return what a validator of a whole object raises about one of its members."""
     return PydanticCustomError("member", "{text}", {"member": member, "text": text})
@@ -172,6 +198,7 @@ Text: TypeAlias = Annotated[str, AfterValidator(_not_blank)]
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
 WHOLE = BeforeValidator(_whole)  # Annotated[int, Field(ge=0), WHOLE]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1, json_schema_extra={"format": "double"})]
+Percent: TypeAlias = Annotated[float, Field(ge=0, le=100, json_schema_extra={"format": "double"})]
 Dollars: TypeAlias = Annotated[
     Decimal,
     BeforeValidator(_dollars),

@@ -1,7 +1,9 @@
 """Options that several commands have: the project, whole numbers, times, the output file."""
 
+import logging
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,6 +36,19 @@ def get_project(slug: str | None) -> Project:
     if len(projects) > 1:
         raise CommandError(f"Name the project with --project SLUG (known: {named}).")
     return projects[0]
+
+
+@contextmanager
+def quiet_logs(*, verbosity: int) -> Iterator[None]:
+    """Keep log lines below warnings out of what a command says, except with --verbosity 2."""
+    root = logging.getLogger()
+    before = root.level
+    if verbosity < 2:
+        root.setLevel(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        root.setLevel(before)
 
 
 def number_up_to(most: int) -> Callable[[str], int]:

@@ -171,6 +171,21 @@ def roll_back(project: Project, *, by: Actor, to: Release | None = None, reason:
     return _save(deployment, _Kind.ROLLED_BACK, by=by, reason=reason)
 
 
+@transaction.atomic
+def acknowledge_roll_back(project: Project, *, by: Actor) -> Deployment:
+    """Note that a person has seen the last automatic roll-back, which reviewers are told of until then.
+
+    Raises:
+        NotAllowed: see `check_deployer`.
+    """
+    check_deployer(project, by=by, withdraws=True)
+    name_actor(by)
+    deployment = lock_deployment(project)
+    if DeploymentEvent.objects.unseen_roll_backs().filter(deployment=deployment).exists():
+        _save(deployment, _Kind.SEEN, by=by, reason="")
+    return deployment
+
+
 def get_deployment(project: Project) -> Deployment:
     """Return what is deployed in a project; one that never chose serves every approval at once."""
     found = Deployment.objects.filter(project=project).select_related("stable", "candidate", "previous").first()
@@ -223,6 +238,7 @@ def _cut(deployment: Deployment, *, by: Actor, how: str, note: str) -> Release:
             note=note,
             created_by=by.label,
         )
+        release.is_new = True
         details = {"release": release.number, "sha256": sha256, "lessons": len(manifest["lessons"])}
         announce(Event(kind=EventKind.RELEASE_CUT, project_id=project.pk, details=details))
         log.info("release_cut", project=project.slug, number=release.number, by=by.label)
@@ -285,8 +301,8 @@ def _save(deployment: Deployment, kind: str, *, by: Actor, reason: str) -> Deplo
         "change": str(kind),
         "stable": deployment.stable.number if deployment.stable else None,
         "candidate": deployment.candidate.number if deployment.candidate else None,
-        "canary_share": deployment.canary_share,
-        "holdout_share": deployment.holdout_share,
+        "canary_percent": deployment.canary_share / 10,
+        "holdout_percent": deployment.holdout_share / 10,
     }
     announce(Event(kind=EventKind.DEPLOYMENT_CHANGED, project_id=deployment.project_id, details=details))
     failpoint("deployment.before_commit")

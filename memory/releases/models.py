@@ -1,5 +1,7 @@
 """Releases, what is deployed, and the history of both."""
 
+from typing import Self
+
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -22,10 +24,12 @@ class Release(models.Model):
     """An immutable manifest of wordings and settings, named by its hash. The same content is the same release.
 
     `manifest` holds ids, hashes and settings, and no text of a lesson: wordings are immutable rows. `sha256` is the
-    hash of its canonical JSON. `number` is for people and counts within the project.
+    hash of its canonical JSON. `number` is for people and counts within the project. `is_new` tells after a cut whether
+    it made this release or found it.
     """
 
     How = ReleaseHow
+    is_new = False
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="releases")
@@ -56,6 +60,14 @@ class Release(models.Model):
 
     def __str__(self) -> str:
         return f"Release {self.number} ({self.sha256[:12]})"
+
+    def cut_in_words(self, *, note: str = "") -> str:
+        """Say what a cut made, or that there was nothing new to cut. `note` is what was sent with it."""
+        if self.is_new:
+            lessons = len(self.manifest["lessons"])
+            return f"{self} is cut: {lessons:,} lesson{'' if lessons == 1 else 's'}. Agents do not get it yet."
+        dropped = " Your note was not kept, because a release never changes." if note else ""
+        return f"Nothing was cut: {self} has exactly what is approved now.{dropped}"
 
 
 class ReleaseMember(models.Model):
@@ -160,12 +172,35 @@ class Deployment(models.Model):
     def __str__(self) -> str:
         return f"deployment of {self.project_id}"
 
+    def in_words(self) -> str:
+        """Return what agents are given as a sentence. Runs no query if the releases are loaded."""
+        everything = self.mode == DeploymentMode.CONTINUOUS
+        said = "Every approval is live at once" if everything else f"{self.stable} is stable"
+        if self.candidate is not None:
+            said += f", {self.candidate} is on trial with {self.canary_share / 10:g} % of the units"
+        if self.holdout_share:
+            said += f", {self.holdout_share / 10:g} % of the units get no lessons"
+        return f"{said}."
+
 
 class DeploymentEventKind(models.TextChoices):
     SETTINGS = "settings", "Settings changed"
     CANARY = "canary", "Canary started or widened"
     PROMOTED = "promoted", "Promoted"
     ROLLED_BACK = "rolled_back", "Rolled back"
+    SEEN = "seen", "Automatic roll-back seen"
+
+
+class DeploymentEventQuerySet(models.QuerySet["DeploymentEvent"]):
+    def unseen_roll_backs(self) -> Self:
+        """Keep what a policy rolled back and no person has acknowledged yet."""
+        seen = DeploymentEvent.objects.filter(
+            deployment=models.OuterRef("deployment"),
+            kind=DeploymentEventKind.SEEN,
+            version__gt=models.OuterRef("version"),
+        )
+        by_policy = self.filter(kind=DeploymentEventKind.ROLLED_BACK, made_by__startswith="policy:")
+        return by_policy.filter(~models.Exists(seen))
 
 
 class DeploymentEvent(models.Model):
@@ -182,6 +217,8 @@ class DeploymentEvent(models.Model):
     reason = models.TextField(blank=True, default="")
     made_by = models.TextField()
     made_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = DeploymentEventQuerySet.as_manager()
 
     class Meta:
         ordering = ["-made_at", "-id"]

@@ -6,17 +6,15 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from memory.api.input import WHOLE, Input, OneOf, Share
+from memory.api.input import WHOLE, Input, OneOf, Percent, ReleaseName
 from memory.limits import MAX_REASON_CHARS
 from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.serializers import LessonPage
 
-MAX_RELEASE_NAME = 64
 Named = Annotated[
-    str, Field(min_length=1, max_length=MAX_RELEASE_NAME, description="Its number, its hash, or the hash's beginning.")
+    str, ReleaseName(min_length=1), Field(description="Its number, its hash, or the beginning of its hash.")
 ]
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
-THOUSANDTHS = 1000
 MOST_SHADOWED = 1000  # a minute; each takes a worker some hundredths of a second
 
 
@@ -30,13 +28,13 @@ class DeploymentPatch(Input):
     """The settings to change; what is left out stays as it is."""
 
     mode: Annotated[str | None, OneOf(Deployment.Mode)] = None
-    holdout_share: Annotated[
-        Share | None, Field(description="Share of the units that get no lessons, rounded to thousandths.")
+    holdout_percent: Annotated[
+        Percent | None, Field(description="Share of the units that get no lessons, rounded to tenths.")
     ] = None
-    shadow_share: Annotated[
-        Share | None,
+    shadow_percent: Annotated[
+        Percent | None,
         Field(
-            description="Share of the answers, rounded to thousandths, for which the answer of the candidate is worked "
+            description="Share of the answers, rounded to tenths, for which the answer of the candidate is worked "
             "out afterwards; see GET /shadow."
         ),
     ] = None
@@ -54,16 +52,14 @@ class CanaryInput(Input):
     """A release to try on a share of the units."""
 
     release: Named
-    share: Annotated[Share, Field(description="Share of the units that get it, rounded to thousandths.")]
+    percent: Annotated[Percent, Field(description="Share of the units that get it, rounded to tenths.")]
     reason: Why = ""
 
 
 class PromoteInput(Input):
     """What becomes stable."""
 
-    release: Annotated[
-        str, Field(max_length=MAX_RELEASE_NAME, description="Its number or hash; empty for the candidate.")
-    ] = ""
+    release: Annotated[str, ReleaseName(), Field(description="Its number or hash; empty for the candidate.")] = ""
     reason: Why = ""
 
 
@@ -72,10 +68,8 @@ class RollbackInput(Input):
 
     release: Annotated[
         str,
-        Field(
-            max_length=MAX_RELEASE_NAME,
-            description="Its number or hash; empty ends the canary or, if none runs, returns to the release before.",
-        ),
+        ReleaseName(),
+        Field(description="Its number or hash; empty ends the canary or, if none runs, returns to the release before."),
     ] = ""
     reason: Why = ""
 
@@ -157,15 +151,15 @@ class DeploymentEventAnswer(BaseModel):
 
 
 class DeploymentAnswer(BaseModel):
-    """What the agents of the project are given. Shares are of the units, from 0 to 1; releases are named by number."""
+    """What the agents of the project are given. Shares are in percent of the units; releases are named by number."""
 
     mode: Annotated[str, OneOf(Deployment.Mode)]
     stable: int | None
     candidate: int | None
     previous: Annotated[int | None, Field(description="What a roll-back returns to.")]
-    canary_share: float
-    holdout_share: float
-    shadow_share: Annotated[float, Field(description="Of the answers; see GET /shadow.")]
+    canary_percent: float
+    holdout_percent: float
+    shadow_percent: Annotated[float, Field(description="Of the answers; see GET /shadow.")]
     shadow_per_minute: int
     unit: Annotated[str, OneOf(Deployment.Unit)]
     cut_policy: Annotated[str, OneOf(Deployment.CutPolicy)]

@@ -24,7 +24,6 @@ from memory.releases.deployments import (
 from memory.releases.diff import LessonChange, ReleaseDiff, diff_releases
 from memory.releases.models import Deployment, DeploymentEvent, Release, ReleaseMember
 from memory.releases.serializers import (
-    THOUSANDTHS,
     CanaryInput,
     CutInput,
     DeploymentAnswer,
@@ -65,7 +64,7 @@ class ReleaseListView(ApiView):
         summary="Cut a release",
         description="Makes a release of the lessons that are approved now, with the settings that choose among them. "
         "Agents do not get it yet. If nothing differs from a release that exists, that one is the answer, with the "
-        "status 200.",
+        "status 200 and the note that it has.",
         request=CutInput,
         responses={
             201: OpenApiResponse(ReleaseDetail, "It is new."),
@@ -74,10 +73,9 @@ class ReleaseListView(ApiView):
     )
     def post(self, request: Request) -> Response:
         sent = CutInput.from_body(self.body)
-        before = Release.objects.filter(project=self.project).order_by("-number").first()
         release = cut_release(self.project, by=self.actor, how=Release.How.API, note=sent.note)
-        is_new = before is None or release.number > before.number
-        response = Response(describe_release(release) | {"manifest": release.manifest}, status=201 if is_new else 200)
+        status = 201 if release.is_new else 200
+        response = Response(describe_release(release) | {"manifest": release.manifest}, status=status)
         response.resource_id = release.pk  # type: ignore[attr-defined]
         return response
 
@@ -140,10 +138,10 @@ class DeploymentView(ApiView):
         sent = DeploymentPatch.from_body(self.body)
         change = DeploymentChange(
             mode=sent.mode,
-            holdout_share=_as_thousandths(sent.holdout_share),
+            holdout_share=_as_thousandths(sent.holdout_percent),
             unit=sent.unit,
             cut_policy=sent.cut_policy,
-            shadow_share=_as_thousandths(sent.shadow_share),
+            shadow_share=_as_thousandths(sent.shadow_percent),
             shadow_per_minute=sent.shadow_per_minute,
         )
         change_deployment(self.project, by=self.actor, change=change, reason=sent.reason)
@@ -165,7 +163,7 @@ class CanaryView(ApiView):
     def post(self, request: Request) -> Response:
         sent = CanaryInput.from_body(self.body)
         release = get_release(self.project, sent.release)
-        share = round(sent.share * THOUSANDTHS)
+        share = round(sent.percent * 10)
         start_canary(self.project, release=release, share=share, by=self.actor, reason=sent.reason)
         return Response(describe_deployment(self.project))
 
@@ -238,9 +236,9 @@ def describe_deployment(project: Project) -> dict[str, Any]:
             for name in ("stable", "candidate", "previous")
             for release in (getattr(deployment, name),)
         },
-        "canary_share": deployment.canary_share / THOUSANDTHS,
-        "holdout_share": deployment.holdout_share / THOUSANDTHS,
-        "shadow_share": deployment.shadow_share / THOUSANDTHS,
+        "canary_percent": deployment.canary_share / 10,
+        "holdout_percent": deployment.holdout_share / 10,
+        "shadow_percent": deployment.shadow_share / 10,
         "shadow_per_minute": deployment.shadow_per_minute,
         "unit": deployment.unit,
         "cut_policy": deployment.cut_policy,
@@ -278,5 +276,5 @@ def _describe_wording(wording: HeuristicRevision | None) -> dict[str, Any] | Non
     return {"revision": wording.number, **{name: getattr(wording, name) for name in _WORDS}}
 
 
-def _as_thousandths(share: float | None) -> int | None:
-    return None if share is None else round(share * THOUSANDTHS)
+def _as_thousandths(percent: float | None) -> int | None:
+    return None if percent is None else round(percent * 10)

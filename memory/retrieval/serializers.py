@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from memory.api.input import Input, Name
+from memory.api.input import Input, Name, ReleaseName
 from memory.limits import (
     MAX_BUDGET_TOKENS,
     MAX_NAME_CHARS,
@@ -72,11 +72,8 @@ class RetrieveQuery(Input):
 
     release: Annotated[
         str,
-        Field(
-            max_length=64,
-            pattern=r"^([1-9][0-9]{0,6}|[0-9A-Fa-f]{8,64}|)$",
-            description="Answer from this release (number or hash), outside all arms. Empty: what is deployed.",
-        ),
+        ReleaseName(pattern=r"^([1-9][0-9]{0,6}|[0-9A-Fa-f]{8,64}|)$"),
+        Field(description="Answer from this release (number or hash), outside all arms. Empty: what is deployed."),
     ] = ""
 
     boundary: Annotated[

@@ -96,6 +96,7 @@ def _say_deployed(details: Mapping[str, Any]) -> str:
         "canary": f"Release {details.get('candidate')} is on trial.",
         "promoted": "It was promoted.",
         "rolled_back": "The last deployment was rolled back.",
+        "seen": "A person has seen the automatic roll-back.",
     }
     stable = details.get("stable")
     given = f"release {stable}" if stable else "every approval at once"
@@ -111,6 +112,10 @@ def find_link(delivery: WebhookDelivery) -> str:
             page = reverse("admin:evaluation_evaluationrun_change", args=[delivery.details["evaluation"]])
         case EventKind.PROPOSAL_WAITING, _:
             page = reverse("admin:memory_heuristic_changelist", query={"status__exact": "proposed"})
+        case EventKind.RELEASE_CUT | EventKind.DEPLOYMENT_CHANGED, _:
+            page = reverse("admin:memory_deployment_of", args=[delivery.project_id])
+        case EventKind.EXPERIMENT_ENDED, _:
+            page = reverse("admin:evaluation_experiment_changelist")
         case kind, _ if kind == TEST_EVENT:
             page = reverse("admin:reflection_webhookendpoint_change", args=[delivery.endpoint_id])
         case _:

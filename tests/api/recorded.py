@@ -127,7 +127,8 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
 
     call("listReviews", "get", "/reviews?limit=2")
 
-    call("changeDeployment", "patch", "/deployment", {"mode": "releases", "holdout_share": 0.05, "shadow_share": 0.2})
+    settings = {"mode": "releases", "holdout_percent": 5, "shadow_percent": 20}
+    call("changeDeployment", "patch", "/deployment", settings)
     third = client.post(f"{ROOT}/heuristics", LESSON | {"guideline": "Sort the results by price."}).json()
     read = {"content_sha256": third["content_sha256"]}
     client.post(f"{ROOT}/heuristics/{third['id']}/approve", read)
@@ -135,7 +136,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("listReleases", "get", "/releases?limit=1")
     call("getRelease", "get", "/releases/2")
     call("diffReleases", "get", "/releases/1/diff/2")
-    call("startCanary", "post", "/deployment/canary", {"release": "2", "share": 0.1})
+    call("startCanary", "post", "/deployment/canary", {"release": 2, "percent": 10})
     call("startExperiment", "post", "/experiments", {"release": "2", "max_units": 800, "tau": 0.1})
     asked = client.post(f"{ROOT}/retrieve", {"task": TASK, "session": "a1"}).json()
     ended = run | {"external_id": "trial-1", "retrieval_id": asked["retrieval_id"], "outcome_source": "test"}
@@ -152,6 +153,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     call("getDeployment", "get", "/deployment")
 
     _remember(call)
+    _store_tools(call)
     _run_agents(call)
 
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
@@ -194,6 +196,32 @@ def _remember(call: Any) -> None:
     call("searchPassages", "post", "/passages/search", {"query": "Which shoe size does she need?", "limit": 1})
     call("listPassages", "get", "/passages?tag=orders&limit=1")
     call("getPassage", "get", f"/passages/{passage['id']}")
+
+
+def _store_tools(call: Any) -> None:
+    """Store a tool in Python, approve what was read of it, and try it."""
+    tool = {
+        "name": "count_days",
+        "description": "How many days two dates are apart.",
+        "kind": "pure",
+        "parameters": {
+            "type": "object",
+            "properties": {"first": {"type": "string"}, "last": {"type": "string"}},
+            "required": ["first", "last"],
+            "additionalProperties": False,
+        },
+        "source": (
+            "from datetime import date\n\n\ndef count_days(first: str, last: str) -> int:\n"
+            "    return (date.fromisoformat(last) - date.fromisoformat(first)).days\n"
+        ),
+        "examples": [{"arguments": {"first": "2026-11-01", "last": "2026-11-23"}, "answer": 22}],
+    }
+    stored = call("storeTool", "post", "/tools", tool)
+    path = f"/tools/{stored['id']}"
+    call("approveTool", "post", f"{path}/approve", {"sha256": stored["latest"]["sha256"]})
+    call("tryTool", "post", f"{path}/try", {"arguments": {"first": "2026-02-27", "last": "2026-03-01"}})
+    call("getTool", "get", path)
+    call("listTools", "get", "/tools?limit=1")
 
 
 def _run_agents(call: Any) -> None:

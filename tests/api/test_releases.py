@@ -44,8 +44,8 @@ def test_release_goes_from_cut_to_roll_back(api_client, staged):
     assert (cut.status_code, cut.json()["number"], cut.json()["lessons"]) == (201, 2, 2)
     assert api_client.post("/api/v1/releases").status_code == 200  # nothing new
 
-    tried = api_client.post("/api/v1/deployment/canary", {"release": "2", "share": 1}).json()
-    assert (tried["stable"], tried["candidate"], tried["canary_share"]) == (1, 2, 1.0)
+    tried = api_client.post("/api/v1/deployment/canary", {"release": 2, "percent": 100}).json()
+    assert (tried["stable"], tried["candidate"], tried["canary_percent"]) == (1, 2, 100.0)
     answer = ask(api_client)
     assert (get_guidelines(answer), answer["arm"], answer["release"]) == ([FIRST, SECOND], "candidate", 2)
 
@@ -59,7 +59,7 @@ def test_release_goes_from_cut_to_roll_back(api_client, staged):
 
 
 def test_held_out_session_gets_an_empty_block(api_client, staged):
-    api_client.patch("/api/v1/deployment", {"holdout_share": 1})
+    api_client.patch("/api/v1/deployment", {"holdout_percent": 100})
 
     response = api_client.post("/api/v1/retrieve", {"task": TASK, "session": "s1"})
 
@@ -131,9 +131,9 @@ def test_release_of_another_project_answers_404(api_client, other_client, staged
     assert other_client.get(f"/api/v1/releases/{sha256}").status_code == 404
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1, "0.1", None])
-def test_share_outside_0_to_1_answers_400(api_client, staged, share):
-    assert api_client.post("/api/v1/deployment/canary", {"release": "1", "share": share}).status_code == 400
+@pytest.mark.parametrize("percent", [-0.1, 100.1, "10", None])
+def test_share_outside_0_to_100_percent_answers_400(api_client, staged, percent):
+    assert api_client.post("/api/v1/deployment/canary", {"release": "1", "percent": percent}).status_code == 400
 
 
 def test_key_without_the_scope_may_not_deploy(project, staged):
@@ -145,3 +145,29 @@ def test_key_without_the_scope_may_not_deploy(project, staged):
 
 def test_releases_need_a_key(anonymous_client):
     assert anonymous_client.get("/api/v1/releases").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("deployment/canary", {"percent": 10}),
+        ("deployment/promote", {}),
+        ("retrieve", {"task": TASK}),
+        ("experiments", {}),
+    ],
+)
+def test_release_is_named_by_a_number_too(api_client, staged, path, body):
+    api_client.post("/api/v1/releases")
+
+    wrong = [api_client.post(f"/api/v1/{path}", body | {"release": name}).status_code for name in (2.5, True, 0)]
+
+    assert wrong == [400, 400, 400]
+    assert api_client.post(f"/api/v1/{path}", body | {"release": 2}).status_code in (200, 201)
+
+
+def test_cutting_the_same_again_keeps_the_note_of_the_release(api_client, staged):
+    api_client.post("/api/v1/releases", {"note": "later flights"})
+
+    again = api_client.post("/api/v1/releases", {"note": "another"})
+
+    assert (again.status_code, again.json()["number"], again.json()["note"]) == (200, 2, "later flights")

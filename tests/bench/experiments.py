@@ -76,7 +76,7 @@ class Client:
 
     def start(self, *, share: float, **plan: Any) -> None:
         """Try the second release on a share of the units."""
-        self.call("POST", "/deployment/canary", {"release": "2", "share": share})
+        self.call("POST", "/deployment/canary", {"release": 2, "percent": 100 * share})
         self.call("POST", "/experiments", {"release": "2", "steps": [], "guardrails": SUCCESS_ONLY, **plan})
 
     def send(self, *, session: str = "") -> str:

@@ -2,7 +2,8 @@
 
 Start `manage.py quickstart` in one terminal; then `python -m tests.e2e.screenshots` writes docs/images/*.png: every
 page of docs/reviewing.md in light, dark and on a narrow screen, the others in light. The stack's address and password
-come from $ERL_HOME/quickstart.json. Use a fresh ERL_HOME: more runs are recorded and the project is consolidated.
+come from $ERL_HOME/quickstart.json. Use a fresh ERL_HOME: more runs are recorded, the project is consolidated, and a
+release is tried.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 from tests.e2e.browser import find_chromium, open_browser
-from tests.e2e.screenshot_runs import record_runs
+from tests.e2e.screenshot_runs import record_runs, try_release
 
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
@@ -105,6 +106,13 @@ def main() -> int:
             page.screenshot(path=options.out / f"{name}-light.png")
         page.goto(root + first_link(page, "a[href*='/consolidationrun/0']"))
         page.screenshot(path=options.out / "consolidation-light.png")
+        try_release(stack["base_url"], stack["api_key"])
+        page.goto(f"{root}/admin/memory/release/")
+        page.screenshot(path=options.out / "releases-light.png")
+        for name, path in {"experiment": "evaluation/experiment", "deployment": "memory/deployment"}.items():
+            page.goto(f"{root}/admin/{path}/")
+            page.goto(root + first_link(page, "#result_list tbody th a"))
+            page.screenshot(path=options.out / f"{name}-light.png")
     return 0
 
 

@@ -9,12 +9,17 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page
 
+from evaluation.experiments.lifecycle import start_experiment
+from evaluation.experiments.models import Look
+from evaluation.experiments.plan import STEPS, Plan
 from evaluation.models import EvaluationRun
 from memory.curation.decisions import retire_heuristic
 from memory.effects.models import HeuristicFeedback
 from memory.heuristics.models import Review
 from memory.projects.actors import Actor
-from memory.projects.models import ProjectMembership
+from memory.projects.models import Project, ProjectMembership
+from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, roll_back, start_canary
+from memory.releases.models import Deployment
 from reflection.llm.models import ModelCall
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
@@ -51,6 +56,24 @@ FOCUS = """() => { const e = document.activeElement; if (!e || e === document.bo
   const s = getComputedStyle(e); const outline = s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1;
   return outline || s.boxShadow !== 'none' || /^(INPUT|TEXTAREA|SELECT)$/.test(e.tagName) ? ''
     : e.outerHTML.slice(0, 160); }"""
+
+
+LOOK: dict[str, Any] = {
+    "control_units": 400,
+    "treated_units": 380,
+    "control_mean": 0.5,
+    "treated_mean": 0.55,
+    "estimate": 0.05,
+    "low": -0.02,
+    "high": 0.12,
+    "e_value": 3.0,
+    "ratio_e_value": 2000.0,
+    "missing_e_value": 200.0,
+    "guardrails": {"success": {"difference": 0.1, "e_value": 120.0, "fired": True, "units": {}}},
+    "outcomes": {"control": {"known": 400}, "treated": {"known": 380, "late": 5, "missing": 60}},
+    "share": 100,
+    "verdict": "continue",
+}
 
 
 def violations(page: Page, options: str) -> list[str]:
@@ -130,7 +153,22 @@ def rows(transactional_db: None) -> dict[str, Any]:
     )
     EvaluationRun.objects.create(suites=["toolchoice"], status="failed", failure="No data.", finished_at=timezone.now())
     assert Review.objects.count() == 3
+    try_release(project)
     return {"heuristics": [waiting, near], "trajectory": trajectory}
+
+
+def try_release(project: Project) -> None:
+    """Try a release until a policy takes it back, which the desk tells of, and again in an experiment."""
+    by = Actor.policy("test")
+    change = DeploymentChange(mode=Deployment.Mode.RELEASES, holdout_share=100)
+    change_deployment(project, by=by, change=change)
+    make_heuristic(project=project, trigger="a bag is lost", status="approved")
+    release = cut_release(project, by=by, note="Lost bags")
+    start_canary(project, release=release, share=100, by=by)
+    roll_back(project, by=by, reason="Worse than the control: success.")
+    experiment = start_experiment(project, plan=Plan(steps=STEPS), by=by, release=release)
+    for number in (1, 2):
+        Look.objects.create(number=number, experiment=experiment, project=project, **LOOK)
 
 
 def test_every_page_is_accessible_in_every_look(reader: Page, live_server: Any, rows: dict[str, Any]) -> None:

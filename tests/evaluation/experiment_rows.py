@@ -1,7 +1,7 @@
 """A project that serves releases, and rows as live traffic leaves them."""
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -98,3 +98,14 @@ class Traffic:
             "outcome_at": answer.created_at + 2 * window if is_late else answer.created_at,
         }
         return Trajectory(**values | run)
+
+
+def make_held_out(*, units: int, base: float, lift: float) -> Experiment:
+    """Compare the lessons with a hold-out that a fifth of the units are in."""
+    project, _ = make_deployed(holdout=200)
+    experiment = start_experiment(project, plan=PLAN, by=OPERATOR)
+    traffic = Traffic(experiment=experiment, base=base)
+    traffic.send(units // 5, share=0)
+    Retrieval.objects.update(arm="holdout")
+    replace(traffic, base=base + lift).send(units - units // 5, share=0)
+    return experiment

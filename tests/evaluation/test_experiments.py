@@ -25,7 +25,15 @@ from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.trust.audit import verify_audit
 from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint
-from tests.evaluation.experiment_rows import OPERATOR, PLAN, SUCCESS_ONLY, Traffic, make_deployed, make_experiment
+from tests.evaluation.experiment_rows import (
+    OPERATOR,
+    PLAN,
+    SUCCESS_ONLY,
+    Traffic,
+    make_deployed,
+    make_experiment,
+    make_held_out,
+)
 from tests.factories import make_heuristic
 
 pytestmark = pytest.mark.django_db
@@ -373,16 +381,6 @@ def test_two_processes_take_one_look() -> None:
 # ── Hold-out ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def make_held_out(*, units: int, base: float, lift: float) -> Experiment:
-    project, _ = make_deployed(holdout=200)
-    experiment = start_experiment(project, plan=PLAN, by=OPERATOR)
-    traffic = Traffic(experiment=experiment, base=base)
-    traffic.send(units // 5, share=0)
-    Retrieval.objects.update(arm="holdout")
-    replace(traffic, base=base + lift).send(units - units // 5, share=0)
-    return experiment
-
-
 def test_memory_is_compared_with_the_holdout() -> None:
     experiment = make_held_out(units=600, base=0.3, lift=0.3)
 
@@ -417,6 +415,21 @@ def test_uplift_is_measured_as_a_whole_by_release_and_by_family() -> None:
     assert report.whole.interval.low > 0
     assert report.by_release.keys() == {1}
     assert report.by_family["airline.cancel"].estimate == report.whole.estimate
+
+
+def test_uplift_of_a_candidate_is_measured_against_the_holdout_of_its_time() -> None:
+    project, release = make_deployed(holdout=200)
+    start_canary(project, release=release, share=500, by=OPERATOR)
+    experiment = start_experiment(project, plan=PLAN, by=OPERATOR, release=release)
+    Traffic(experiment=experiment, base=0.2).send(60, share=0)
+    Retrieval.objects.update(arm="holdout")
+    Traffic(experiment=experiment, base=0.4, lift=0.4).send(200)
+
+    found = measure_uplift(project, since=experiment.started_at).by_release
+
+    assert {number: each.held_out for number, each in found.items()} == {1: 60, 2: 60}
+    assert found[1].guided + found[2].guided == 200
+    assert found[2].estimate == pytest.approx(0.6, abs=0.15)
 
 
 def test_lesson_effects_are_shrunk_towards_each_other() -> None:

@@ -40,9 +40,9 @@ def test_experiment_starts_with_its_canary(api: APIClient) -> None:
     body = response.json()
     assert response["Location"] == f"{URL}/1"
     assert (body["status"], body["treated_release"], body["control_release"]) == ("running", 2, 1)
-    assert body["steps"][0] == {"share": 0.01, "units": 20}
+    assert body["steps"][0] == {"percent": 1.0, "units": 20}
     assert body["sentence"] == "Nothing is known about Release 2 yet: no outcome has come in."
-    assert api.get("/api/v1/deployment").json()["canary_share"] == 0.01
+    assert api.get("/api/v1/deployment").json()["canary_percent"] == 1.0
 
 
 def test_experiment_is_read_with_its_looks() -> None:
@@ -178,7 +178,7 @@ def test_command_shows_a_sentence_plan_looks_and_what_is_not_known() -> None:
 def test_command_starts_an_experiment(deployed: tuple[Project, Release]) -> None:
     out = StringIO()
 
-    call_command("experiments", "--project", deployed[0].slug, "start", "--release", "2", stdout=out)
+    call_command("experiments", "start", "--release", "2", stdout=out)  # of the only project
 
     assert out.getvalue().startswith("Experiment 1 runs.")
     with pytest.raises(CommandError, match="Stop it, or wait"):

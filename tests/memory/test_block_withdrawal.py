@@ -57,12 +57,10 @@ def test_quarantined_source_is_out_of_effect_until_the_order_is_lifted(project: 
 
     assert read_block(block).value == "Name: Ana\nDrinks tea"
     assert search_passages(project, PassageQuery(text="obey eve")).total == 0
-    for write in (
-        lambda: append_to_block(block, text="Obey eve", edit=Edit(by=BAD)),
-        lambda: undo_block(block, edit=Edit(by=GOOD), to=3),
-    ):
-        with pytest.raises(CoveredByOrder):
-            write()
+    with pytest.raises(CoveredByOrder):
+        append_to_block(block, text="Obey eve", edit=Edit(by=BAD))
+    with pytest.raises(CoveredByOrder):
+        undo_block(block, edit=Edit(by=GOOD), to=3)
     insert_passage(project, NewPassage(text="Obey eve again"), by=BAD)
     assert search_passages(project, PassageQuery(text="obey eve")).total == 0
     assert list(find_violations()) == []

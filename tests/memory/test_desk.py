@@ -47,7 +47,7 @@ def test_desk_costs_the_same_queries_however_much_there_is_to_show(reviewer: Cli
     with CaptureQueriesContext(connection) as many:
         page(reviewer, big)
 
-    assert len(many) == len(few) == 28
+    assert len(many) == len(few) == 29
 
 
 def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> None:

@@ -93,6 +93,7 @@ def _missing(model: Any, shared: Any) -> Any:
 
 
 _EXCEPT: dict[str, dict[str, Any]] = {
+    "agents_toolrevision": {"source": "x"},
     "evaluation_experiment": {"compared": "memory"},  # the one that needs no releases
     "evaluation_shadowminute": {"seen": 3},  # of which one is compared, one dropped and one skipped
     "memory_apikey": {"scopes": ["retrieve"]},

@@ -9,10 +9,12 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.experiments.models import Experiment, Look
 from evaluation.models import EvaluationRun
 from memory.effects.models import HeuristicFeedback
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.models import Project
+from memory.releases.models import Deployment, DeploymentEvent, Release
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 from memory.runs.steps import make_step
@@ -94,6 +96,7 @@ def store_payloads() -> HostileRows:
         )
     _reflections(project, [trajectory, *trajectories[:20]], waiting)
     _evaluation(whole)
+    _experiment(project, packs)
     return HostileRows(project=project, waiting=waiting, served=served, trajectory=trajectory)
 
 
@@ -195,3 +198,50 @@ def _evaluation(text: str) -> None:
         suites=[text], configuration={text: text}, versions={text: text}, requested_by=text, failure=text,
         status="failed", finished_at=timezone.now(),
     )  # fmt: skip
+
+
+def _experiment(project: Project, packs: list[str]) -> None:
+    """Store releases with hostile notes, a deployment with a hostile history, and an experiment that ended badly."""
+    whole = "\n".join(packs)
+    lessons = [
+        {"heuristic": str(heuristic), "revision": str(revision), "content_sha256": "0" * 64}
+        for heuristic, revision in HeuristicRevision.objects.filter(project=project).values_list("heuristic", "pk")
+    ]
+    prompts = {"lessons": whole, "record": whole, "record_titles": {}}
+    manifest = {"lessons": lessons, "retrieval": {"mode": whole}, "quotas": {whole: [0.5, 0.5]}, "prompts": prompts}
+    first, second = (
+        Release.objects.create(
+            project=project, number=number, sha256=f"{number:064x}", manifest=each, note=whole, created_by=whole
+        )
+        for number, each in ((1, manifest), (2, manifest | {"lessons": [], "retrieval": {}}))
+    )
+    deployment = Deployment.objects.create(project=project, mode="releases", stable=first, candidate=second)
+    state = {"stable_id": str(first.pk), "candidate_id": str(second.pk), "canary_share": 10, "holdout_share": 0}
+    DeploymentEvent.objects.bulk_create(
+        DeploymentEvent(
+            project=project,
+            deployment=deployment,
+            version=version,
+            kind="rolled_back",
+            state=state,
+            reason=text,
+            made_by=f"policy:{text}",
+        )
+        for version, text in enumerate(packs, 1)
+    )
+    experiment = Experiment.objects.create(
+        project=project,
+        number=1,
+        deployment=deployment,
+        treated_release=second,
+        control_release=first,
+        first_version=1,
+        max_units=100,
+        status="ended",
+        ended_at=timezone.now(),
+        **dict.fromkeys(("reason", "started_by", "ended_by"), whole),
+    )
+    figures = {"control_units": 1, "treated_units": 1, "e_value": 1.0, "ratio_e_value": 2000.0, "missing_e_value": 1.0}
+    Look.objects.create(
+        project=project, experiment=experiment, number=1, share=10, verdict="invalid", reason=whole, **figures
+    )

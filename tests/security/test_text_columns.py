@@ -43,6 +43,11 @@ UPDATE memory_heuristicrevision SET lineage = ARRAY[id];
 UPDATE memory_wordorigin SET trajectory_id = (SELECT id FROM memory_trajectory),
     wording_id = (SELECT id FROM memory_heuristicrevision);
 UPDATE reflection_consolidationrun SET until = now() + interval '1 day', since = NULL;
+ALTER TABLE agents_toolrevision DROP CONSTRAINT agents_toolrevision_fits_runtime;
+UPDATE agents_compaction SET summarised_through = 1, summary = 'x';
+UPDATE agents_message SET run_id = (SELECT id FROM agents_run);
+UPDATE agents_run SET status = 'failed', stop_reason = 'error', finished_at = now(),
+    trajectory_id = (SELECT id FROM memory_trajectory);
 UPDATE reflection_modelcall SET job_id = (SELECT job_ptr_id FROM reflection_reflection);
 """
 _SHAPES = {

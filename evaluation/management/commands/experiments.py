@@ -12,6 +12,7 @@ from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import STEPS, Method, Plan, Rule
 from evaluation.reports.experiments import describe_experiment, show_look, write_sentence
 from memory.errors import MemoryAppError
+from memory.management.options import add_project_argument, get_project, quiet_logs
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import get_release
@@ -26,7 +27,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--project", metavar="SLUG", required=True)
+        add_project_argument(parser)
         actions = parser.add_subparsers(dest="action", required=True)
         actions.add_parser("list", help="list the experiments, each with its result in a sentence")
         start = actions.add_parser("start", help="start an experiment")
@@ -50,13 +51,12 @@ class Command(BaseCommand):
             actions.add_parser(name, help=says).add_argument("number", type=int)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        project = Project.objects.filter(slug=options["project"]).first()
-        if project is None:
-            raise CommandError(f"There is no project {options['project']!r}.")
-        try:
-            getattr(self, f"_{options['action']}")(project, options)
-        except (EvaluationError, MemoryAppError) as error:
-            raise CommandError(str(error)) from error
+        project = get_project(options["project"])
+        with quiet_logs(verbosity=options["verbosity"]):
+            try:
+                getattr(self, f"_{options['action']}")(project, options)
+            except (EvaluationError, MemoryAppError) as error:
+                raise CommandError(str(error)) from error
 
     def _list(self, project: Project, options: dict[str, Any]) -> None:
         found = list(Experiment.objects.filter(project=project).select_related("treated_release"))
@@ -85,7 +85,7 @@ class Command(BaseCommand):
     def _show(self, project: Project, options: dict[str, Any]) -> None:
         shown = describe_experiment(_get(project, options["number"]))
         self.stdout.write(shown["sentence"])
-        self.stdout.write("")
+        self.stdout.write(f"{shown['planned']}\n")
         width = max(len(name) for name, _ in shown["plan"])
         for name, value in shown["plan"]:
             self.stdout.write(f"{name:<{width}}  {value}")

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memory.errors import MemoryAppError
 from memory.heuristics.models import HeuristicRevision
-from memory.management.options import add_project_argument, get_project
+from memory.management.options import add_project_argument, get_project, quiet_logs
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import (
@@ -55,15 +55,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = get_project(options["project"])
-        try:
-            getattr(self, f"_{options['action']}")(project, options)
-        except MemoryAppError as refusal:
-            raise CommandError(str(refusal)) from refusal
+        with quiet_logs(verbosity=options["verbosity"]):
+            try:
+                getattr(self, f"_{options['action']}")(project, options)
+            except MemoryAppError as refusal:
+                raise CommandError(str(refusal)) from refusal
 
     def _cut(self, project: Project, options: dict[str, Any]) -> None:
         release = cut_release(project, by=BY, note=options["note"])
-        lessons = len(release.manifest["lessons"])
-        self.stdout.write(f"{release}: {lessons:,} lessons. Agents do not get it yet.")
+        self.stdout.write(release.cut_in_words(note=options["note"]))
 
     def _list(self, project: Project, options: dict[str, Any]) -> None:
         deployment = get_deployment(project)
@@ -115,15 +115,7 @@ class Command(BaseCommand):
         self._say(change_deployment(project, change=change, by=BY, reason=options["reason"]))
 
     def _say(self, deployment: Deployment) -> None:
-        if deployment.mode == Deployment.Mode.CONTINUOUS:
-            said = "Every approval is live at once"
-        else:
-            said = f"{deployment.stable} is stable"
-        if deployment.candidate is not None:
-            said += f", {deployment.candidate} is on trial with {deployment.canary_share / 10:g} % of the units"
-        if deployment.holdout_share:
-            said += f", {deployment.holdout_share / 10:g} % of the units get no lessons"
-        self.stdout.write(f"{said}.")
+        self.stdout.write(deployment.in_words())
 
 
 def _find(project: Project, options: dict[str, Any]) -> Release | None:

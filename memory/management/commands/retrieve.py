@@ -6,12 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from memory.errors import NoSuchRelease
 from memory.heuristics.models import HeuristicRevision
 from memory.limits import MAX_BUDGET_TOKENS, MAX_TOP_K
 from memory.management.options import add_project_argument, get_project, number_up_to
 from memory.projects.actors import Actor
 from memory.redaction.visible_text import is_visible
 from memory.retrieval.answers import RetrievalAnswer, retrieve
+from memory.retrieval.assignment import find_pinned
 from memory.retrieval.models import Retrieval
 from memory.retrieval.question import Filters, Question
 
@@ -48,13 +50,22 @@ class Command(BaseCommand):
         parser.add_argument(
             "--status", choices=["approved"], help="Nothing else is ever served, so it may be left out."
         )
+        parser.add_argument(
+            "--release", default="", help="Answer from this release (number or hash). Default: what is deployed."
+        )
         parser.add_argument("--json", action="store_true", help="Print the answer as one JSON object.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         _check_task(options["task"])
+        project = get_project(options["project"])
+        try:
+            pinned = find_pinned(project.pk, options["release"]) if options["release"] else None
+        except NoSuchRelease as refusal:
+            raise CommandError(str(refusal)) from refusal
         answer = retrieve(
             Question(
-                project=get_project(options["project"]),
+                project=project,
+                release_id=pinned,
                 task=options["task"],
                 task_id=options["task_id"],
                 mode=options["mode"],
@@ -90,6 +101,8 @@ class Command(BaseCommand):
             why = f"{item['reason']} ({scores})" if scores else item["reason"]
             self.stdout.write(f"     {why}  id {item['id']}, revision {item['revision']}")
         injected = sum(item["injected"] for item in answer.items)
+        if answer.release is not None:
+            self.stdout.write(f"\nFrom release {answer.release}, arm {answer.arm}.")
         if answer.degraded:
             self.stdout.write(f"\nNot available: {answer.degraded}. The answer was made without it.")
         self.stdout.write(

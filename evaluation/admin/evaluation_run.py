@@ -1,4 +1,4 @@
-"""Evaluations in the admin, with the same tables and plots as the HTML report."""
+"""The page of evaluations, with the same tables and plots as the HTML report."""
 
 from django.contrib import admin
 from django.db.models import QuerySet

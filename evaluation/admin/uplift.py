@@ -1,0 +1,101 @@
+"""What lessons do, on the pages of releases, of deployments and of single lessons."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from evaluation.experiments.uplift import Uplift, measure_lesson, measure_uplift
+from evaluation.sequential import Interval
+from memory.admin.panels import Panel
+from memory.heuristics.models import Heuristic
+from memory.projects.models import Project
+from memory.releases.models import Release
+
+DAYS = 90
+WIDTH, MIDDLE, EDGE = 96, 48, 4  # of the interval's drawing
+_IN_USE = (Heuristic.Status.APPROVED, Heuristic.Status.RETIRED)
+
+
+def show_points(estimate: float, interval: Interval | None) -> str:
+    """Return a difference as people read it: "+6.1 points [2.0, 10.2]"."""
+    points = f"{100 * estimate:+.1f} points"
+    return points if interval is None else f"{points} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+def say_uplift(uplift: Uplift) -> str:
+    """Return in a sentence what lessons do as a whole."""
+    units = f"{uplift.guided:,} units with lessons, {uplift.held_out:,} without"
+    if uplift.estimate is None:
+        return f"Whether lessons help is not known: {units}."
+    found = show_points(uplift.estimate, uplift.interval)
+    if uplift.interval is None:
+        return f"Too little is known to say whether lessons help: {found}, {units}."
+    said = "help" if uplift.interval.low > 0 else "do harm" if uplift.interval.high < 0 else "have no effect found yet"
+    return f"Lessons {said}: {found}, {units}."
+
+
+def draw_release_uplift(releases: Sequence[Release]) -> dict[UUID, SafeString]:
+    """Draw success with the lessons of each release minus success in the hold-out. Three queries for each project."""
+    numbers: dict[UUID, dict[int, UUID]] = {}
+    for release in releases:
+        numbers.setdefault(release.project_id, {})[release.number] = release.pk
+    found: dict[UUID, Uplift] = {}
+    for project in Project.objects.filter(pk__in=numbers, deployment__isnull=False):
+        shown, measured = numbers[project.pk], measure_uplift(project, since=_since()).by_release
+        found |= {shown[number]: each for number, each in measured.items() if number in shown}
+    return draw_line(found)
+
+
+def draw_line(found: Mapping[UUID, Uplift]) -> dict[UUID, SafeString]:
+    """Draw intervals on one scale, so that they can be compared along the line."""
+    edges = [edge for each in found.values() if each.interval for edge in (each.interval.low, each.interval.high)]
+    reach = max((abs(edge) for edge in edges), default=0.0) or 1.0
+    return {pk: _draw(uplift, reach) for pk, uplift in found.items() if uplift.estimate is not None}
+
+
+def list_families(found: Mapping[str, Uplift]) -> list[dict[str, Any]]:
+    """Return a row for each task family."""
+    return [
+        {
+            "family": name or "no task family",
+            "shown": show_points(each.estimate, each.interval) if each.estimate is not None else "not known",
+            "guided": each.guided,
+            "held_out": each.held_out,
+        }
+        for name, each in found.items()
+    ]
+
+
+def draw_lesson_effect(heuristic: Heuristic) -> Panel | None:
+    """Return how runs with a lesson fared against others of their families, where enough of them are known."""
+    if heuristic.status not in _IN_USE:
+        return None
+    effect = measure_lesson(heuristic.project, heuristic.pk, since=_since())
+    if effect is None:
+        return None
+    context = {"effect": effect, "shown_effect": show_points(effect.estimate, effect.interval), "days": DAYS}
+    return Panel(template="admin/evaluation/lesson_effect.html", context=context)
+
+
+def _draw(uplift: Uplift, reach: float) -> SafeString:
+    assert uplift.estimate is not None
+
+    def x(value: float) -> float:
+        return round(min(max(MIDDLE + value / reach * (MIDDLE - EDGE), EDGE), WIDTH - EDGE), 1)
+
+    chart = None
+    if uplift.interval is not None:
+        chart = {"low": x(uplift.interval.low), "high": x(uplift.interval.high), "at": x(uplift.estimate)}
+    drawn = {"chart": chart, "middle": MIDDLE, "width": WIDTH, "uplift": uplift}
+    return render_to_string(
+        "admin/evaluation/uplift.html", drawn | {"shown": show_points(uplift.estimate, uplift.interval)}
+    )
+
+
+def _since() -> datetime:
+    return timezone.now() - timedelta(days=DAYS)

@@ -1,0 +1,52 @@
+"""What experiments found, on the pages of the release and of the deployment that they are about."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q
+from django.utils import timezone
+
+from evaluation.admin.uplift import DAYS, list_families, say_uplift
+from evaluation.experiments.looks import find_last_looks
+from evaluation.experiments.models import Experiment
+from evaluation.experiments.uplift import measure_uplift
+from evaluation.reports.experiments import write_sentence
+from memory.admin.panels import Panel
+from memory.projects.models import Project
+from memory.releases.deployments import get_deployment
+from memory.releases.models import Deployment, Release
+
+SHOWN = 5
+
+
+def draw_deployment(user: Any, project: Project) -> Panel | None:
+    """Return the newest experiments of a project, and what its lessons do against the hold-out."""
+    if not user.has_perm("evaluation.view_experiment"):
+        return None
+    deployment = get_deployment(project)
+    context: dict[str, Any] = {
+        "experiments": _list(Experiment.objects.filter(project=project)),
+        "project": project,
+        "deployment": deployment,
+        "serves_releases": deployment.mode == Deployment.Mode.RELEASES,
+        "days": DAYS,
+    }
+    if deployment.holdout_share:
+        measured = measure_uplift(project, since=timezone.now() - timedelta(days=DAYS))
+        context |= {"uplift": say_uplift(measured.whole), "families": list_families(measured.by_family)}
+    return Panel(template="admin/evaluation/deployment_panel.html", context=context)
+
+
+def draw_release(user: Any, release: Release) -> Panel | None:
+    """Return what experiments found about a release."""
+    if not user.has_perm("evaluation.view_experiment"):
+        return None
+    found = Experiment.objects.filter(Q(treated_release=release) | Q(control_release=release), project=release.project)
+    return Panel(template="admin/evaluation/release_panel.html", context={"experiments": _list(found)})
+
+
+def _list(found: Any) -> list[dict[str, Any]]:
+    """Return the newest experiments, each with its sentence. Two queries."""
+    newest = list(found.select_related("treated_release", "control_release").order_by("-number")[:SHOWN])
+    looks = find_last_looks(newest)
+    return [{"row": each, "sentence": write_sentence(each, looks.get(each.pk))} for each in newest]

@@ -1,0 +1,208 @@
+"""The pages of experiments, and what they add to those of releases, deployments and lessons."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evaluation.experiments.looks import take_look
+from evaluation.experiments.models import Experiment
+from memory.projects.models import ProjectMembership
+from memory.releases.deployments import get_deployment
+from memory.retrieval.models import Retrieval
+from tests.evaluation.experiment_rows import PLAN, Traffic, make_deployed, make_experiment, make_held_out
+from tests.factories import make_heuristic, make_member, make_project
+
+pytestmark = pytest.mark.django_db
+SEES = ("view_release", "view_deployment", "view_experiment", "view_heuristic")
+DEPLOYS = (*SEES, "deploy_release")
+HOSTILE = "<script>alert(1)</script>"
+
+
+def log_in(username: str = "ana", **options: Any) -> Client:
+    client = Client()
+    client.force_login(make_member(username, **{"permissions": DEPLOYS} | options))
+    return client
+
+
+def read(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def address(experiment: Experiment) -> str:
+    return reverse("admin:evaluation_experiment_change", args=[experiment.pk])
+
+
+def look_twice(experiment: Experiment, **traffic: Any) -> None:
+    sender = Traffic(experiment=experiment, **traffic)
+    for _ in range(2):
+        sender.send(150)
+        take_look(experiment.pk)
+
+
+def test_page_begins_with_a_sentence_and_draws_the_interval() -> None:
+    experiment = make_experiment()
+    look_twice(experiment, lost={"candidate": 0.2})
+
+    page = read(log_in(), address(experiment))
+
+    assert "Not known yet whether Release 2 helps: " in page
+    assert 'aria-label="Difference in points by number of runs' in page
+    assert "Planned: at most 5,000 units" in page
+    assert "no sign of a fault" in page
+    assert "Failed runs" in page
+    assert "Waiting for one" in page
+    assert "What it cannot tell yet" in page
+
+
+def test_guardrail_that_fired_is_marked() -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment, base=0.9, lift=-0.7).send(300)
+    take_look(experiment.pk)
+
+    page = read(log_in(), address(experiment))
+
+    assert "Release 2 was rolled back." in page
+    assert '<span class="fired">fired</span>' in page
+
+
+def test_arms_without_their_shares_are_an_alarm() -> None:
+    experiment = make_experiment(share=100)
+    Traffic(experiment=experiment).send(300, share=0.4)
+    take_look(experiment.pk)
+
+    page = read(log_in(), address(experiment))
+
+    assert "the arms do not have them" in page
+    assert 'class="alarms"' in page
+
+
+def test_list_says_what_each_found() -> None:
+    make_experiment()
+
+    page = read(log_in(), reverse("admin:evaluation_experiment_changelist"))
+
+    assert "Nothing is known about Release 2 yet" in page
+
+
+def test_experiment_is_started_by_a_form() -> None:
+    project, release = make_deployed()
+    start = reverse("admin:evaluation_experiment_start", args=[project.pk])
+    client = log_in()
+    sent = {"release": "2", "max_units": 400, "tau_points": 5, "method": "mixture", "margin_points": 0, "hours": 2}
+
+    page = client.post(start, sent | {"promotes": "people"}, follow=True).content.decode()
+
+    experiment = Experiment.objects.get()
+    assert (experiment.treated_release, experiment.tau, experiment.look_back_seconds) == (release, 0.05, 7200)
+    assert (experiment.started_by, get_deployment(project).canary_share) == ("user:ana", 10)
+    assert "Experiment 1 runs" in page
+    again = client.post(start, sent | {"promotes": "people"}).content.decode()
+    assert "has been running since" in again
+
+
+def test_wrong_plan_is_said_beside_its_field() -> None:
+    project, _ = make_deployed()
+    start = reverse("admin:evaluation_experiment_start", args=[project.pk])
+
+    page = log_in().post(start, {"release": HOSTILE, "max_units": 0}).content.decode()
+
+    assert "greater than or equal to 1" in page
+    assert HOSTILE not in page
+    assert not Experiment.objects.exists()
+
+
+def test_buttons_look_and_stop() -> None:
+    experiment = make_experiment()
+    Traffic(experiment=experiment).send(20)
+    client = log_in()
+
+    looked = client.post(address(experiment), {"do": "look"}, follow=True).content.decode()
+    client.post(address(experiment), {"do": "stop", "reason": HOSTILE})
+
+    experiment.refresh_from_db()
+    assert "something new is known" in looked
+    assert (experiment.status, experiment.ended_by, experiment.reason) == ("ended", "user:ana", HOSTILE)
+    assert HOSTILE not in read(client, address(experiment))
+
+
+def test_only_deployers_start_and_stop() -> None:
+    experiment = make_experiment()
+    client = log_in(permissions=SEES)
+
+    assert client.post(address(experiment), {"do": "stop"}).status_code == 403
+    start = reverse("admin:evaluation_experiment_start", args=[experiment.project_id])
+    assert client.get(start).status_code == 403
+    assert "Stop</button>" not in read(client, address(experiment))
+    experiment.refresh_from_db()
+    assert experiment.status == "running"
+
+
+def test_experiments_of_other_projects_are_not_there() -> None:
+    experiment = make_experiment()
+    client = log_in(project=make_project())
+
+    assert client.get(address(experiment)).status_code == 302
+    assert client.get(reverse("admin:evaluation_experiment_start", args=[experiment.project_id])).status_code == 404
+
+
+def test_release_and_deployment_show_what_experiments_found() -> None:
+    experiment = make_experiment()
+    client = log_in()
+
+    for path in (
+        reverse("admin:memory_deployment_of", args=[experiment.project_id]),
+        reverse("admin:memory_release_change", args=[experiment.treated_release_id]),
+    ):
+        assert "Nothing is known about Release 2 yet" in read(client, path)
+
+
+def test_uplift_is_shown_along_the_line_and_as_a_whole() -> None:
+    experiment = make_held_out(units=300, base=0.2, lift=0.6)
+    client = log_in()
+
+    page = read(client, reverse("admin:memory_release_changelist"))
+    deployment = read(client, reverse("admin:memory_deployment_of", args=[experiment.project_id]))
+
+    assert page.count('class="uplift"') == 1
+    assert "<circle" in page
+    assert "Lessons help: +" in deployment
+
+
+def test_lesson_page_shows_what_is_observed_and_says_that_it_is_only_that() -> None:
+    experiment = make_held_out(units=100, base=0.5, lift=0.0)
+    lesson = make_heuristic(project=experiment.project, status="approved")
+    guided = [each.pk for each in Retrieval.objects.filter(arm="stable")[:40]]
+    Retrieval.objects.filter(pk__in=guided).update(injected_ids=[lesson.pk])
+
+    page = read(log_in(), reverse("admin:memory_heuristic_change", args=[lesson.pk]))
+
+    assert "Observed, not proven" in page
+    assert "(40 runs, 90 days)" in page
+
+
+def test_page_takes_a_fixed_number_of_queries() -> None:
+    experiment = make_experiment(plan=replace(PLAN, max_units=100_000))
+    look_twice(experiment)
+    root = get_user_model().objects.create_superuser("root")
+    ProjectMembership.objects.create(user=root, role="operator")
+    client = Client()
+    client.force_login(root)
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            read(client, address(experiment))
+        return len(queries)
+
+    count()  # warms Django's caches
+    before = count()
+    look_twice(experiment)
+
+    assert count() == before
