@@ -43,7 +43,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
     faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
-    faults += _check_sizes(definition)
+    faults += _check_sizes(definition) + _check_parts(definition)
     faults += [
         Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
         for name in definition.uses
@@ -105,12 +105,23 @@ def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, An
         ) as session:
             session.feed_run(definition.source)
     except MontyTypingError as error:
-        return [_read_diagnostic(line, definition) for line in error.display().splitlines() if line.startswith("{")]
+        return [_read_diagnostic(line, definition) for line in error.display().split("\n") if line.startswith("{")]
     except MontySyntaxError as error:
         line = next((frame.line for frame in error.traceback()), 1)
         return [Fault(f"{definition.name}: {error.display('msg')}.", _line(definition, line))]
     except MontyError as error:
         return [Fault(f"{definition.name} cannot be loaded: {str(error)[:500]}", _line(definition, 1))]
+    return []
+
+
+def _check_parts(definition: ToolDefinition) -> list[Fault]:
+    is_http = definition.runtime == ToolRuntime.HTTP
+    if is_http and definition.source:
+        return [Fault(f"{definition.name} is a request, so it has no source.")]
+    if not is_http and definition.request:
+        return [Fault(f"{definition.name} is a function, so it has no request. Requests have the runtime http.")]
+    if not is_http and not definition.source:
+        return [Fault(f"{definition.name} has no source.")]
     return []
 
 
