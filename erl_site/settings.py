@@ -245,7 +245,7 @@ ERL_RATE_LIMITS = env.list(
 ERL_ANSWER_RETENTION_DAYS = env.int("ERL_ANSWER_RETENTION_DAYS", 180)  # of answers without a run; 0: for ever
 
 # ── Retrieval ─────────────────────────────────────────────────────────────────────────────────────────────────────
-ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, http or none
+ERL_EMBEDDER = env.str("ERL_EMBEDDER", "minilm")  # minilm, minilm-floats, http or none
 ERL_EMBEDDER_BASE_URL = env.str("ERL_EMBEDDER_BASE_URL", "")
 ERL_EMBEDDER_API_KEY = env.str("ERL_EMBEDDER_API_KEY", "")
 ERL_EMBEDDER_MODEL = env.str("ERL_EMBEDDER_MODEL", "")

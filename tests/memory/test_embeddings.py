@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from memory.egress import Breaker
 from memory.embeddings import minilm
 from memory.embeddings.base import embed_composites, split_text
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import FloatMiniLM, MiniLM
 from memory.embeddings.registry import find_embedder, get_embedder
 from memory.errors import EmbedderError
 from memory.retrieval.database import read_vector
@@ -34,10 +35,40 @@ def test_minilm_puts_a_paraphrase_nearer_than_another_subject() -> None:
     assert flight @ paraphrase > flight @ cake + 0.2
 
 
-def test_minilm_vector_does_not_depend_on_the_batch() -> None:
-    alone = BUNDLED.embed([FLIGHT])[0]
-    beside = BUNDLED.embed([FLIGHT, FLIGHT * 20])[0]
-    assert np.allclose(alone, beside, atol=1e-5)
+@pytest.mark.parametrize("kind", [MiniLM, FloatMiniLM])
+def test_minilm_vector_does_not_depend_on_the_batch(kind: type[MiniLM]) -> None:
+    model = kind()
+    alone = model.embed([FLIGHT])[0]
+    together = model.embed([FLIGHT, FLIGHT * 20])[0]
+    assert np.allclose(alone, together, atol=1e-5)
+
+
+def test_minilm_in_integers_is_near_to_the_floats() -> None:
+    texts = [FLIGHT, "How do I bake a cake?", "error: cannot borrow `x` as mutable", FLIGHT * 20]
+    cosines = np.einsum("ij,ij->i", BUNDLED.embed(texts), FloatMiniLM().embed(texts))
+    assert cosines.min() > 0.98
+    assert cosines.max() < 0.9999
+
+
+def test_minilm_in_integers_gives_the_same_vectors_in_threads() -> None:
+    texts = [f"{FLIGHT} {number}" for number in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda text: BUNDLED.embed([text])[0], texts)]
+    assert np.array_equal(np.stack(found), BUNDLED.embed(texts))
+
+
+def test_minilm_needs_the_exact_file_that_its_graph_was_made_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = bytearray(minilm.find_model_file().read_bytes())
+    content[-1] ^= 1
+    package = tmp_path / minilm.PACKAGE
+    package.mkdir()
+    (package / "model.onnx").write_bytes(content)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EmbedderError, match=r"model\.onnx is not the one this version of ERL needs"):
+        MiniLM().embed([FLIGHT])
 
 
 def test_minilm_does_not_pad_short_texts() -> None:
@@ -213,7 +244,7 @@ def test_registry_gives_none_if_embeddings_are_off(settings: Any) -> None:
 
 def test_registry_refuses_an_unknown_embedder(settings: Any) -> None:
     settings.ERL_EMBEDDER = "magic"
-    with pytest.raises(ValueError, match="set it to one of minilm, http, none"):
+    with pytest.raises(ValueError, match="set it to one of minilm, minilm-floats, http, none"):
         get_embedder()
 
 
@@ -223,6 +254,17 @@ def test_registry_keeps_the_bundled_model_after_a_change(settings: Any) -> None:
     found = find_embedder(MiniLM.model_id)
     assert found is not None
     assert found.model_id == MiniLM.model_id
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted", "other"), [("minilm", MiniLM, FloatMiniLM), ("minilm-floats", FloatMiniLM, MiniLM)]
+)
+def test_registry_has_the_bundled_model_in_integers_and_in_floats(
+    settings: Any, setting: str, wanted: type[MiniLM], other: type[MiniLM]
+) -> None:
+    settings.ERL_EMBEDDER = setting
+    assert type(get_embedder()) is wanted
+    assert type(find_embedder(other.model_id)) is other
 
 
 def test_registry_has_no_embedder_for_an_unknown_model() -> None:

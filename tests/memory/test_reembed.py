@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import FloatMiniLM, MiniLM
 from memory.embeddings.registry import forget_embedders
 from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
@@ -115,3 +115,21 @@ def test_reembed_deletes_old_vectors_only_when_told(want_service: EmbeddingServi
     kept = HeuristicEmbedding.objects.count()
     call_command("reembed", delete_old=True)
     assert (kept, HeuristicEmbedding.objects.count()) == (2, 1)
+
+
+def test_database_with_vectors_in_floats_goes_on_with_them_until_reembed(settings: Any) -> None:
+    settings.ERL_EMBEDDER = "minilm-floats"
+    project = make_project()
+    embed_heuristics([make_heuristic(project=project, status="approved", trigger=TASK).pk])
+    settings.ERL_EMBEDDER = "minilm"
+    forget_embedders()
+
+    answers = [retrieve(Question(project=project, task=TASK, by=BY))]
+    before = get_active()
+    call_command("reembed")
+    answers.append(retrieve(Question(project=project, task=TASK, by=BY)))
+
+    assert (before, get_active()) == (FloatMiniLM.model_id, MiniLM.model_id)
+    assert [(answer.mode, answer.degraded, len(answer.items)) for answer in answers] == [("hybrid", "", 1)] * 2
+    assert answers[0].items[0]["scores"]["meaning"] > 0.3
+    assert answers[1].items[0]["scores"]["meaning"] > 0.3

@@ -13,7 +13,7 @@ import numpy as np
 
 from evaluation.suites.vector_cache import CachedVectors
 from memory.embeddings.base import Vectors
-from memory.embeddings.minilm import MiniLM
+from memory.embeddings.minilm import FloatMiniLM
 
 TRIGGER = "the request is like this: "
 USE = "Use the tool "
@@ -90,7 +90,7 @@ class ToolAgent:
         return [self.tools[position] for position in best]
 
 
-class _PlainMiniLM(MiniLM):
+class _PlainMiniLM(FloatMiniLM):
     """all-MiniLM-L6-v2 as published, whatever embedder the product uses.
 
     The agent is the yardstick. With the product's own embedder, which gives common words less weight, it would choose
