@@ -15,8 +15,9 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus
 from agents.runs import wake
 from agents.streaming.events import append_event
+from memory.database_clock import database_now
 from memory.errors import InvalidInput
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 
 EXPIRED = Actor.policy("approval-expiry")
 EXPIRED_AT_ONCE = 100
@@ -141,6 +142,7 @@ def _edit(effect: Effect, approval: Approval, arguments: dict[str, Any] | None, 
 
 
 def _settle(approval: Approval, status: str, *, by: Actor, reason: str = "") -> None:
+    name_actor(by)
     approval.status, approval.decided_by, approval.reason = status, by.label, reason
     approval.decided_at = timezone.now()
     approval.save(update_fields=["status", "decided_by", "reason", "decided_at"])
@@ -150,7 +152,7 @@ def _settle(approval: Approval, status: str, *, by: Actor, reason: str = "") -> 
 def _go_on(run: Run) -> None:
     """Let a run that waited go on. It may wait again at once, for another decision."""
     if run.waiting_since is not None:
-        waited = (timezone.now() - run.waiting_since).total_seconds()
+        waited = (database_now() - run.waiting_since).total_seconds()
         Run.objects.filter(pk=run.pk).update(
             status=RunStatus.RUNNING, waiting_since=None, waited_seconds=F("waited_seconds") + waited
         )

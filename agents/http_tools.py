@@ -15,8 +15,8 @@ import httpx
 from django.conf import settings
 from pydantic import Field, ValidationError
 
-from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
-from agents.definitions.schema import check_arguments
+from agents.errors import Fault, InvalidArguments, InvalidDefinition
+from agents.schema import check_arguments
 from memory.api.input import Input
 from memory.egress import find_project_url_fault
 from memory.errors import MemoryAppError
@@ -173,7 +173,9 @@ def _exchange(
         said = f"The connection failed ({type(error).__name__}). It may have happened all the same."
         raise RequestFailed(said, is_certain=False) from error
     if 300 <= status < 400:
-        raise RequestFailed(f"The service answered {status}, a redirect, which is not followed.", is_certain=True)
+        # 307 and 308 send the same request elsewhere. The others are also what follows a request that was carried out.
+        said = f"The service answered {status}, a redirect, which is not followed."
+        raise RequestFailed(said, is_certain=status in (307, 308))
     if not 200 <= status < 300:
         said = content.decode(errors="replace")[:500].replace("\x00", "")
         raise RequestFailed(f"The service answered {status}: {said}", is_certain=400 <= status < 500)

@@ -113,11 +113,15 @@ _RULE: TypeAdapter[Any] = TypeAdapter(Rule)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
-    """A call of a run: in which step, and what it returned; None while it has not ended."""
+    """A call of a run: in which step, and what it returned; None while it has not ended.
+
+    `by_tool` says that a tool in the sandbox made it, and not the model.
+    """
 
     tool: str
     step: int
     output: str | None = None
+    by_tool: bool = False
 
 
 def read_rules(stored: Iterable[Any]) -> list[Any]:
@@ -151,17 +155,20 @@ def find_faults(stored: Sequence[Any], *, tools: Iterable[str]) -> dict[str, lis
     return faults
 
 
-def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, step: int) -> str:
+def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, step: int, by_tool: bool = False) -> str:
     """Return why a tool may not be called now, as a sentence for the agent; "" where it may be.
+
+    The order is that of the model's own calls; counts hold for those of tools in the sandbox as well.
 
     Args:
         history: the calls of the run so far in their order, without those that were refused.
     """
-    return (
-        _refuse_order(rules, history, tool=tool)
-        or _refuse_count(rules, history, tool=tool, step=step)
-        or _refuse_exit(rules, history, tool=tool)
-    )
+    if refused := _refuse_count(rules, history, tool=tool, step=step):
+        return refused
+    if by_tool:
+        return ""
+    own = [each for each in history if not each.by_tool]
+    return _refuse_order(rules, own, tool=tool) or _refuse_exit(rules, own, tool=tool)
 
 
 def needs_approval(rules: Sequence[Any], *, tool: str, arguments: dict[str, Any] | None) -> bool:

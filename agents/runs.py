@@ -5,6 +5,7 @@ from typing import Any
 
 import structlog
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from agents.conversations import add_message
@@ -66,6 +67,9 @@ def cancel_run(run: Run, *, by: Actor) -> Run:
         locked.cancel_requested_at = timezone.now()
         Run.objects.filter(pk=locked.pk).update(cancel_requested_at=locked.cancel_requested_at)
         append_event(locked.pk, "cancel", by=by.label)
+    # It may wait for a model that failed, or for tomorrow's budget.
+    job = Job.objects.filter(project_id=locked.project_id, kind=KIND, subject=str(locked.pk))
+    job.filter(status__in=Job.WAITING).update(status=Job.Status.QUEUED, available_at=Now())
     wake(locked)
     return locked
 

@@ -51,7 +51,7 @@ class RunEventsView(ApiView):
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
             return HttpResponse(status=204)
-        return EventStream(run.pk, after=after, first=first)
+        return EventStream(run, after=after, first=first)
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """Take any Accept header: what is answered is no JSON."""

@@ -17,6 +17,7 @@ from agents.models.conversations import Message
 from agents.models.runs import Run, Step
 from agents.streaming.events import append_event
 from agents.tools.catalogue import tools_of
+from memory.database_clock import database_now
 from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.releases.models import Release
@@ -25,7 +26,7 @@ from memory.retrieval.question import Question
 from reflection.errors import LostClaim
 from reflection.llm.base import Provider
 from reflection.llm.calls import RememberedChat
-from reflection.llm.chat import ChatAnswer, stored_calls
+from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 
 SECONDS_BETWEEN_PARTS = 0.1
@@ -54,7 +55,7 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
-        now = timezone.now()
+        now = database_now()
         Run.objects.filter(pk=run.pk).update(
             retrieval_id=answer.retrieval_id if answer.recorded else None,
             release=release,
@@ -72,10 +73,14 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
 
 def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) -> None:
     """Take a step: journal the question, ask, and write down the answer with the calls that it wants."""
-    step = _get_step(run) if again else _begin_step(claimed)
-    if step is None:
-        return
-    request = rebuild_request(step)
+    if again:
+        step = _get_step(run)
+        request = rebuild_request(step)
+    else:
+        begun = _begin_step(claimed)
+        if begun is None:
+            return
+        step, request = begun
     provider = find_provider(run.revision.model)
     ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
     answer, call = ask(f"step:{step.seq}", request, on_text=_Parts(claimed, step))
@@ -83,7 +88,7 @@ def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) 
     _write_answer(claimed, step, answer, call)
 
 
-def _begin_step(claimed: Claimed) -> Step | None:
+def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
     with claimed.writing() as run:
         if run.cancel_requested_at is not None:
             return None
@@ -102,7 +107,7 @@ def _begin_step(claimed: Claimed) -> Step | None:
         )
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
         append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
-    return step
+    return step, request
 
 
 def _get_step(run: Run) -> Step:
@@ -186,8 +191,8 @@ class _Parts:
         self._waiting += part
         if time.monotonic() - self._written_at < SECONDS_BETWEEN_PARTS:
             return
-        self._claimed.heartbeat.ensure_held()
-        append_event(self._step.run_id, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
+        with self._claimed.writing() as run:
+            append_event(run.pk, "text", step=self._step.seq, attempt=self._claimed.fence, text=self._waiting)
         self._waiting, self._written_at = "", time.monotonic()
 
 

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from django.utils import timezone
-
-from agents.context.compacting import compact
 from agents.loop.actions import (
     Action,
     AskModel,
@@ -22,6 +19,7 @@ from agents.loop.actions import (
     next_action,
 )
 from agents.loop.asking import ask_model, prepare_run, remind
+from agents.loop.compacting import compact
 from agents.loop.effects import execute_effect, mark_unknown
 from agents.loop.fence import Claimed, lock_run
 from agents.loop.finishing import finish_run
@@ -29,6 +27,7 @@ from agents.loop.liveness import showing_life
 from agents.loop.rows import load_rows
 from agents.models.runs import KIND, Run, RunStatus, StopReason
 from agents.streaming.events import append_event
+from memory.database_clock import database_now
 from reflection.errors import NotNow
 from reflection.jobs.execution import Heartbeat, Outcome, carry_out
 from reflection.jobs.models import Job
@@ -97,7 +96,7 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
         case AskModel(again=again):
             ask_model(claimed, run, again=again, find_provider=find)
         case ExecuteEffect(effect=effect):
-            execute_effect(claimed, effect.pk)
+            execute_effect(claimed, effect.pk, kind=effect.kind)
         case MarkUnknown(effect=effect):
             mark_unknown(claimed, effect.pk)
         case Compact():
@@ -117,7 +116,7 @@ def _stop(claimed: Claimed) -> bool:
                 finish_run(run, status=status, reason=reason, error=error)
             case Wait(effect=effect):
                 Run.objects.filter(pk=run.pk).update(
-                    status=RunStatus.WAITING, waiting_since=run.waiting_since or timezone.now()
+                    status=RunStatus.WAITING, waiting_since=run.waiting_since or database_now()
                 )
                 append_event(run.pk, "run", status=RunStatus.WAITING, effect=effect.pk)
             case _:

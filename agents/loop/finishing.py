@@ -11,11 +11,13 @@ from agents.models.effects import Approval, Effect
 from agents.models.runs import Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from agents.trajectories import record_run
-from memory.projects.actors import Actor
+from memory.database_clock import database_now
+from memory.projects.actors import Actor, name_actor
 
 NOT_CALLED = "The run ended before this call."
+BEGUN = "The run ended while this call went on, so it may have happened."
 UNKNOWN = "The run ended, and it is not known whether this call happened."
-UNDECIDED = "policy:run-ended"
+UNDECIDED = Actor.policy("run-ended")
 
 
 def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = "") -> Run:
@@ -25,7 +27,7 @@ def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = 
     cancelled.
     """
     _close_calls(run)
-    now = timezone.now()
+    now = database_now()
     waited = (now - run.waiting_since).total_seconds() if run.waiting_since else 0.0
     run.status, run.stop_reason, run.error, run.finished_at = status, reason, error[:2000], now
     trajectory = record_run(run, by=Actor(label=run.created_by, api_key_id=run.api_key_id))
@@ -54,11 +56,14 @@ def _close_calls(run: Run) -> None:
                 _answer_unknown(effect)
             case Effect.Status.UNKNOWN:
                 _answer_unknown(effect)
+            case Effect.Status.STARTED:
+                end_effect(effect, status=Effect.Status.FAILED, error=BEGUN)
             case _:
                 end_effect(effect, status=Effect.Status.CANCELLED, error=NOT_CALLED)
-    run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
-        status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED
-    )
+    if run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
+        status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED.label
+    ):
+        name_actor(UNDECIDED)
     run.steps.filter(status="asking").update(status="answered", finish_reason="none", finished_at=timezone.now())
 
 

@@ -13,10 +13,12 @@ from django.utils import timezone
 from agents.conversations import add_message
 from agents.loop.rows import read_history
 from agents.models.effects import Approval, Effect
-from agents.models.runs import Run, Step
+from agents.models.runs import Step
 from agents.rules import needs_approval, read_rules, refuse_call
 from agents.streaming.events import append_event
 from agents.tools.catalogue import Tool, find_tool
+from memory.database_clock import database_now
+from memory.events import Event, EventKind, announce
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -60,7 +62,7 @@ def plan_effect(
         arguments_sha256=hash_arguments(arguments or {}),
         kind=found.kind if found else Effect.Kind.PURE,
     )
-    refused = _refuse(run, step, found, tool, arguments, rules, is_top=parent is None)
+    refused = _refuse(effect, found, arguments, rules)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
     elif replaces is None and (
@@ -92,7 +94,7 @@ def plan_effect(
 def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
     """Ask whether a call may happen, or, where that is not known, whether it did."""
     run = effect.run
-    expires_at = None if about_unknown else timezone.now() + timedelta(seconds=run.approval_seconds)
+    expires_at = None if about_unknown else database_now() + timedelta(seconds=run.approval_seconds)
     approval = Approval.objects.create(
         project_id=run.project_id,
         run=run,
@@ -111,6 +113,8 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
         status=approval.status,
         expires_at=expires_at,
     )
+    details = {"approval": str(approval.pk), "run": str(run.pk), "tool": effect.tool, "about_unknown": about_unknown}
+    announce(Event(kind=EventKind.APPROVAL_WAITING, project_id=run.project_id, details=details))
     return approval
 
 
@@ -146,13 +150,14 @@ def add_result(effect: Effect) -> None:
     append_event(effect.run_id, "message", role="tool", seq=message.seq, content=message.content, effect=effect.pk)
 
 
-def _refuse(
-    run: Run, step: Step, found: Tool | None, tool: str, arguments: dict[str, Any] | None, rules: Any, *, is_top: bool
-) -> str:
+def _refuse(effect: Effect, found: Tool | None, arguments: dict[str, Any] | None, rules: Any) -> str:
     if found is None:
-        return f"There is no tool {tool[:200]!r}."
-    if is_top and (refused := refuse_call(rules, read_history(run), tool=tool, step=step.seq)):
-        return refused
+        return f"There is no tool {effect.tool!r}."
+    # A call that a person edited has the place of the one that it replaces, which the rules let in.
+    if effect.replaces is None:
+        history, by_tool = read_history(effect.run), effect.parent is not None
+        if refused := refuse_call(rules, history, tool=effect.tool, step=effect.step.seq, by_tool=by_tool):
+            return refused
     if arguments is None:
         return "The arguments are not a JSON object. Call the tool again with a JSON object."
     return found.find_fault(arguments)

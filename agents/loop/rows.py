@@ -1,12 +1,14 @@
 """What the loop looks at before each action: the rows of one run, and nothing else."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max
-from django.utils import timezone
+from django.db.models import Max, Q
+from django.db.models.functions import Now
 
 from agents.context.planning import Fit, measure
 from agents.models.conversations import Message
@@ -20,7 +22,8 @@ class RunRows:
     """A run and what belongs to it, as of one moment.
 
     `step` is the last one, `open_effects` are its calls that have not ended, first those of a tool in the sandbox.
-    `answer` is the message of the last step. `fit` says whether the next prompt fits; None where nothing is asked now.
+    `answer` is the message of the last step. `fit` builds the next prompt and says
+    whether it fits.
     """
 
     run: Run
@@ -30,13 +33,14 @@ class RunRows:
     history: tuple[Called, ...]
     rules: tuple[Any, ...]
     reminded_at: int  # the message; 0 where there is none
-    fit: Fit | None
+    fit: Callable[[], Fit]
     now: datetime
 
 
 def load_rows(run_id: UUID) -> RunRows:
     """Read the rows of a run."""
-    run = Run.objects.select_related("revision", "agent", "project", "conversation").get(pk=run_id)
+    related = ("revision", "agent", "project", "conversation")
+    run = Run.objects.select_related(*related).annotate(read_at=Now()).get(pk=run_id)
     step = run.steps.select_related("compaction").order_by("-seq").first()
     open_effects = tuple(
         sorted(
@@ -46,37 +50,34 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     answer = None
     if step is not None and step.status == Step.Status.ANSWERED:
-        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT, is_reply=False)
-        answer = (
-            said.order_by("seq").first()
-            or Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
-            .order_by("seq")
-            .first()
-        )
-    is_idle = run.prepared_at is not None and not open_effects and (step is None or answer is not None)
+        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+        answer = said.order_by("is_reply", "seq").first()
     return RunRows(
         run=run,
         step=step,
         answer=answer,
         open_effects=open_effects,
-        history=read_history(run),
+        history=tuple(each for each in read_history(run) if not each.by_tool),
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
-        fit=measure(run) if is_idle else None,
-        now=timezone.now(),
+        fit=partial(measure, run),
+        now=run.read_at,  # by the clock that all workers share
     )
 
 
 def read_history(run: Run) -> tuple[Called, ...]:
-    """Return the calls of a run in their order, without those that were not let start by a rule."""
+    """Return the calls of a run in their order, without those that were not let start by a rule.
+
+    Those of tools in the sandbox come last: they have no place among the model's own.
+    """
     rows = (
-        run.effects.filter(parent__isnull=True)
-        .exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
-        .order_by("step_id", "index", "id")
-        .values_list("tool", "step__seq", "status", "result", "error")
+        run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
+        .annotate(by_tool=Q(parent__isnull=False))
+        .order_by("by_tool", "step_id", "index", "id")
+        .values_list("tool", "step__seq", "status", "result", "error", "by_tool")
     )
     open_ = set(Effect.OPEN)
     return tuple(
-        Called(tool=tool, step=step, output=None if status in open_ else result or error)
-        for tool, step, status, result, error in rows
+        Called(tool=tool, step=step, output=None if status in open_ else result or error, by_tool=by_tool)
+        for tool, step, status, result, error, by_tool in rows
     )

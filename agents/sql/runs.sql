@@ -25,7 +25,8 @@ END $$;
 CREATE OR REPLACE TRIGGER agents_step_after_effects BEFORE INSERT ON agents_step
     FOR EACH ROW EXECUTE FUNCTION agents_step_after_effects();
 
--- What a call asks for never changes, and one that needs an approval starts only with one of these very arguments.
+-- What a call asks for never changes, and one that needs an approval is carried out only with one of these very
+-- arguments. A pure call has no row that says it began: it ends at once.
 CREATE OR REPLACE FUNCTION agents_effect_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.arguments, OLD.arguments_sha256, OLD.tool, OLD.kind, OLD.index)
@@ -37,9 +38,11 @@ BEGIN
        AND NEW.status <> OLD.status THEN
         RAISE EXCEPTION 'a call that has ended stays ended' USING ERRCODE = 'restrict_violation';
     END IF;
-    IF NEW.status = 'started' AND OLD.status <> 'started' AND NEW.needs_approval AND NOT EXISTS (
+    IF NEW.status IN ('started', 'succeeded', 'failed') AND NEW.status <> OLD.status AND NEW.needs_approval
+       AND NOT EXISTS (
         SELECT FROM agents_approval a
-        WHERE a.effect_id = NEW.id AND a.status = 'approved' AND a.arguments_sha256 = NEW.arguments_sha256) THEN
+        WHERE a.effect_id = NEW.id AND a.arguments_sha256 = NEW.arguments_sha256
+            AND (a.status = 'approved' OR a.status = 'answered' AND NEW.status = 'succeeded')) THEN
         RAISE EXCEPTION 'this call needs an approval' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;

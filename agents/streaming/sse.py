@@ -8,7 +8,7 @@ import orjson
 from django.http import StreamingHttpResponse
 
 from agents.models.runs import Run
-from agents.streaming.feed import Seen, feed
+from agents.streaming.feed import Seen, feed, read_events
 
 PING_SECONDS = 15.0
 TICK_SECONDS = 1.0  # so often the web server can see that a reader is gone, or that it is to stop itself
@@ -21,8 +21,9 @@ class EventStream(StreamingHttpResponse):
 
     is_event_stream = True
 
-    def __init__(self, run_id: UUID, *, after: int, first: list[Seen]) -> None:
-        super().__init__(write_events(run_id, after=after, first=first), content_type="text/event-stream")
+    def __init__(self, run: Run, *, after: int, first: list[Seen]) -> None:
+        events = write_events(run.pk, after=after, first=first) if run.is_live else write_past_events(run.pk, first)
+        super().__init__(events, content_type="text/event-stream")
         self["Cache-Control"] = "no-store"
         self["X-Accel-Buffering"] = "no"
 
@@ -54,6 +55,14 @@ def write_events(run_id: UUID, *, after: int, first: list[Seen]) -> Iterator[byt
                 if is_last(event):
                     return
             wrote_at = time.monotonic()
+
+
+def write_past_events(run_id: UUID, first: list[Seen]) -> Iterator[bytes]:
+    """Write the events of a run that has ended, and those after its end: people may still say how a call went."""
+    events = first
+    while events:
+        yield b"".join(map(write_event, events))
+        events = read_events(run_id, after=events[-1].seq)
 
 
 def write_event(event: Seen) -> bytes:

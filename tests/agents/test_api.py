@@ -1,11 +1,13 @@
 """Agents over HTTP."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
 
 from agents.models.runs import Run
+from agents.streaming.events import append_event
 from agents.streaming.feed import read_events
 from agents.streaming.sse import write_events
 from tests.agents.running import Script, go_on, make_agent, make_run
@@ -174,6 +176,18 @@ def test_stream_that_has_everything_ends() -> None:
     finish(run, "On its way.")
 
     assert api.get(f"runs/{run['id']}/events?after=1000").status_code == 204
+
+
+def test_stream_of_a_run_that_ended_ends_after_what_people_said_later() -> None:
+    api = Api()
+    run = start(api)
+    finish(run, "On its way.")
+    last = Run.objects.get(pk=run["id"]).events_written
+    append_event(UUID(run["id"]), "approval", status="rejected")  # as of a call that was not known to have happened
+
+    streamed = api.get(f"runs/{run['id']}/events", **{"Last-Event-ID": str(last)}).streaming_content
+
+    assert b"".join(streamed).startswith(f"id: {last + 1}\nevent: approval".encode())
 
 
 @pytest.mark.django_db(transaction=True)

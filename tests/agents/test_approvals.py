@@ -129,3 +129,47 @@ def test_condition_on_arguments_decides_who_is_asked() -> None:
     go_on(run, Script([("send_message", {"message": "Small"}), ("send_message", {"message": "Big"})]))
 
     assert list(run.effects.values_list("status", flat=True)) == ["succeeded", "waiting"]
+
+
+def test_database_carries_out_no_pure_call_that_was_not_approved() -> None:
+    run = make_run(make_agent(tools=["get_lessons"], rules=({"type": "requires_approval", "tool": "get_lessons"},)))
+    go_on(run, Script([("get_lessons", {"task": "Ship."})]))
+    effect = run.effects.get()
+    now = timezone.now()
+    assert (effect.kind, effect.status) == ("pure", "waiting")
+
+    with pytest.raises(IntegrityError, match="needs an approval"), transaction.atomic():
+        Effect.objects.filter(pk=effect.pk).update(status="succeeded", started_at=now, finished_at=now)
+
+
+def test_call_that_a_person_edits_keeps_its_place_in_the_order() -> None:
+    rules = (
+        {"type": "requires_approval", "tool": "send_message"},
+        {"type": "parent_last_tool", "tool": "get_lessons", "children": ["send_message"]},
+    )
+    run = make_run(make_agent(tools=["get_lessons", "send_message", "conversation_search"], rules=rules))
+    calls = [("get_lessons", {"task": "Ship."}), ("send_message", {"message": "Hello"})]
+    go_on(run, Script([*calls, ("conversation_search", {"query": "order"})]))
+    waits = run.effects.get(status="waiting")
+
+    decide_effect(waits, decision="edit", arguments_sha256=waits.arguments_sha256, by=ANA, arguments={"message": "Hi"})
+    go_on(run, Script("Done."))
+
+    assert replies(run) == ["Hi", "Done."]
+
+
+@pytest.mark.parametrize("days", [-365, 365])
+def test_worker_whose_clock_is_wrong_expires_nothing(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    shifted = timezone.now() + timedelta(days=days)
+    run = make_run(make_agent(tools=["send_message"], rules=RULES))
+    monkeypatch.setattr(timezone, "now", lambda: shifted)
+
+    go_on(run, Script([("send_message", {"message": "Hello"})]))
+    assert expire_approvals() == 0
+    effect = run.effects.get()
+    decide_effect(effect, decision="approve", arguments_sha256=effect.arguments_sha256, by=ANA)
+    monkeypatch.undo()
+    go_on(run, Script("Done."))
+
+    assert (run.status, run.waited_seconds < 60) == ("succeeded", True)
+    assert Approval.objects.filter(expires_at__lt=timezone.now() + timedelta(days=8)).exists()

@@ -3,22 +3,25 @@
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from agents.approvals import decide_effect
 from agents.definitions.python_file import read_definitions
 from agents.definitions.storage import save_tool
 from agents.errors import OutcomeUnknown
+from agents.loop import asking
 from agents.loop.actions import ExecuteEffect, MarkUnknown, next_action
 from agents.loop.rows import load_rows
 from agents.models.agents import Agent
 from agents.models.effects import Effect
-from agents.models.runs import Run
+from agents.models.runs import Event, Run
 from agents.revisions import AgentSpec, create_agent
 from agents.runs import cancel_run
 from agents.tools.catalogue import Tool, core_tools, pin_tools
 from memory.blocks.edits import NewBlock, create_block
 from memory.failpoints import FailpointError, armed
 from memory.projects.actors import Actor
+from reflection.jobs.models import Job
 from tests.agents.running import BY, Script, go_on, make_agent, make_run
 from tests.factories import make_project
 
@@ -242,3 +245,50 @@ def test_unknown_call_of_a_cancelled_run_has_an_answer_and_can_be_cleared(monkey
 
     assert (run.status, run.effects.get().status) == ("cancelled", "rejected")
     assert run.messages.filter(tool_call_id=effect.call_id).count() == 1
+
+
+def test_rule_about_counts_holds_for_calls_of_tools_in_the_sandbox() -> None:
+    rules = ({"type": "max_count_per_run", "tool": "send_message", "count": 1},)
+    run = make_run(make_python_agent("tell", "send_message", rules=rules))
+
+    go_on(run, Script([("tell", {"number": 1}), ("tell", {"number": 2})], "Done."))
+
+    assert run.messages.filter(content__startswith="It is", is_reply=True).count() == 1
+    assert run.effects.get(tool="send_message", status="refused").parent is not None
+
+
+def test_idempotent_call_that_had_begun_when_the_run_ended_is_not_said_to_be_uncalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(monkeypatch, Effect.Kind.IDEMPOTENT)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")
+    cancel_run(run, by=BY)
+
+    go_on(run, Script())
+
+    effect = run.effects.get()
+    assert (effect.status, "may have happened" in effect.error) == ("failed", True)
+
+
+def test_cancelled_run_does_not_wait_for_its_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Effect.Kind.IDEMPOTENT)
+    run = make_run(make_agent(tools=["note"]))
+    crash(run, at="agent.effect_done")  # the next attempt is in seconds, after more of them in minutes
+
+    cancel_run(run, by=BY)
+
+    assert Job.objects.waiting().filter(subject=str(run.pk)).exists()
+
+
+def test_worker_that_lost_its_claim_writes_no_part_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(make_agent())
+
+    def lose_claim(request: Any) -> str:
+        Job.objects.filter(subject=str(run.pk)).update(attempts=F("attempts") + 1)
+        return "Stale."
+
+    monkeypatch.setattr(asking, "SECONDS_BETWEEN_PARTS", 0.0)
+    go_on(run, Script(lose_claim))
+
+    assert not Event.objects.filter(run=run, kind="text").exists()

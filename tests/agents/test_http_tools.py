@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.definitions.errors import InvalidArguments, InvalidDefinition
+from agents.errors import InvalidArguments, InvalidDefinition
 from agents.http_tools import RequestFailed, read_request, send_request
 from erl_site.checks.services import check_services
 from tests.scripted_answers import raw
@@ -51,7 +51,8 @@ def test_request_has_arguments_key_and_effect_id(shop: ScriptedProvider) -> None
     ("behaviour", "said", "is_certain"),
     [
         (raw(b"no", status=404), "answered 404: no", True),
-        (raw(b"", status=302, headers={"location": "http://127.0.0.1/"}), "a redirect, which is not followed", True),
+        (raw(b"", status=307, headers={"location": "http://127.0.0.1/"}), "a redirect, which is not followed", True),
+        (raw(b"", status=303, headers={"location": "http://127.0.0.1/"}), "a redirect, which is not followed", False),
         (raw(b"broken", status=500), "answered 500", False),
         (raw(b"x" * 2_000), "more than 1,000 bytes", False),
     ],

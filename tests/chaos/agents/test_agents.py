@@ -1,0 +1,23 @@
+"""A few of each kind of blow; `python -m tests.chaos.agents` deals the many."""
+
+import pytest
+
+from tests.chaos.agents.random_rules import play_random_rules
+from tests.chaos.agents.worker_kills import kill_workers_at_random
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
+def test_killed_workers_lose_and_double_nothing() -> None:
+    found = kill_workers_at_random(kills=4)
+
+    assert found["passed"], found
+
+
+@pytest.mark.django_db
+def test_no_call_starts_that_the_rules_do_not_let_in() -> None:
+    found = play_random_rules(sets=25)
+
+    assert found["passed"], found
+    assert found["refused"]
+    assert found["started"]
