@@ -17,7 +17,7 @@ from agents.runs import wake
 from agents.streaming.events import append_event
 from memory.database_clock import database_now
 from memory.errors import InvalidInput
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 
 EXPIRED = Actor.policy("approval-expiry")
 EXPIRED_AT_ONCE = 100
@@ -142,6 +142,7 @@ def _edit(effect: Effect, approval: Approval, arguments: dict[str, Any] | None, 
 
 
 def _settle(approval: Approval, status: str, *, by: Actor, reason: str = "") -> None:
+    name_actor(by)
     approval.status, approval.decided_by, approval.reason = status, by.label, reason
     approval.decided_at = timezone.now()
     approval.save(update_fields=["status", "decided_by", "reason", "decided_at"])

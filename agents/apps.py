@@ -7,11 +7,13 @@ class AgentsConfig(AppConfig):
     def ready(self) -> None:
         from celery.signals import worker_init
 
+        from agents.audit import COMPARISONS
         from agents.erasure import forget_agent_run
         from agents.kinds import AGENT_RUN, PERIODIC
         from agents.loop.standby import add_standby
         from agents.text_columns import TEXT_COLUMNS
         from memory.heuristics.extensions import add_erasure
+        from memory.trust.audit import add_comparisons
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
@@ -19,5 +21,6 @@ class AgentsConfig(AppConfig):
         register_kind(AGENT_RUN)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
+        add_comparisons(*COMPARISONS)
         add_erasure(forget_agent_run)
         worker_init.connect(add_standby, dispatch_uid="agents.add_standby")

@@ -1,5 +1,8 @@
 """What the agents app refuses or fails at: one exception for each fact that a caller can act on."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from memory.errors import MemoryAppError
 
 
@@ -53,3 +56,30 @@ class ToolError(AgentsError):
     """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
 
     code = "tool_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a definition, and the line (from 1) where it is."""
+
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
+
+
+class InvalidDefinition(AgentsError):
+    """A tool or agent is not defined as it should be."""
+
+    code = "invalid_definition"
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(map(str, self.faults)))
+
+
+class InvalidArguments(AgentsError):
+    """The arguments of a call do not fit the tool's schema; the message names each that does not."""
+
+    code = "invalid_arguments"

@@ -15,8 +15,8 @@ import httpx
 from django.conf import settings
 from pydantic import Field, ValidationError
 
-from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
-from agents.definitions.schema import check_arguments
+from agents.errors import Fault, InvalidArguments, InvalidDefinition
+from agents.schema import check_arguments
 from memory.api.input import Input
 from memory.egress import find_project_url_fault
 from memory.errors import MemoryAppError

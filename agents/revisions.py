@@ -15,7 +15,7 @@ from agents.rules import find_faults
 from agents.tools.catalogue import find_tool_faults
 from memory.blocks.models import Block
 from memory.errors import InvalidInput
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
 
 
@@ -84,8 +84,10 @@ def revise_agent(agent: Agent, *, spec: AgentSpec, by: Actor, description: str |
     return _revise(agent, spec, by=by)
 
 
+@transaction.atomic
 def archive_agent(agent: Agent, *, by: Actor) -> Agent:
     """Let an agent start no more runs. What it did and remembers stays."""
+    name_actor(by)
     Agent.objects.filter(pk=agent.pk, archived_at__isnull=True).update(archived_at=Now())
     agent.refresh_from_db(fields=["archived_at"])
     return agent
@@ -107,6 +109,7 @@ def spec_of(revision: AgentRevision) -> AgentSpec:
 
 
 def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
+    name_actor(by)
     revision = AgentRevision.objects.filter(agent=agent, sha256=spec.sha256).first()
     if revision is None:
         number = 1 + (agent.revisions.order_by("-number").values_list("number", flat=True).first() or 0)

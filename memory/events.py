@@ -1,4 +1,4 @@
-"""What happens to lessons that others may want to be told of: announced to its listeners, in its transaction.
+"""What happens in a project that others may want to be told of: announced to its listeners, in its transaction.
 
 Other apps know memory, memory does not know them.
 """
@@ -14,6 +14,7 @@ from django.db import models
 class EventKind(models.TextChoices):
     PROPOSAL_WAITING = "proposal.waiting", "A lesson is waiting for review"
     DECISION_MADE = "decision.made", "A decision on a lesson was made"
+    APPROVAL_WAITING = "approval.waiting", "A call of an agent is waiting for a decision"
     LESSON_HARMFUL = "lesson.harmful", "A lesson may be harmful: runs that follow it fail"
     RELEASE_CUT = "release.cut", "A release was cut"
     DEPLOYMENT_CHANGED = "deployment.changed", "What agents are given has changed"

@@ -20,12 +20,12 @@ from agents.api.tool_shapes import (
     TryInput,
     describe_tool,
 )
-from agents.definitions.checks import read_limits
-from agents.definitions.errors import InvalidArguments, InvalidDefinition
-from agents.definitions.schema import bind_arguments, check_arguments
 from agents.definitions.storage import approve_tool, save_tool
+from agents.errors import InvalidArguments, InvalidDefinition
 from agents.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime
 from agents.sandbox import HostError, ToolCall, ToolOutcome, run_tool
+from agents.sandbox.limits import read_limits
+from agents.schema import bind_arguments, check_arguments
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
 from memory.api.schema import describe
@@ -68,7 +68,7 @@ class ToolListView(ApiView):
     def post(self, request: Request) -> Response:
         sent = ToolInput.from_body(self.body)
         if sent.runtime in (ToolRuntime.CORE, ToolRuntime.PYTHON):
-            raise InvalidInput({"/runtime": ["Only monty and http can be sent. A person installs tools in CPython."]})
+            raise InvalidInput({"/runtime": ["Only monty and http can be sent."]})
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:

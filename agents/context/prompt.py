@@ -50,7 +50,7 @@ def write_prompt(request: ChatRequest) -> bytes:
         message: dict[str, Any] = {"role": said.role, "content": said.content}
         if said.tool_calls:
             message["tool_calls"] = [
-                {"id": call.id, "name": call.name, "arguments": call.raw_arguments} for call in said.tool_calls
+                {"id": call.id, "name": call.name, "arguments": call.sent_arguments} for call in said.tool_calls
             ]
         if said.tool_call_id:
             message["tool_call_id"] = said.tool_call_id

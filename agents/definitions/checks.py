@@ -8,20 +8,21 @@ from typing import Any
 
 from pydantic_monty import MontyError, MontySyntaxError, MontyTypingError
 
-from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
-from agents.definitions.schema import check_arguments, find_schema_faults
 from agents.definitions.values import Example, ToolDefinition
+from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, Limits, ToolCall, run_tool
+from agents.sandbox import HostError, ToolCall, run_tool
+from agents.sandbox.errors import BUSY, SandboxError
 from agents.sandbox.json_values import NotJson, to_json_value
+from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
+from agents.schema import check_arguments, find_schema_faults
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
 MAX_EXAMPLES = 20
 MAX_CHARS = 100_000
 CHECK_SECONDS = 10.0
-_MOST = Limits(seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000)
 _PYTHON_TYPES = {
     "string": "str",
     "integer": "int",
@@ -43,7 +44,15 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
     faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
-    faults += _check_sizes(definition)
+    if definition.runtime == ToolRuntime.PYTHON:
+        faults.append(
+            Fault(
+                f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
+                "http_tool.",
+                _line(definition, 1),
+            )
+        )
+    faults += _check_sizes(definition) + _check_parts(definition)
     faults += [
         Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
         for name in definition.uses
@@ -58,20 +67,6 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
             faults += _check_example(definition, example, number)
     if faults:
         raise InvalidDefinition(faults)
-
-
-def read_limits(stored: Mapping[str, Any]) -> Limits:
-    """Return the limits of a tool, with the defaults for those it does not set, or raise InvalidDefinition."""
-    for name, value in stored.items():
-        most = getattr(_MOST, name, None) if name in Limits.__slots__ else None
-        if most is None:
-            raise InvalidDefinition(
-                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.")]
-            )
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
-            raise InvalidDefinition([Fault(f"The limit {name} is a number from 1 to {most:,}.")])
-    return Limits(**stored)
 
 
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
@@ -93,24 +88,35 @@ def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, An
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
-    if definition.runtime == ToolRuntime.PYTHON:
-        return []  # its modules are those of this host
     stubs = ["from typing import Any, Literal", *(write_stub(name, known[name]) for name in definition.uses)]
     try:
         with get_pool().checkout(
             type_check=True,
             type_check_stubs="\n".join(stubs),
             type_check_format="jsonlines",
-            limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": _MOST.memory_bytes},
+            limits={"max_feed_duration_secs": CHECK_SECONDS, "max_memory": MOST.memory_bytes},
         ) as session:
             session.feed_run(definition.source)
+    except TimeoutError as error:
+        raise SandboxError(BUSY) from error
     except MontyTypingError as error:
-        return [_read_diagnostic(line, definition) for line in error.display().splitlines() if line.startswith("{")]
+        return [_read_diagnostic(line, definition) for line in error.display().split("\n") if line.startswith("{")]
     except MontySyntaxError as error:
         line = next((frame.line for frame in error.traceback()), 1)
         return [Fault(f"{definition.name}: {error.display('msg')}.", _line(definition, line))]
     except MontyError as error:
         return [Fault(f"{definition.name} cannot be loaded: {str(error)[:500]}", _line(definition, 1))]
+    return []
+
+
+def _check_parts(definition: ToolDefinition) -> list[Fault]:
+    is_http = definition.runtime == ToolRuntime.HTTP
+    if is_http and definition.source:
+        return [Fault(f"{definition.name} is a request, so it has no source.")]
+    if not is_http and definition.request:
+        return [Fault(f"{definition.name} is a function, so it has no request. Requests have the runtime http.")]
+    if not is_http and not definition.source:
+        return [Fault(f"{definition.name} has no source.")]
     return []
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
-from agents.definitions.errors import Fault, InvalidDefinition
 from agents.definitions.export import write_file
 from agents.definitions.python_file import read_definitions
 from agents.definitions.storage import Stored, as_definition, save_tool
 from agents.definitions.values import AgentDefinition, BlockDefinition, ToolDefinition
+from agents.errors import Fault, InvalidDefinition
 from agents.limits import Compacting, Limits
 from agents.models.agents import Agent, AgentRevision
 from agents.models.tools import Tool, ToolRevision

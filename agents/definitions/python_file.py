@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.definitions.docstrings import read_docstring
-from agents.definitions.errors import Fault, InvalidDefinition
-from agents.definitions.schema import find_schema_faults, read_schema
 from agents.definitions.values import AgentDefinition, BlockDefinition, Example, ToolDefinition
+from agents.errors import Fault, InvalidDefinition
 from agents.models.tools import ToolKind, ToolRuntime
+from agents.schema import find_schema_faults, read_schema
 
 MODULE = "agents.definitions"
 MAX_FILE_CHARS = 1_000_000

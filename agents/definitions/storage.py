@@ -13,7 +13,7 @@ from agents.definitions.values import Example, ToolDefinition
 from agents.models.tools import Tool, ToolRevision, ToolStatus
 from agents.tools.catalogue import core_tools
 from memory.errors import AlreadyDecided, ChangedMeanwhile
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
 
 
@@ -87,6 +87,7 @@ def approve_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevis
 
 
 def _put_in_force(tool: Tool, revision: ToolRevision, *, by: Actor) -> None:
+    name_actor(by)
     waits = ToolRevision.objects.filter(pk=revision.pk).exclude(status=ToolStatus.APPROVED)
     waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
     Tool.objects.filter(pk=tool.pk).update(current=revision)

@@ -1,4 +1,6 @@
-"""What a run does next: a function of its rows. It reads no clock and no database, and changes nothing."""
+"""What a run does next: a function of its rows. It reads no clock, changes nothing, and has the next prompt
+measured only where the model is asked next.
+"""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -137,9 +139,10 @@ def _out_of_time(rows: RunRows) -> Action | None:
 
 
 def _ask(rows: RunRows) -> Action:
-    if rows.fit == Fit.TOO_LONG:
+    fit = rows.fit()
+    if fit == Fit.TOO_LONG:
         return Compact()
-    if rows.fit == Fit.IMPOSSIBLE:
+    if fit == Fit.IMPOSSIBLE:
         return _failed(
             StopReason.CONTEXT_OVERFLOW,
             "The instructions, memory, lessons and tools alone do not fit into the context window. Make them shorter, "

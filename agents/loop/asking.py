@@ -26,7 +26,7 @@ from memory.retrieval.question import Question
 from reflection.errors import LostClaim
 from reflection.llm.base import Provider
 from reflection.llm.calls import RememberedChat
-from reflection.llm.chat import ChatAnswer, stored_calls
+from reflection.llm.chat import ChatAnswer, ChatRequest, stored_calls
 from reflection.llm.models import ModelCall
 
 SECONDS_BETWEEN_PARTS = 0.1
@@ -73,10 +73,14 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
 
 def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) -> None:
     """Take a step: journal the question, ask, and write down the answer with the calls that it wants."""
-    step = _get_step(run) if again else _begin_step(claimed)
-    if step is None:
-        return
-    request = rebuild_request(step)
+    if again:
+        step = _get_step(run)
+        request = rebuild_request(step)
+    else:
+        begun = _begin_step(claimed)
+        if begun is None:
+            return
+        step, request = begun
     provider = find_provider(run.revision.model)
     ask = RememberedChat(claimed.job, claimed.heartbeat, provider=provider, subject=f"run:{run.pk}")
     answer, call = ask(f"step:{step.seq}", request, on_text=_Parts(claimed, step))
@@ -84,7 +88,7 @@ def ask_model(claimed: Claimed, run: Run, *, again: bool, find_provider: _Find) 
     _write_answer(claimed, step, answer, call)
 
 
-def _begin_step(claimed: Claimed) -> Step | None:
+def _begin_step(claimed: Claimed) -> tuple[Step, ChatRequest] | None:
     with claimed.writing() as run:
         if run.cancel_requested_at is not None:
             return None
@@ -103,7 +107,7 @@ def _begin_step(claimed: Claimed) -> Step | None:
         )
         Run.objects.filter(pk=run.pk).update(steps_taken=F("steps_taken") + 1)
         append_event(run.pk, "step", step=step.seq, status=step.status, prompt_sha256=step.prompt_sha256)
-    return step
+    return step, request
 
 
 def _get_step(run: Run) -> Step:

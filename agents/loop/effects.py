@@ -27,17 +27,17 @@ _Status = Effect.Status
 GONE = "The tool is no longer there."
 
 
-def execute_effect(claimed: Claimed, effect_id: UUID) -> None:
+def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
     """Carry out one call and write down how it ended.
 
     Raises:
         LostClaim: another worker goes on with the run; nothing was written.
     """
-    effect = _get(effect_id)
-    tool = find_tool(effect.run, effect.tool, parent=effect.parent)
-    if effect.kind == Effect.Kind.LOCAL:
+    if kind == Effect.Kind.LOCAL:
         _execute_local(claimed, effect_id)
         return
+    effect = _get(effect_id)
+    tool = find_tool(effect.run, effect.tool, parent=effect.parent)
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from agents.context.compacting import compact
 from agents.loop.actions import (
     Action,
     AskModel,
@@ -20,6 +19,7 @@ from agents.loop.actions import (
     next_action,
 )
 from agents.loop.asking import ask_model, prepare_run, remind
+from agents.loop.compacting import compact
 from agents.loop.effects import execute_effect, mark_unknown
 from agents.loop.fence import Claimed, lock_run
 from agents.loop.finishing import finish_run
@@ -96,7 +96,7 @@ def _take(action: Action, claimed: Claimed, run: Run, *, find: _Find) -> None:
         case AskModel(again=again):
             ask_model(claimed, run, again=again, find_provider=find)
         case ExecuteEffect(effect=effect):
-            execute_effect(claimed, effect.pk)
+            execute_effect(claimed, effect.pk, kind=effect.kind)
         case MarkUnknown(effect=effect):
             mark_unknown(claimed, effect.pk)
         case Compact():

@@ -12,12 +12,12 @@ from agents.models.runs import Run, RunStatus, StopReason
 from agents.streaming.events import append_event
 from agents.trajectories import record_run
 from memory.database_clock import database_now
-from memory.projects.actors import Actor
+from memory.projects.actors import Actor, name_actor
 
 NOT_CALLED = "The run ended before this call."
 BEGUN = "The run ended while this call went on, so it may have happened."
 UNKNOWN = "The run ended, and it is not known whether this call happened."
-UNDECIDED = "policy:run-ended"
+UNDECIDED = Actor.policy("run-ended")
 
 
 def finish_run(run: Run, *, status: RunStatus, reason: StopReason, error: str = "") -> Run:
@@ -60,9 +60,10 @@ def _close_calls(run: Run) -> None:
                 end_effect(effect, status=Effect.Status.FAILED, error=BEGUN)
             case _:
                 end_effect(effect, status=Effect.Status.CANCELLED, error=NOT_CALLED)
-    run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
-        status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED
-    )
+    if run.approvals.filter(status=Approval.Status.PENDING, about_unknown=False).update(
+        status=Approval.Status.CANCELLED, decided_at=timezone.now(), decided_by=UNDECIDED.label
+    ):
+        name_actor(UNDECIDED)
     run.steps.filter(status="asking").update(status="answered", finish_reason="none", finished_at=timezone.now())
 
 

@@ -18,6 +18,7 @@ from agents.rules import needs_approval, read_rules, refuse_call
 from agents.streaming.events import append_event
 from agents.tools.catalogue import Tool, find_tool
 from memory.database_clock import database_now
+from memory.events import Event, EventKind, announce
 
 MAX_RESULT_SHARE = 0.2  # of the context window; the rest can be read with read_result
 CHARACTERS_PER_TOKEN = 3
@@ -112,6 +113,8 @@ def ask_people(effect: Effect, *, about_unknown: bool = False) -> Approval:
         status=approval.status,
         expires_at=expires_at,
     )
+    details = {"approval": str(approval.pk), "run": str(run.pk), "tool": effect.tool, "about_unknown": about_unknown}
+    announce(Event(kind=EventKind.APPROVAL_WAITING, project_id=run.project_id, details=details))
     return approval
 
 

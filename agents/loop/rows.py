@@ -1,7 +1,9 @@
 """What the loop looks at before each action: the rows of one run, and nothing else."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +22,8 @@ class RunRows:
     """A run and what belongs to it, as of one moment.
 
     `step` is the last one, `open_effects` are its calls that have not ended, first those of a tool in the sandbox.
-    `answer` is the message of the last step. `fit` says whether the next prompt fits; None where nothing is asked now.
+    `answer` is the message of the last step. `fit` builds the next prompt and says
+    whether it fits.
     """
 
     run: Run
@@ -30,7 +33,7 @@ class RunRows:
     history: tuple[Called, ...]
     rules: tuple[Any, ...]
     reminded_at: int  # the message; 0 where there is none
-    fit: Fit | None
+    fit: Callable[[], Fit]
     now: datetime
 
 
@@ -47,14 +50,8 @@ def load_rows(run_id: UUID) -> RunRows:
     )
     answer = None
     if step is not None and step.status == Step.Status.ANSWERED:
-        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT, is_reply=False)
-        answer = (
-            said.order_by("seq").first()
-            or Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
-            .order_by("seq")
-            .first()
-        )
-    is_idle = run.prepared_at is not None and not open_effects and (step is None or answer is not None)
+        said = Message.objects.filter(run=run, seq__gt=step.through, role=Message.Role.ASSISTANT)
+        answer = said.order_by("is_reply", "seq").first()
     return RunRows(
         run=run,
         step=step,
@@ -63,7 +60,7 @@ def load_rows(run_id: UUID) -> RunRows:
         history=tuple(each for each in read_history(run) if not each.by_tool),
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
-        fit=measure(run) if is_idle else None,
+        fit=partial(measure, run),
         now=run.read_at,  # by the clock that all workers share
     )
 

@@ -36,6 +36,7 @@ class Agent(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        permissions = [("talk_to_agent", "Can send messages to agents and cancel their runs")]
         constraints = [
             models.CheckConstraint(condition=Q(name__regex=NAME), name="agents_agent_name_is_a_name"),
             models.UniqueConstraint(fields=["project", "name"], name="agents_agent_name_unique"),

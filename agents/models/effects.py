@@ -151,6 +151,7 @@ class Approval(models.Model):
                 name="agents_approval_decision_is_known",
             ),
         ]
+        permissions = [("decide_approval", "Can decide about calls of agents")]
         indexes = [
             models.Index(F("project"), F("requested_at").desc(), name="agents_approval_newest"),
             models.Index(fields=["expires_at"], condition=Q(status="pending"), name="agents_approval_pending"),

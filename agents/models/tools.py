@@ -56,6 +56,7 @@ class Tool(models.Model):
 
     class Meta:
         ordering = ["name", "id"]
+        permissions = [("review_tool", "Can put tools of agents in force")]
         constraints = [
             models.CheckConstraint(condition=Q(name__regex=TOOL_NAME), name="agents_tool_name_is_a_name"),
             models.UniqueConstraint(fields=["project", "name"], name="agents_tool_name_unique"),

@@ -2,6 +2,8 @@
 
 from memory.errors import MemoryAppError
 
+BUSY = "All workers of the sandbox are busy. Try again in a moment."
+
 
 class SandboxError(MemoryAppError):
     """The sandbox itself failed, or this host has none for what was asked. The message says what to do."""

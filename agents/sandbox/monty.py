@@ -3,7 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 from pydantic_monty import (
@@ -22,7 +23,7 @@ from pydantic_monty import (
 )
 
 from agents.sandbox.calls import Answer, HostCall, HostError, Limits, Status, Suspend, ToolCall, ToolFault, ToolOutcome
-from agents.sandbox.errors import SandboxError, SnapshotOfOtherVersion
+from agents.sandbox.errors import BUSY, SandboxError, SnapshotOfOtherVersion
 from agents.sandbox.json_values import NotJson, to_json_value
 from agents.sandbox.snapshots import seal, unseal
 from agents.sandbox.workers import get_pool
@@ -131,7 +132,7 @@ class _Run:
                 raise SandboxError(f"The sandbox crashed, and was replaced ({_cut(str(error))}).") from error
             ended = _failed(_too_long(self._call.limits))
         except (TimeoutError, MontyError) as error:
-            raise SandboxError("All workers of the sandbox are busy. Try again in a moment.") from error
+            raise SandboxError(BUSY) from error
         spent = time.perf_counter() - started - waited
         return self._outcome(duration_ms=round(1000 * spent, 3), **ended)
 
@@ -183,7 +184,9 @@ class _Run:
         return Answer(call=call, value=value)
 
 
-def _checkout(call: ToolCall) -> MontySession:
+@contextmanager
+def _checkout(call: ToolCall) -> Iterator[MontySession]:
+    """Give the block a worker of its own, or raise SandboxError where none becomes free in time."""
     limits = call.limits
     allowed: ResourceLimits = {
         "max_feed_duration_secs": limits.seconds,
@@ -193,7 +196,13 @@ def _checkout(call: ToolCall) -> MontySession:
         "max_total_sleep_secs": 0.0,
     }
     policy: OSPolicy = {"datetime": call.frozen_at, "sleep": "zero", "random_start": {"seed": call.seed}}
-    return get_pool().checkout(script_name=f"{call.function}.py", limits=allowed, os_policy=policy)
+    checkout = get_pool().checkout(script_name=f"{call.function}.py", limits=allowed, os_policy=policy)
+    with ExitStack() as stack:
+        try:
+            session = stack.enter_context(checkout)
+        except TimeoutError as error:
+            raise SandboxError(BUSY) from error
+        yield session
 
 
 def _identity(call: ToolCall) -> bytes:

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.db.models import F
 
-from agents.definitions.errors import InvalidArguments
-from agents.definitions.schema import check_arguments
+from agents.errors import InvalidArguments
 from agents.models.effects import Effect
 from agents.models.runs import Run
 from agents.models.tools import ToolKind, ToolRevision, ToolRuntime
+from agents.schema import check_arguments
 from agents.tools.custom import EXECUTORS
 from memory.projects.models import Project
 from reflection.llm.chat import ChatTool

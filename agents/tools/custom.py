@@ -10,14 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agents.definitions.checks import read_limits
-from agents.definitions.errors import InvalidArguments
-from agents.definitions.schema import bind_arguments
-from agents.errors import OutcomeUnknown, ToolError
+from agents.errors import InvalidArguments, OutcomeUnknown, ToolError
 from agents.http_tools import RequestFailed, read_request, send_request
 from agents.models.effects import Effect, EffectStatus
 from agents.models.tools import ToolKind, ToolRuntime
 from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
+from agents.sandbox.limits import read_limits
+from agents.schema import bind_arguments
 
 
 class CallsHost(Exception):

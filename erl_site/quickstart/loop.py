@@ -12,6 +12,7 @@ import httpx
 from django.conf import settings
 
 from erl_site.quickstart.access import Access
+from erl_site.quickstart.agent_demo import run_agent_demo
 from erl_site.quickstart.terminal import Terminal
 from memory.curation.decisions import approve_heuristic
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
@@ -36,10 +37,11 @@ class LoopError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer of POST /retrieve, and a command that repeats the request."""
+    """The answer of POST /retrieve, a command that repeats the request, and where the sample's agent waits."""
 
     body: dict[str, Any]
     curl: str
+    agent_page: str | None
 
 
 class Loop:
@@ -141,7 +143,8 @@ class Loop:
                 "Retrieval found no approved lesson for the new task. Approve a proposal in the review queue, then run "
                 "the quickstart again."
             )
-        return Answer(body=answer, curl=self._curl("retrieve", body))
+        page = run_agent_demo(self.project, **NEW_TASK, terminal=self.terminal, poll=self.poll)
+        return Answer(body=answer, curl=self._curl("retrieve", body), agent_page=page)
 
     def _post(
         self, path: str, body: str, *, headers: dict[str, str] | None = None, accept: tuple[int, ...] = ()

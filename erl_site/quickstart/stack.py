@@ -13,6 +13,7 @@ from django.conf import settings
 from erl_site.celery import app
 from erl_site.embedded import postgres, valkey
 from erl_site.embedded.supervisor import Server, Service, Supervisor
+from erl_site.quickstart.agent_demo import SCRIPT
 
 READY_SECONDS = 90.0
 ATTEMPTS_BEFORE_GIVING_UP = 3
@@ -112,7 +113,12 @@ def build_supervisor(port: int, report: Callable[[str, str], None]) -> Superviso
             ),
         ],
         servers=embedded_servers(),
-        environment={"DJANGO_SETTINGS_MODULE": "erl_site.settings", "ERL_HOME": str(home), "ERL_API_PORT": str(port)},
+        environment={
+            "DJANGO_SETTINGS_MODULE": "erl_site.settings",
+            "ERL_HOME": str(home),
+            "ERL_API_PORT": str(port),
+            "ERL_LLM_SCRIPT": settings.ERL_LLM_SCRIPT or str(SCRIPT),  # what the sample's agent plays
+        },
         working_directory=settings.BASE_DIR,
         report=report,
     )

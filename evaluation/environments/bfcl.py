@@ -21,7 +21,6 @@ from evaluation.environments.scripted.plan import Answer, PlannedCall, Slip, Wor
 from evaluation.environments.scripted.slips import choose_slips, find_slips
 from evaluation.errors import EvaluationError
 
-DATA = "BFCL_v4_multi_turn_base.json"
 STATELESS = ("MathAPI",)
 
 
@@ -34,13 +33,14 @@ class Dialogue:
     config: dict[str, Any]
     requests: tuple[str, ...]
     plan: tuple[PlannedCall, ...]
+    long_context: bool = False  # the services have far more data than the dialogue is about
 
 
 class Apis:
     """The simulated services of one dialogue."""
 
     def __init__(self, dialogue: Dialogue) -> None:
-        self.instances = {name: _start(name, dialogue.config) for name in dialogue.classes}
+        self.instances = {name: _start(name, dialogue) for name in dialogue.classes}
         self.methods = {
             name: method
             for instance in self.instances.values()
@@ -118,17 +118,18 @@ def require_bfcl() -> None:
 
 
 @cache
-def read_dialogues() -> dict[str, Dialogue]:
-    """Return the dialogues of the base set by id."""
+def read_dialogues(name: str = "base") -> dict[str, Dialogue]:
+    """Return the dialogues of a set by id: "base" or "long_context"."""
     require_bfcl()
     folder = Path(importlib.import_module("bfcl_eval").__path__[0]) / "data"
-    rows = [json.loads(line) for line in (folder / DATA).read_text(encoding="utf-8").splitlines()]
-    lines = (folder / "possible_answer" / DATA).read_text(encoding="utf-8").splitlines()
+    data = f"BFCL_v4_multi_turn_{name}.json"
+    rows = [json.loads(line) for line in (folder / data).read_text(encoding="utf-8").splitlines()]
+    lines = (folder / "possible_answer" / data).read_text(encoding="utf-8").splitlines()
     answers = {row["id"]: row["ground_truth"] for row in map(json.loads, lines)}
-    return {row["id"]: _read(row, answers[row["id"]]) for row in rows}
+    return {row["id"]: _read(row, answers[row["id"]], long_context=name == "long_context") for row in rows}
 
 
-def _read(row: dict[str, Any], turns: list[list[str]]) -> Dialogue:
+def _read(row: dict[str, Any], turns: list[list[str]], *, long_context: bool) -> Dialogue:
     classes = tuple(sorted(row["involved_classes"]))
     return Dialogue(
         id=row["id"],
@@ -136,6 +137,7 @@ def _read(row: dict[str, Any], turns: list[list[str]]) -> Dialogue:
         config=row["initial_config"],
         requests=tuple("\n".join(message["content"] for message in turn) for turn in row["question"]),
         plan=tuple(_parse(call, turn, classes) for turn, calls in enumerate(turns) for call in calls),
+        long_context=long_context,
     )
 
 
@@ -166,8 +168,8 @@ def _load(name: str) -> Any:
     return getattr(importlib.import_module(places[name]), name)
 
 
-def _start(name: str, config: dict[str, Any]) -> Any:
+def _start(name: str, dialogue: Dialogue) -> Any:
     instance = _load(name)()
     if name not in STATELESS:
-        instance._load_scenario(copy.deepcopy(config.get(name, {})), long_context=False)
+        instance._load_scenario(copy.deepcopy(dialogue.config.get(name, {})), long_context=dialogue.long_context)
     return instance

@@ -25,7 +25,8 @@ from memory.projects.rule_changes import let_key_review, requires_two
 
 log = structlog.get_logger(__name__)
 
-# What an agent needs: not `review` (an agent may not approve its own lessons) and not `evaluate` (it costs money).
+# What an agent needs. It decides nothing (`review`, `release`, `approve`), defines no agents and tools (`agents`), and
+# starts nothing that costs money (`evaluate`, `run`).
 AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.TRAJECTORIES_READ,
     ApiKey.Scope.TRAJECTORIES_WRITE,

@@ -73,6 +73,17 @@ WHERE (p.four_eyes, p.mistake_card_policy) IS DISTINCT FROM (
 """
 
 
+_comparisons = [_REVIEWS, _SERVING, _KEYS, _SETTINGS]
+
+
+def add_comparisons(*statements: str) -> None:
+    """Compare the rows of another app with the chain too.
+
+    Each statement returns the faults: the project, the row's id, the number of the entry or NULL, and what is wrong.
+    """
+    _comparisons.extend(each for each in statements if each not in _comparisons)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """One place where the chain, or a row it describes, was changed."""
@@ -135,7 +146,7 @@ def verify_audit(*, heads: list[Head] | None = None) -> AuditReport:
         Fault(project_id=head.project_id, number=head.number, message="the end of the chain is missing")
         for head in kept.values()
     ]
-    for statement in (_REVIEWS, _SERVING, _KEYS, _SETTINGS):
+    for statement in _comparisons:
         report.faults += _compare(statement)
     return report
 

@@ -51,6 +51,11 @@ class ToolCall:
         """The arguments as a model is shown them later: providers refuse what is no object."""
         return {"INVALID_JSON": self.raw_arguments} if self.arguments is None else self.arguments
 
+    @property
+    def sent_arguments(self) -> str:
+        """`shown_arguments` as JSON: the model's own words where they are an object, which servers parse."""
+        return (self.arguments and self.raw_arguments) or json.dumps(self.shown_arguments, ensure_ascii=False)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatMessage:

@@ -32,17 +32,12 @@ def _write_message(said: ChatMessage) -> dict[str, Any]:
     message: dict[str, Any] = {"role": said.role, "content": said.content}
     if said.tool_calls:
         message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _write_arguments(call)}}
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.sent_arguments}}
             for call in said.tool_calls
         ]
     if said.role == "tool":
         message["tool_call_id"] = said.tool_call_id
     return message
-
-
-def _write_arguments(call: ToolCall) -> str:
-    """Return the model's own words where they are JSON: servers that parse them refuse anything else."""
-    return (call.arguments and call.raw_arguments) or json.dumps(call.shown_arguments, ensure_ascii=False)
 
 
 def read_answer(

@@ -74,6 +74,11 @@ def _say(delivery: WebhookDelivery) -> str:
             decision = str(details.get("decision", ""))
             were = "were" if count != 1 else "was"
             return f"{lessons} {were} {_DECIDED.get(decision, decision)}."
+        case EventKind.APPROVAL_WAITING:
+            tool = _escape(str(details.get("tool")))
+            if details.get("about_unknown"):
+                return f"It is not known whether a call of {tool} by an agent happened. Say how it ended."
+            return f"A call of {tool} by an agent is waiting for a decision."
         case EventKind.LESSON_HARMFUL:
             failed, followed = details.get("failed"), details.get("followed")
             return f"{lessons} may be harmful: {failed} of the {followed} runs that followed it failed."
@@ -108,6 +113,8 @@ def find_link(delivery: WebhookDelivery) -> str:
     match delivery.event_kind, delivery.lesson_ids:
         case _, [id]:
             page = reverse("admin:memory_heuristic_change", args=[id])
+        case EventKind.APPROVAL_WAITING, _:
+            page = reverse("admin:index")
         case EventKind.EVALUATION_FINISHED, _:
             page = reverse("admin:evaluation_evaluationrun_change", args=[delivery.details["evaluation"]])
         case EventKind.PROPOSAL_WAITING, _:

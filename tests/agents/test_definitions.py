@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from agents.definitions.checks import check_tool
-from agents.definitions.errors import InvalidArguments, InvalidDefinition
 from agents.definitions.export import write_file
 from agents.definitions.python_file import read_definitions
-from agents.definitions.schema import bind_arguments, check_arguments
+from agents.errors import InvalidArguments, InvalidDefinition
+from agents.schema import bind_arguments, check_arguments
 from tests.agents.shop import SHOP
 
 HEAD = "from agents.definitions import agent, block, http_tool, rule, tool\n"

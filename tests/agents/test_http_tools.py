@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.definitions.errors import InvalidArguments, InvalidDefinition
+from agents.errors import InvalidArguments, InvalidDefinition
 from agents.http_tools import RequestFailed, read_request, send_request
 from erl_site.checks.services import check_services
 from tests.scripted_answers import raw

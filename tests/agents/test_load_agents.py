@@ -10,6 +10,7 @@ from django.db import DatabaseError, transaction
 from agents.definitions.loading import export_agent, load_file
 from agents.definitions.storage import approve_tool, save_tool
 from agents.definitions.values import ToolDefinition
+from agents.errors import InvalidDefinition
 from agents.models.agents import Agent
 from agents.models.tools import Tool, ToolRevision
 from memory.errors import ChangedMeanwhile
@@ -48,6 +49,15 @@ def test_file_is_loaded_once(tmp_path: Path) -> None:
     assert agent.current is not None
     assert [each["name"] for each in agent.current.tools] == ["get_order", "refund_order", "send_message"]
     assert set(ToolRevision.objects.values_list("status", "decided_by")) == {("approved", "command:load_agents")}
+
+
+def test_tool_that_no_host_runs_is_refused() -> None:
+    text = SHOP.replace("@tool(kind", '@tool(runtime="python", kind', 1)
+
+    with pytest.raises(InvalidDefinition, match="refund: ERL runs no tools of the runtime python"):
+        load_file(make_project(), text, by=BY)
+
+    assert not Tool.objects.exists()
 
 
 def test_changed_tool_is_a_new_revision_that_the_agent_pins(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A run from the user's message to its trajectory."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from agents.models.conversations import Message
 from agents.models.runs import Run
@@ -32,6 +34,20 @@ def test_finished_run_is_a_trajectory() -> None:
     assert run.trajectory.task == "Where is order 1?"
     assert [step["action"] and step["action"]["name"] for step in run.trajectory.steps] == ["send_message", None]
     assert run.trajectory.retrieval_id == run.retrieval_id
+
+
+def count_statements(steps: int) -> int:
+    """Return how many statements a run takes that calls a tool in each step but the last."""
+    run = make_run(make_agent(tools=["send_message"], name=f"agent-{steps}"))
+    script = Script(*[[("send_message", {"message": "Looking."})]] * (steps - 1), "It is on its way.")
+    with CaptureQueriesContext(connection) as captured:
+        go_on(run, script)
+    assert run.steps_taken == steps
+    return len(captured)
+
+
+def test_step_with_a_call_takes_no_more_statements_than_known() -> None:
+    assert count_statements(4) - count_statements(3) == 70
 
 
 def test_erasure_of_the_trajectory_takes_the_run_along() -> None:

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from agents.models.tools import Tool
+from agents.sandbox import workers
 from tests.factories import make_api_key
 
 pytestmark = pytest.mark.django_db
@@ -114,6 +115,21 @@ def test_faulty_tool_is_refused(client: Client, made: Any, tool_id: str, change:
     assert refused.status_code == 400
     assert said in refused.json()["error"]["message"]
     assert Tool.objects.get(pk=tool_id).revisions.count() == 1
+
+
+def test_busy_sandbox_answers_503(client: Client, made: Any, tool_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MAX_WORKERS", 1)
+    monkeypatch.setattr(workers, "CHECKOUT_SECONDS", 0.05)
+    workers.close_pool()
+    try:
+        with workers.get_pool().checkout():
+            tried = call(client, made.token, "post", f"/tools/{tool_id}/try", {"arguments": {"order_id": "A1"}})
+            stored = call(client, made.token, "post", "/tools", PRICE | {"description": "Its price."})
+    finally:
+        workers.close_pool()
+
+    told = [(each.status_code, each.json()["error"]["code"]) for each in (tried, stored)]
+    assert told == [(503, "sandbox_unavailable")] * 2
 
 
 def test_tools_of_another_project_are_not_there(client: Client, tool_id: str) -> None:

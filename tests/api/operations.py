@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 import yaml
 from rest_framework.test import APIClient
 
+from agents.api.tool_shapes import ToolInput
+from agents.definitions.storage import save_tool
 from agents.loop.finishing import finish_run
 from agents.loop.journal import hash_arguments
 from agents.models.runs import RunStatus, StopReason
@@ -79,6 +81,9 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return make_memory(operation, project)
     if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations"):
         return make_agent_thing(operation, project)
+    if operation.path.split("/")[3] == "tools":
+        recorded = ToolInput(**next(one.body for one in OPERATIONS if one.id == "storeTool"))
+        return save_tool(project, recorded.as_definition(), by=Actor.policy("test")).revision.tool_id
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}
     makers: dict[str, Callable[[], Any]] = {

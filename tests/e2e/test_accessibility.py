@@ -21,6 +21,7 @@ from memory.projects.models import Project, ProjectMembership
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, roll_back, start_canary
 from memory.releases.models import Deployment
 from reflection.llm.models import ModelCall
+from tests.agents.rows import store_agent
 from tests.e2e.conftest import log_in
 from tests.e2e.every_page import list_pages, row_pages
 from tests.factories import (
@@ -154,6 +155,7 @@ def rows(transactional_db: None) -> dict[str, Any]:
     EvaluationRun.objects.create(suites=["toolchoice"], status="failed", failure="No data.", finished_at=timezone.now())
     assert Review.objects.count() == 3
     try_release(project)
+    store_agent(project, "Refund the ticket.")
     return {"heuristics": [waiting, near], "trajectory": trajectory}
 
 

@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
+from agents.sandbox import workers
 from erl_site.doctor.database import Status
-from erl_site.doctor.diagnosis import diagnose
+from erl_site.doctor.diagnosis import check_sandbox, diagnose
 from erl_site.web import health
 from memory.projects.models import ApiKey
 from reflection.jobs.models import WorkerHeartbeat
@@ -102,6 +103,16 @@ def test_fault_is_found(name: str) -> None:
     make()
 
     assert told in found(name)[status]
+
+
+def test_sandbox_that_cannot_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = next(check_sandbox())
+    monkeypatch.setattr(workers, "_left_to_parent", [None])  # as in a process forked from one that had run tools
+    fails = next(check_sandbox())
+
+    assert (works.status, works.message) == (Status.OK, "Tools run in monty, without system calls.")
+    assert (fails.status, fails.name) == (Status.FAILURE, "sandbox")
+    assert "This process was forked" in fails.message
 
 
 def test_disposable_server_is_reported() -> None:

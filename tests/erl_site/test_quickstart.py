@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.django_db  # so that there are tables to copy where these tests run alone
 COUNTED = [
     "memory_project", "memory_apikey", "memory_trajectory", "memory_heuristic", "memory_review", "memory_evidence",
-    "reflection_reflection", "auth_user",
+    "reflection_reflection", "auth_user", "agents_run", "agents_approval",
 ]  # fmt: skip
 
 
@@ -139,6 +139,7 @@ def test_quickstart_once_closes_the_loop_and_a_second_run_changes_nothing(quicks
     assert rows["memory_trajectory"] == rows["reflection_reflection"] == 24
     assert rows["memory_review"] == 3
     assert "the policy quickstart-demo approved" in first.stderr
+    assert f"It waits for your decision: {access['admin_url']}agents/approval/" in first.stderr
     assert len(set(re.findall(r"^ +\d\. \[H-\w+\] (When .+?): ", first.stderr, re.MULTILINE))) == 3
     assert f"curl -s {access['base_url']}/retrieve" in first.stderr
     url = access["base_url"].removesuffix("/api/v1")

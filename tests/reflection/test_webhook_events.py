@@ -18,6 +18,7 @@ from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
 from reflection.webhooks.bodies import write_body
 from reflection.webhooks.models import WebhookDelivery
+from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
 from tests.reflection.webhooks import BY, TAKEN, deliver, make_hook, only_delivery, propose
 from tests.scripted_provider import ScriptedProvider
@@ -80,6 +81,18 @@ def test_new_wording_waits_too(receiver: ScriptedProvider, project: Project) -> 
     revise_heuristic(lesson, text=HeuristicText(trigger="Now", guideline="Do something else."), by=BY)
 
     assert told() == [("proposal.waiting", {})]
+
+
+def test_call_that_waits_for_a_person_is_told(receiver: ScriptedProvider, project: Project) -> None:
+    make_hook(receiver, project=project)
+    rules = ({"type": "requires_approval", "tool": "send_message"},)
+    run = make_run(make_agent(project=project, tools=["send_message"], rules=rules))
+
+    go_on(run, Script([("send_message", {"message": "Secret words"})]))
+
+    asked = run.approvals.get()
+    details = {"approval": str(asked.pk), "run": str(run.pk), "tool": "send_message", "about_unknown": False}
+    assert told() == [("approval.waiting", details)]
 
 
 def test_edit_with_approval_is_one_decision_and_nothing_that_waits(
@@ -216,6 +229,12 @@ def test_slack_text_cannot_mention_or_link(receiver: ScriptedProvider, project: 
         ("decision.made", {"decision": "quarantine"}, "2 lessons were quarantined."),
         ("lesson.harmful", {"failed": 5, "followed": 6}, "2 lessons may be harmful: 5 of the 6 runs"),
         ("evaluation.finished", {"status": "failed", "evaluation": str(uuid4())}, "An evaluation ended: failed."),
+        ("approval.waiting", {"tool": "refund"}, "A call of refund by an agent is waiting for a decision."),
+        (
+            "approval.waiting",
+            {"tool": "refund", "about_unknown": True},
+            "It is not known whether a call of refund by an agent happened. Say how it ended.",
+        ),
         ("webhook.test", {}, "This is a test message."),
     ],
 )

@@ -20,6 +20,7 @@ from memory.runs.models import Trajectory
 from memory.runs.steps import make_step
 from reflection.llm.models import DailySpend, ModelCall
 from reflection.reflectors.models import Proposal, Reflection
+from tests.agents.rows import store_agent
 from tests.factories import make_api_key
 
 PAYLOADS = (Path(__file__).parent / "xss_payloads.txt").read_text(encoding="utf-8").splitlines()
@@ -96,6 +97,7 @@ def store_payloads() -> HostileRows:
         )
     _reflections(project, [trajectory, *trajectories[:20]], waiting)
     _evaluation(whole)
+    store_agent(project, whole)
     _experiment(project, packs)
     return HostileRows(project=project, waiting=waiting, served=served, trajectory=trajectory)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agents.definitions.errors import InvalidDefinition
 from agents.definitions.loading import load_file
+from agents.errors import InvalidDefinition
 from agents.sandbox.errors import SandboxError
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor

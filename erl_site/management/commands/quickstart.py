@@ -143,6 +143,10 @@ class Command(BaseCommand):
             terminal.say(f"user {access.admin_user}, password in {home / FILE}")
         else:
             terminal.say(f"user {access.admin_user}, with the password you set")
+        if answer and answer.agent_page:
+            terminal.title("An agent that ERL runs")
+            terminal.say(f"It waits for your decision: {access.admin_url}{answer.agent_page}")
+            terminal.say(f"Talk to it on its page: {access.admin_url}agents/agent/")
         terminal.title("In your agent")
         terminal.say(f"export ERL_URL={access.base_url.removesuffix('/api/v1')} ERL_API_KEY={access.api_key}")
         if answer:

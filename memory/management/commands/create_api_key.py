@@ -21,8 +21,8 @@ from memory.projects.models import ApiKey, Project
 class Command(BaseCommand):
     help = (
         "Make an API key for an agent or tool and print it. It is shown once: only a hash of it is kept. "
-        "Without --scope the key can do what an agent needs, which is everything except approving lessons "
-        "(review) and starting evaluations (evaluate)."
+        "Without --scope the key can do what an agent needs: send trajectories, ask for lessons, propose lessons and "
+        "start reflections. It can decide nothing, and define and run no agents."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -12,6 +12,9 @@
   const button = (decision) => desk.querySelector(`button[name=decision][value=${decision}]`);
   let pending = null; // the button pressed before a reason was given
   const taken = document.querySelector(".desk .claim button"); // another reviewer has claimed it
+  const offered = desk.dataset.keys || "aerqtgcodmjku?"; // the keys of this desk
+  const noun = desk.dataset.noun || "proposal";
+  const answer = desk.querySelector("details.answer textarea"); // in place of a call's result
   let gone = false; // a decision is being sent: ignore further keys
 
   const press = (element) => {
@@ -36,11 +39,11 @@
 
   // What each key needs on the page, and what to say if it is missing.
   const waits = () => button("reject");
-  const nothing = "There is nothing for you to decide here. Press j for the next proposal.";
+  const nothing = `There is nothing for you to decide here. Press j for the next ${noun}.`;
   const needs = {
     a: [() => button(isEdited() ? "preview" : "approve"), () => desk.querySelector("details.edit[open]")
       ? "You are editing. Use “Save and approve”, or reload the page to discard your edit."
-      : "You have already approved it. It is waiting for a second reviewer; press j for the next proposal."],
+      : desk.dataset.noun ? nothing : "You have already approved it. It is waiting for a second reviewer; press j for the next proposal."],
     r: [() => button("reject"), () => nothing],
     q: [() => button("quarantine"), () => "There is nothing to quarantine here. Press j for the next proposal."],
     t: [() => button("retire"), () => "There is nothing to retire: this lesson is not in use."],
@@ -48,10 +51,11 @@
     c: [() => document.querySelector(".claim button"), () => "There is nothing to take over or release here."],
     e: [() => desk.querySelector("details.edit"), () => nothing],
     o: [() => words, () => nothing],
+    w: [() => answer, () => nothing],
     d: [() => button("duplicate"), () => "There is no similar lesson it could duplicate. Approve or reject it."],
     m: [() => button("merge"), () => "There is no similar lesson to merge it with. Approve or reject it."],
-    j: [() => document.querySelector("a[rel=next]"), () => "There is no next proposal."],
-    k: [() => document.querySelector("a[rel=prev]"), () => "There is no previous proposal."],
+    j: [() => document.querySelector("a[rel=next]"), () => `There is no next ${noun}.`],
+    k: [() => document.querySelector("a[rel=prev]"), () => `There is no previous ${noun}.`],
     u: [() => document.querySelector(".undo button"), () => "There is nothing to undo: a decision can be undone only within ten seconds."],
   };
 
@@ -73,9 +77,13 @@
     e: () => {
       const details = desk.querySelector("details.edit");
       details.open = true;
-      details.querySelector("textarea[name=guideline]").focus();
+      (details.querySelector("textarea[name=guideline]") || details.querySelector("textarea")).focus();
     },
     o: () => words.focus(),
+    w: () => {
+      answer.closest("details").open = true;
+      answer.focus();
+    },
     d: () => button("duplicate").focus(),
     m: () => button("merge").focus(),
     j: () => press(document.querySelector("a[rel=next]")),
@@ -97,6 +105,7 @@
     if (event.key === "Escape") return stop();
     if (field && event.ctrlKey && event.key === "Enter") {
       event.preventDefault();
+      if (field === answer) return press(button("answer"));
       return field === words ? press(pending) : press(button("preview"));
     }
     if (field || event.ctrlKey || gone || !on.checked || event.repeat) return;
@@ -107,7 +116,7 @@
       return press(pending);
     }
     const action = keys[event.key];
-    if (!action) return;
+    if (!action || !offered.includes(event.key)) return;
     event.preventDefault();
     if (taken && "arqtedmg".includes(event.key)) return taken.focus(); // says who has claimed it, and what to press
     say("");

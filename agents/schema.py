@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.definitions.errors import Fault, InvalidArguments, InvalidDefinition
+from agents.errors import Fault, InvalidArguments, InvalidDefinition
 
 Schema = dict[str, Any]
 MAX_PARAMETERS = 50

@@ -1,0 +1,6 @@
+from agents.admin.agent import AgentAdmin
+from agents.admin.approval import ApprovalAdmin
+from agents.admin.run import RunAdmin
+from agents.admin.tool import ToolAdmin
+
+__all__ = ["AgentAdmin", "ApprovalAdmin", "RunAdmin", "ToolAdmin"]

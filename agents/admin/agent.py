@@ -1,0 +1,107 @@
+"""The list of agents, and the page of each: what it is, what it was, its runs, and a box to talk to it."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from agents.admin.revision_text import compare, number_tools, write_rule
+from agents.admin.talking import may_talk, read_message
+from agents.models.agents import Agent
+from agents.models.effects import Approval, ApprovalStatus
+from agents.models.runs import Run
+from agents.models.tools import Tool
+from agents.runs import RunRequest, start_run
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.blocks.models import Block
+from memory.errors import MemoryAppError
+from memory.projects.actors import Actor
+
+SHOWN_REVISIONS = 20
+SHOWN_RUNS = 15
+
+
+@admin.register(Agent)
+class AgentAdmin(ReadOnlyAdmin[Agent]):
+    change_form_template = "admin/agents/agent/page.html"
+    list_display = ["name", "description", "revision", "runs_shown", "waiting_shown", "project", "created_at"]
+    list_filter = ["project", "created_at"]
+    list_select_related = ["current", "project"]
+    search_fields = ["name", "description"]
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        runs = Count("runs", distinct=True)
+        waiting = Count("runs", filter=Q(runs__status=Run.Status.WAITING), distinct=True)
+        return super().get_queryset(request).annotate(run_count=runs, waiting_count=waiting)
+
+    @admin.display(description="revision")
+    def revision(self, agent: Agent) -> str:
+        archived = " · archived" if agent.archived_at else ""
+        return f"{agent.current.number if agent.current else '–'}{archived}"
+
+    @admin.display(description="runs", ordering="run_count")
+    def runs_shown(self, agent: Any) -> int:
+        return int(agent.run_count)
+
+    @admin.display(description="waiting", ordering="waiting_count")
+    def waiting_shown(self, agent: Any) -> int:
+        return int(agent.waiting_count)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        agent = self.get_object(request, object_id)
+        if agent is None or agent.current is None:
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
+        talks = may_talk(request.user, agent.project_id)
+        if request.method == "POST":
+            if not talks:
+                raise PermissionDenied("You need the permission “send messages to agents” and the role of a reviewer "
+                                       "or an operator in this project.")  # fmt: skip
+            try:
+                said = RunRequest(input=read_message(request.POST))
+                run = start_run(agent, said, by=Actor.person(request.user))  # type: ignore[arg-type]
+            except MemoryAppError as refusal:
+                messages.error(request, str(refusal))
+                return HttpResponseRedirect(request.path)
+            return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
+        context = agent_context(agent) | {"may_talk": talks}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+
+
+def agent_context(agent: Agent) -> dict[str, Any]:
+    """Collect what the page shows, in a fixed number of queries."""
+    current = agent.current
+    assert current is not None
+    revisions = list(agent.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
+    numbers = number_tools([current, *revisions])
+    own = {tool.name: tool.pk for tool in Tool.objects.filter(project=agent.project_id)}
+    blocks = Block.objects.select_related("current").in_bulk([each["block"] for each in current.blocks])
+    by_id = {str(id): block for id, block in blocks.items()}
+    pairs = zip(revisions, [*revisions[1:], None], strict=True)
+    return {
+        "agent": agent,
+        "current": current,
+        "model": current.model or "the server's own",
+        "blocks": [(each["label"], by_id.get(each["block"])) for each in current.blocks],
+        "tools": [
+            (each["name"], own.get(each["name"]) if "revision" in each else None, numbers.get(each.get("revision", "")))
+            for each in current.tools
+        ],
+        "rules": [write_rule(each) for each in current.rules],
+        "limits": [(name.replace("_", " "), value) for name, value in current.limits.items() if value is not None],
+        "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
+        "runs": list(agent.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
+        "waiting": list(
+            Approval.objects.filter(run__agent=agent, status=ApprovalStatus.PENDING)
+            .select_related("effect")
+            .order_by("requested_at")[:SHOWN_RUNS]
+        ),
+        "title": "Agent",
+    }

@@ -1,0 +1,159 @@
+"""The list of runs, and the page of each, which follows the run while it goes on."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+from django.utils.text import Truncator
+
+from agents.admin.talking import may_talk, read_message
+from agents.admin.turns import read_turns
+from agents.models.effects import Approval, ApprovalStatus
+from agents.models.runs import Run
+from agents.runs import RunRequest, cancel_run, resume_run, start_run
+from agents.streaming.feed import read_events
+from agents.streaming.sse import EventStream
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.errors import MemoryAppError
+from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
+from memory.redaction.visible_text import show_hidden
+
+SHOWN_STEPS = 50
+SHOWN_RUNS = 10
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin[Run]):
+    change_form_template = "admin/agents/run/page.html"
+    list_display = [
+        "task_line",
+        "agent",
+        "status_shown",
+        "steps_taken",
+        "tokens_shown",
+        "cost",
+        "project",
+        "created_at",
+    ]
+    list_filter = ["status", "stop_reason", "agent__name", "arm", "project", "created_at"]
+    list_select_related = ["agent", "project"]
+    search_fields = ["task", "agent__name", "task_id"]
+    date_hierarchy = "created_at"
+    show_full_result_count = False
+
+    @admin.display(description="message", ordering="task")
+    def task_line(self, run: Run) -> str:
+        return show_hidden(Truncator(run.task).chars(100))
+
+    @admin.display(description="status", ordering="status")
+    def status_shown(self, run: Run) -> str:
+        reason = run.stop_reason not in ("", Run.StopReason.END_TURN)
+        return f"{run.get_status_display()}{f' · {run.get_stop_reason_display()}' if reason else ''}"
+
+    @admin.display(description="tokens")
+    def tokens_shown(self, run: Run) -> int:
+        return run.tokens
+
+    @admin.display(description="cost", ordering="cost_usd")
+    def cost(self, run: Run) -> str:
+        return f"${run.cost_usd:.4f}"
+
+    def get_urls(self) -> list[URLPattern]:
+        events = path("<uuid:run_id>/events", self.admin_site.admin_view(self.events), name="agents_run_events")
+        return [events, *super().get_urls()]
+
+    def events(self, request: HttpRequest, run_id: UUID) -> HttpResponseBase:
+        """Stream the events of a run to a person who may see it, as the API does to a key."""
+        run = get_object_or_404(self.get_queryset(request), pk=run_id)
+        if not self.has_view_permission(request, run):
+            raise PermissionDenied
+        text = request.headers.get("Last-Event-ID", "") or request.GET.get("after", "")
+        after = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+        first = read_events(run.pk, after=after)
+        if not first and not run.is_live:
+            return HttpResponse(status=204)  # the browser asks no more
+        return EventStream(run.pk, after=after, first=first)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        run = self.get_object(request, object_id)
+        if run is None:
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
+        talks = may_talk(request.user, run.project_id)
+        if request.method == "POST":
+            if not talks:
+                raise PermissionDenied("You need the permission “send messages to agents” and the role of a reviewer "
+                                       "or an operator in this project.")  # fmt: skip
+            return HttpResponseRedirect(reverse("admin:agents_run_change", args=[self._act(request, run).pk]))
+        before = request.GET.get("before", "")
+        through = int(before) - 1 if before.isascii() and before.isdecimal() and len(before) < 8 else None
+        context = run_context(run, through=through) | {"may_talk": talks}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+
+    def _act(self, request: HttpRequest, run: Run) -> Run:
+        """Carry out what a button asks for and return the run to show."""
+        by = Actor.person(request.user)  # type: ignore[arg-type]  # admin pages have a user
+        try:
+            match request.POST.get("do", ""):
+                case "cancel":
+                    messages.success(request, "It ends before its next action.")
+                    return cancel_run(run, by=by)
+                case "resume":
+                    return resume_run(run, by=by)
+                case "say":
+                    said = read_message(request.POST)
+                    return start_run(run.agent, RunRequest(input=said, conversation=run.conversation), by=by)
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+        return run
+
+
+def run_context(run: Run, *, through: int | None = None) -> dict[str, Any]:
+    """Collect what the page shows, in a fixed number of queries.
+
+    Args:
+        through: the last step that is shown; None for all of them.
+    """
+    whole = Run.objects.select_related(
+        "agent", "revision", "conversation", "project", "release", "trajectory", "retrieval"
+    )
+    run = whole.get(pk=run.pk)
+    others = Run.objects.filter(conversation=run.conversation_id).exclude(pk=run.pk).order_by("-created_at", "-id")
+    return {
+        "run": run,
+        "turns": read_turns(run, limit=SHOWN_STEPS, through=through),
+        "is_cut_off": through is not None,
+        "waiting": list(
+            Approval.objects.filter(run=run, status=ApprovalStatus.PENDING).select_related("effect").order_by("id")
+        ),
+        "others": list(others[:SHOWN_RUNS]),
+        "is_live": run.is_live,
+        "can_resume": run.status in (Run.Status.FAILED, Run.Status.CANCELLED),
+        "limits": _describe_limits(run),
+        "given": _find_lessons(run),
+        "title": "Run of an agent",
+    }
+
+
+def _find_lessons(run: Run) -> list[Heuristic]:
+    """Return the lessons that stand in the run's prompts, in their order, without those that were erased."""
+    ids = list(run.retrieval.injected_ids) if run.retrieval else []
+    found = Heuristic.objects.filter(project=run.project_id).select_related("current_revision").in_bulk(ids)
+    return [found[id] for id in ids if id in found]
+
+
+def _describe_limits(run: Run) -> str:
+    """Return how far the run may go, in words."""
+    parts = [f"{run.max_steps} steps"]
+    parts += [f"{run.max_tokens:,} tokens"] if run.max_tokens is not None else []
+    parts += [f"${run.max_cost_usd:f}"] if run.max_cost_usd is not None else []
+    parts += [f"{run.max_seconds:,} seconds"] if run.max_seconds is not None else []
+    return ", ".join(parts)

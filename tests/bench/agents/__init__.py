@@ -1,0 +1,1 @@
+"""Agents under measurement: whole dialogues, prompts built again, what runs cost (docs/appendix/agents.md)."""

@@ -1,0 +1,65 @@
+"""The benchmarks of agents at their smallest: in this process, through the API, with the server on loopback."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agents.context.prompt import write_prompt
+from evaluation.environments.bfcl import read_dialogues
+from reflection.llm.chat import ChatMessage, ChatRequest, ToolCall
+from reflection.llm.openai_format import write_chat
+from tests.bench.agents.bfcl import NARROW, Place
+from tests.bench.agents.loopback import Loopback
+from tests.bench.agents.product import InProcess, Product
+from tests.bench.agents.prompts import Conversations, Taken, compare_all, write_received
+
+
+@pytest.fixture
+def loopback(settings: Any) -> Iterator[Loopback]:
+    settings.ERL_REFLECTION_LEASE_SECONDS = 3600  # the heartbeat does not see the test's transaction
+    settings.ERL_LLM_PROVIDER = "openai-compatible"
+    settings.ERL_LLM_MODEL = "bench"
+    settings.ERL_HTTP_HOSTS = ["127.0.0.1"]
+    with Loopback(keep=True) as server:
+        settings.ERL_LLM_BASE_URL = f"{server.url}/v1"
+        yield server
+
+
+@pytest.mark.django_db
+def test_dialogue_is_held_through_the_api(loopback: Loopback) -> None:
+    pytest.importorskip("bfcl_eval")
+    dialogue = read_dialogues("long_context")["multi_turn_long_context_0"]
+    place = Place(name="place", loopback=loopback, product=Product.make(InProcess(), "bench"))
+    place.prepare(dialogue.classes)
+
+    held = place.hold(dialogue, window=NARROW)
+
+    assert (held.why, held.right_turns) == ("", held.turns)
+    assert held.largest <= NARROW
+
+
+@pytest.mark.django_db
+def test_prompts_are_those_that_were_received(loopback: Loopback) -> None:
+    place = Conversations(name="whimsical", loopback=loopback, product=Product.make(InProcess(), "bench"))
+
+    taken = place.hold(4)
+    compared = compare_all(taken)
+    changed = Taken(run=taken[0].run, received=(taken[0].received[0].replace(b"read_result", b"read_resulx"),))
+    other = compare_all([changed])
+
+    assert (compared.steps > 4, compared.differ) == (True, ())
+    assert len(other.differ) > 0
+
+
+@pytest.mark.parametrize("words", ["", "{ }", '{"key": "cut of', '{ "key" :  1e1 }', "[1]"])
+def test_prompt_has_the_arguments_that_were_sent(words: str) -> None:
+    call = ToolCall.read(id="c", name="look_up", raw_arguments=words)
+    request = ChatRequest(
+        messages=(ChatMessage(role="assistant", content="", tool_calls=(call,)),), max_output_tokens=9
+    )
+
+    received = json.dumps({**write_chat(request), "max_tokens": 9}).encode()
+
+    assert write_received(received) == write_prompt(request)
