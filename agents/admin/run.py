@@ -77,7 +77,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         first = read_events(run.pk, after=after)
         if not first and not run.is_live:
             return HttpResponse(status=204)  # the browser asks no more
-        return EventStream(run.pk, after=after, first=first)
+        return EventStream(run, after=after, first=first)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -61,7 +61,7 @@ def load_rows(run_id: UUID) -> RunRows:
         rules=tuple(read_rules(run.revision.rules)),
         reminded_at=run.messages.filter(role=Message.Role.NOTE).aggregate(last=Max("seq"))["last"] or 0,
         fit=partial(measure, run),
-        now=run.read_at,  # by the clock that all workers share
+        now=run.read_at,  # type: ignore[attr-defined]  # by the clock that all workers share
     )
 
 

@@ -1,5 +1,7 @@
 """Rows of an agent that has run, with a text wherever a client, a model or a person can write one."""
 
+from typing import Any
+
 from django.utils import timezone
 
 from agents.models.agents import Agent, AgentRevision
@@ -41,7 +43,13 @@ def store_agent(project: Project, text: str) -> Approval:
         project=project, run=run, seq=1, status="answered", through=1, prompt_sha256=SHA256, request_sha256=SHA256,
         model=text, fence=1, finished_at=now,
     )  # fmt: skip
-    parts = {"project": project, "run": run, "step": step, "tool": text[:200], "arguments_sha256": SHA256}
+    parts: dict[str, Any] = {
+        "project": project,
+        "run": run,
+        "step": step,
+        "tool": text[:200],
+        "arguments_sha256": SHA256,
+    }
     failed = Effect.objects.create(
         **parts, index=0, kind="pure", arguments={text: text}, status="failed", result=text, error=text, finished_at=now
     )

@@ -82,7 +82,7 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
     if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations"):
         return make_agent_thing(operation, project)
     if operation.path.split("/")[3] == "tools":
-        recorded = ToolInput(**next(one.body for one in OPERATIONS if one.id == "storeTool"))
+        recorded = ToolInput(**next(one.body or {} for one in OPERATIONS if one.id == "storeTool"))
         return save_tool(project, recorded.as_definition(), by=Actor.policy("test")).revision.tool_id
     served = operation.id in ("retireHeuristic", "quarantineHeuristic", "confirmEvidence")
     words: dict[str, Any] = {"trigger": TRIGGER} if operation.needs_hash else {}

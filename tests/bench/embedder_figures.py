@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 
 from tests.bench.retrieval_quality import (  # sets up Django
     CUTOFF,
@@ -81,7 +82,7 @@ def load(folder: Path) -> tuple[Project, dict[str, str]]:
             pk=embedder.model_id, defaults={"dimensions": embedder.dimensions}
         )
         activate_model(model)
-        embed_heuristics([*documents], model=model)
+        embed_heuristics([UUID(id) for id in documents], model=model)
         count_terms(project.pk)
     return project, documents
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.scripted_answers import Behaviour, Exchange, answer
+from tests.scripted_answers import Behaviour, Exchange, answer, lesson
 
 Call = tuple[str, dict[str, Any]]
 Plan = Callable[[str], list[list[Call]]]
@@ -57,6 +57,9 @@ def model(plan: Plan, *, seconds: float = MODEL_SECONDS) -> Behaviour:
     """Answer with the next calls of the plan, and in the end with `done` and the case."""
 
     def play(exchange: Exchange) -> None:
+        if not exchange.request.body.get("tools"):  # the reflection on a run that has ended
+            answer(lesson(learn=False, skip_reason="It went well."))(exchange)
+            return
         exchange.stopping.wait(random.uniform(0, seconds))
         said = exchange.request.body["messages"]
         case = next(each["content"] for each in said if each["role"] == "user").split()[-1]

@@ -183,7 +183,7 @@ class _Play:
 
     def _plan(self, step: Step, index: int, parent: Effect | None = None) -> tuple[Effect, Made | None]:
         tool = self._dice.choice((*TOOLS, BOX) if parent is None else TOOLS)
-        arguments = self._dice.choice([{}, {"n": 1}, {"n": 9}, {"n": "9"}, {"n": None}])
+        arguments: dict[str, Any] = self._dice.choice([{}, {"n": 1}, {"n": 9}, {"n": "9"}, {"n": None}])
         allowed = tool in may_call(self._rules, self._made, {*TOOLS, BOX}, step=step.seq, by_tool=parent is not None)
         effect = plan_effect(
             step, index=index, tool=tool, arguments=arguments, call_id=f"{step.seq}-{index}", parent=parent
