@@ -59,8 +59,14 @@ def store_agent(project: Project, text: str) -> Approval:
     for seq, (role, more) in enumerate(
         [("user", {"created_by": text}), ("assistant", {}), ("assistant", {"effect": failed}), ("note", {})], 1
     ):
-        said = {"project": project, "conversation": conversation, "run": run, "seq": seq, "content": text}
+        said: dict[str, Any] = {
+            "project": project,
+            "conversation": conversation,
+            "run": run,
+            "seq": seq,
+            "content": text,
+        }
         Message.objects.create(**said, role=role, **more)
-    asked = {"project": project, "run": run, "arguments_sha256": SHA256}
+    asked: dict[str, Any] = {"project": project, "run": run, "arguments_sha256": SHA256}
     Approval.objects.create(**asked, effect=failed, status="rejected", reason=text, decided_by=text, decided_at=now)
     return Approval.objects.create(**asked, effect=unknown, about_unknown=True)

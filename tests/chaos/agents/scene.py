@@ -163,7 +163,8 @@ def _find_doubled(on: Scene, calls: list[tuple[str, dict[str, Any]]], run: Run) 
                 yield "what it kept is not there once"
             continue
         token = arguments.get("token")
-        parts: list[str] = {"order": [token], "pay": [token], "buy": [f"{token}-order", f"{token}-pay"]}.get(name, [])
+        kinds: dict[str, list[Any]] = {"order": [token], "pay": [token], "buy": [f"{token}-order", f"{token}-pay"]}
+        parts = kinds.get(name, [])
         for part in parts:
             is_payment = part.endswith("pay")
             # A call that was not known to have happened was said not to have: then it may be missing, never doubled.

@@ -41,7 +41,7 @@ def asks_a_person(rules: list[Rule], tool: str, arguments: dict[str, Any]) -> bo
     """Tell whether a call needs an approval. The only condition that is played is `args.n > 5`."""
     asked = [rule for rule in rules if rule["type"] == "requires_approval" and rule["tool"] == tool]
     n = arguments.get("n")
-    is_sure = type(n) in (int, float) and n <= 5
+    is_sure = isinstance(n, int | float) and not isinstance(n, bool) and n <= 5
     return any(not rule.get("when") or not is_sure for rule in asked)
 
 
