@@ -56,9 +56,13 @@ def store_agent(project: Project, text: str) -> Approval:
     unknown = Effect.objects.create(
         **parts, index=1, kind="unsafe", arguments={text: text}, status="unknown", started_at=now, result=text
     )
-    for seq, (role, more) in enumerate(
-        [("user", {"created_by": text}), ("assistant", {}), ("assistant", {"effect": failed}), ("note", {})], 1
-    ):
+    turns: list[tuple[str, dict[str, Any]]] = [
+        ("user", {"created_by": text}),
+        ("assistant", {}),
+        ("assistant", {"effect": failed}),
+        ("note", {}),
+    ]
+    for seq, (role, more) in enumerate(turns, 1):
         said: dict[str, Any] = {
             "project": project,
             "conversation": conversation,
