@@ -34,6 +34,7 @@ _OUTCOMES = {
     State.MISSING: "Missing: the time is over",
     State.LATE: "Late: does not count",
     State.UNTRUSTED: "From the agent or a judge: does not count",
+    State.LEFT_OUT: "Same lessons from both releases: not compared",
 }
 _Role = ProjectMembership.Role
 
