@@ -49,13 +49,9 @@ class ArgumentsChanged(AgentsError):
 class OutcomeUnknown(AgentsError):
     """A call was sent, no answer came, and it is not known whether it happened."""
 
-    code = "outcome_unknown"
-
 
 class ToolError(AgentsError):
     """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
-
-    code = "tool_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +68,6 @@ class Fault:
 class InvalidDefinition(AgentsError):
     """A tool or agent is not defined as it should be."""
 
-    code = "invalid_definition"
-
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
@@ -81,5 +75,3 @@ class InvalidDefinition(AgentsError):
 
 class InvalidArguments(AgentsError):
     """The arguments of a call do not fit the tool's schema; the message names each that does not."""
-
-    code = "invalid_arguments"

@@ -62,8 +62,6 @@ class RequestFailed(MemoryAppError):
     `is_certain` tells whether the service cannot have acted; otherwise it may have.
     """
 
-    code = "tool_request_failed"
-
     def __init__(self, message: str, *, is_certain: bool) -> None:
         super().__init__(message)
         self.is_certain = is_certain

@@ -18,6 +18,7 @@ from agents.models.runs import RunStatus, StopReason
 from evaluation.experiments.lifecycle import start_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.plan import Plan
+from evaluation.shadow.models import ShadowAnswer
 from memory.blocks.edits import Edit, NewBlock, append_to_block, create_block
 from memory.blocks.models import Block
 from memory.passages.storage import NewPassage, insert_passage
@@ -77,9 +78,11 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return str(start_on_trial(operation, project).number)
     if operation.path.split("/")[3] == "releases":
         return cut_release(project, by=Actor.policy("test")).sha256
+    if operation.path.split("/")[3] == "shadow":
+        return make_shadow_answer(project)
     if operation.path.split("/")[3] in ("blocks", "passages"):
         return make_memory(operation, project)
-    if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations"):
+    if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations", "approvals"):
         return make_agent_thing(operation, project)
     if operation.path.split("/")[3] == "tools":
         recorded = ToolInput(**next(one.body or {} for one in OPERATIONS if one.id == "storeTool"))
@@ -104,18 +107,30 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
 
 def make_agent_thing(operation: Operation, project: Project) -> UUID:
     """Make an agent, a run of it in a state that the operation applies to, or a call that waits."""
-    tools = [CALL[0]] if operation.path.split("/")[3] == "effects" else []
+    waits = operation.path.split("/")[3] in ("effects", "approvals")
+    tools = [CALL[0]] if waits else []
     rules = tuple({"type": "requires_approval", "tool": tool} for tool in tools)
     agent = make_agent(project=project, name=f"agent-{uuid4().hex}", tools=tools, rules=rules)
     if operation.path.split("/")[3] == "agents":
         return agent.pk
     run = make_run(agent)
-    if operation.path.split("/")[3] == "effects":
+    if waits:
         go_on(run, Script([CALL]))
         return run.effects.get().pk
     if operation.id != "cancelRun":
         finish_run(run, status=RunStatus.FAILED, reason=StopReason.ERROR, error="The worker failed.")
     return run.conversation_id if operation.path.split("/")[3] == "conversations" else run.pk
+
+
+def make_shadow_answer(project: Project) -> UUID:
+    """Make a request that two releases answer."""
+    answer = make_retrieval(project=project)
+    release = cut_release(project, by=Actor.policy("test"))
+    compared = {"stable": release, "candidate": release, "stable_tokens": 1, "candidate_tokens": 1}
+    asked_at = answer.created_at
+    return ShadowAnswer.objects.create(
+        project=project, retrieval=answer, differs=False, asked_at=asked_at, **compared
+    ).pk
 
 
 def make_memory(operation: Operation, project: Project) -> UUID:
