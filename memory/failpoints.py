@@ -32,6 +32,8 @@ NAMES = frozenset(
         "erasure.after_commit",
         "quarantine.before_commit",
         "deployment.before_commit",
+        "block.before_commit",
+        "block_review.before_commit",
         "webhook.before_send",
         "webhook.sent",
         "agent.effect_started",

@@ -129,7 +129,7 @@ def answer(content: str | dict[str, Any] = "", *calls: tuple[str, dict[str, Any]
 
 def body_of(request: RecordedRequest, said: Said) -> dict[str, Any]:
     """Return an answer in the format of the request. The ids of calls are those of the format, and stay the same."""
-    turn = len(request.body["messages"])
+    turn = len(request.body.get("messages", ()))
     if request.is_anthropic:
         texts = [{"type": "text", "text": said.text}] if said.text else []
         calls = [

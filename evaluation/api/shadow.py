@@ -120,6 +120,7 @@ class ShadowAnswerPage(BaseModel):
 
 
 class ShadowView(ApiView):
+    query_names_rows = True  # a release
     required_scopes = {"GET": Scope.EVALUATE}
     allowed_query_params = frozenset(ShadowQuery.model_fields)
 
@@ -138,6 +139,7 @@ class ShadowView(ApiView):
 
 
 class ShadowAnswerListView(ApiView):
+    query_names_rows = True  # a release
     required_scopes = {"GET": Scope.EVALUATE}
     allowed_query_params = frozenset(ShadowAnswersQuery.model_fields)
     pagination_class = LimitOffset

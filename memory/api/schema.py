@@ -162,7 +162,7 @@ def find_error_statuses(view: Any, method: str, *, has_id: bool) -> Iterable[int
         yield 404
     if method not in SAFE_METHODS:
         yield from (409, 410, 413, 415)  # a body is read even where none is needed
-    if method == "PATCH":
+    if method == "PATCH" or getattr(view, "reads_if_match", False):
         yield 412
 
 

@@ -94,7 +94,7 @@ def decide_block_revision(
         _repeat_waiting(block)
     else:
         _move(revision, _Status.REJECTED)
-    failpoint("block.before_commit")
+    failpoint("block_review.before_commit")
     return revision
 
 

@@ -157,6 +157,7 @@ class BlockView(ApiView):
 class BlockEditView(ApiView):
     """What the edits share. A subclass reads the body and makes the edit."""
 
+    reads_if_match = True
     required_scopes = {"POST": Scope.MEMORY_WRITE}
     input: type[Any]
 
