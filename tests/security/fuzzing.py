@@ -183,7 +183,8 @@ def _make_value(schema: dict[str, Any], chance: random.Random) -> str:
         return str(chance.choice(schema.get("enum") or [schema["const"]]))
     match schema.get("type"), schema.get("format"):
         case "integer", _:
-            return str(chance.choice((schema["minimum"], min(schema["maximum"], 5), schema["maximum"])))
+            least, most = schema.get("minimum", 0), schema.get("maximum", 2**31)
+        return str(chance.choice((least, min(most, 5), most)))
         case "boolean", _:
             return chance.choice(("true", "false"))
         case _, "date-time":
