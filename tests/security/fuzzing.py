@@ -184,7 +184,7 @@ def _make_value(schema: dict[str, Any], chance: random.Random) -> str:
     match schema.get("type"), schema.get("format"):
         case "integer", _:
             least, most = schema.get("minimum", 0), schema.get("maximum", 2**31)
-        return str(chance.choice((least, min(most, 5), most)))
+            return str(chance.choice((least, min(most, 5), most)))
         case "boolean", _:
             return chance.choice(("true", "false"))
         case _, "date-time":
