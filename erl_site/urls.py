@@ -27,7 +27,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("reflection.api.urls")),
     path("api/v1/", include("agents.api.urls")),
     path("api/v1/", include("evaluation.api.urls")),
-    path("api/v1/", include("agents.api.tool_urls")),
 ]
 
 handler400 = views.bad_request

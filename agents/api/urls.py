@@ -13,6 +13,7 @@ from agents.api.run_views import (
     RunView,
     StepListView,
 )
+from agents.api.tool_views import ApproveToolView, ToolListView, ToolView, TryToolView
 
 app_name = "agents_api"
 urlpatterns = [
@@ -29,4 +30,8 @@ urlpatterns = [
     path("approvals", ApprovalListView.as_view(), name="approval-list"),
     path("effects/<uuid:id>/decide", DecideView.as_view(), name="effect-decide"),
     path("conversations/<uuid:id>/messages", MessageListView.as_view(), name="conversation-messages"),
+    path("tools", ToolListView.as_view(), name="tool-list"),
+    path("tools/<uuid:id>", ToolView.as_view(), name="tool"),
+    path("tools/<uuid:id>/approve", ApproveToolView.as_view(), name="tool-approve"),
+    path("tools/<uuid:id>/try", TryToolView.as_view(), name="tool-try"),
 ]
