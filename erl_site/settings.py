@@ -98,6 +98,7 @@ INSTALLED_APPS = [
     "django_otp",
     "django_otp.plugins.otp_totp",
     "django_otp.plugins.otp_static",
+    "django_htmx",
     "erl_site",
     "memory",
     "reflection",
