@@ -23,7 +23,8 @@ from memory.api.waiting import MAX_WAITING, step_aside
 
 DEFAULT_BODY_BYTES = 1024 * 1024  # for applications other than ERL
 PARSED_BYTES = 65_536  # gunicorn's parser copies what it has not read yet
-PROBES = {b"/health": 1, b"/ready": 2, b"/waiting": 1}  # threads of their own, so that they are answered whatever the others do
+# Threads of their own, so that they are answered whatever the others do
+PROBES = {b"/health": 1, b"/ready": 2, b"/waiting": 1}
 
 # How long the current request waited for a thread
 waited_seconds: ContextVar[float] = ContextVar("waited_seconds", default=0.0)

@@ -3,7 +3,7 @@
     uv run pytest -n 0 -p tests.cluster.statements --statements=FILE tests/erl_site/test_stack.py …
 
 The plugin lets the tests' PostgreSQL count statements (pg_stat_statements) and writes those that the product's own
-processes sent, not the tests: they connect as other roles. A statement lies in one shard if it names `project_id`.
+processes sent, not the tests: they connect as other roles. A statement lies in one shard if it compares `project_id`.
 """
 
 import re
@@ -17,7 +17,6 @@ from erl_site.embedded import postgres
 from erl_site.embedded.roles import ADMINISTRATOR
 from tests.servers import HOME
 
-PROJECT = "project_id"
 SETTINGS = (
     "shared_preload_libraries=pg_stat_statements",
     "pg_stat_statements.max=10000",
@@ -28,6 +27,7 @@ _COUNTED = """
 SELECT query, sum(calls)::int FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
 WHERE rolname = ANY(%s) AND toplevel GROUP BY query ORDER BY query
 """
+_BY_PROJECT = re.compile(r'project_id"? (?:=|IN)|memory_project"?\."?id"? =|INSERT INTO [^()]+\([^()]*project_id')
 _TABLE = re.compile(
     r'(?:FROM|JOIN|UPDATE|INTO)\s+"?((?:memory|reflection|agents|evaluation|servable)_\w+)"?', re.IGNORECASE
 )
@@ -39,8 +39,8 @@ def find_tables(statement: str, *, shared: frozenset[str]) -> list[str]:
 
 
 def crosses_shards(statement: str, *, shared: frozenset[str] = frozenset()) -> bool:
-    """Tell whether a statement names distributed tables and no project."""
-    return bool(find_tables(statement, shared=shared)) and PROJECT not in statement
+    """Tell whether a statement names distributed tables and compares no project, or writes a row without one."""
+    return bool(find_tables(statement, shared=shared)) and not _BY_PROJECT.search(statement)
 
 
 def read_statements() -> list[tuple[str, int]]:

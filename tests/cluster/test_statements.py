@@ -6,12 +6,15 @@ from tests.cluster.statements import crosses_shards, write_report
 
 BY_PROJECT = "SELECT id FROM memory_trajectory WHERE project_id = $1"
 BY_KEY = 'SELECT "memory_trajectory"."task" FROM "memory_trajectory" WHERE "memory_trajectory"."id" = $1'
+LISTED = 'SELECT "memory_trajectory"."project_id" FROM "memory_trajectory" WHERE "memory_trajectory"."id" = $1'
+ADDED = 'INSERT INTO "memory_trajectory" ("id", "project_id", "task") VALUES ($1, $2, $3)'
 NO_TABLE = "SELECT set_config($1, $2, true)"
 SHARED = "SELECT id FROM memory_embeddingmodel WHERE active"
 
 
 @pytest.mark.parametrize(
-    ("statement", "crosses"), [(BY_PROJECT, False), (BY_KEY, True), (NO_TABLE, False), (SHARED, False)]
+    ("statement", "crosses"),
+    [(BY_PROJECT, False), (ADDED, False), (BY_KEY, True), (LISTED, True), (NO_TABLE, False), (SHARED, False)],
 )
 def test_statement_crosses_shards_without_a_project(statement: str, crosses: bool) -> None:
     assert crosses_shards(statement, shared=frozenset({"memory_embeddingmodel"})) is crosses
