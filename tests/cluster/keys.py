@@ -1,6 +1,6 @@
 """What of the tables names its project: the column by which Citus would distribute them (docs/scaling.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from django.db import models
 
@@ -36,7 +36,9 @@ def find_keys() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the table and columns of each unique key but primary keys of one column, which are random."""
     for model in project_tables():
         columns = {field.name: field.column for field in model._meta.concrete_fields}
-        keys = [(field.name,) for field in model._meta.local_concrete_fields if field.unique and not field.primary_key]
+        keys: list[Sequence[str]] = [
+            (field.name,) for field in model._meta.local_concrete_fields if field.unique and not field.primary_key
+        ]
         keys += [
             constraint.fields
             for constraint in model._meta.constraints
