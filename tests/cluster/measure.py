@@ -15,6 +15,7 @@ hosts show on two cores. Needs root and Linux.
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -165,6 +166,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             result["fail_over"] = fail_over(network, primary, replica, token, options=options)
         for host in network.hosts.values():
             host.kill()
+    shutil.rmtree(home)  # not where it failed: the log is there
     return result
 
 
