@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def fail_over(network: Any, primary: Any, replica: Any, token: str, *, options: 
             [answer.at for answer in read if answer.lessons], begun=begun, ended=ended
         ),
         "reads_after_the_kill": len(after),
-        "reads_refused": sum(answer.status != 200 for answer in after),
+        "reads_by_status": dict(Counter(answer.status for answer in after)),
         "reads_without_lessons": sum(answer.status == 200 and not answer.lessons for answer in after),
     }
 
