@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.bench.plots import Bar, draw_bars
 
-SERIES = {"requests_per_second": "requests a second", "requests_per_cpu_second": "requests for each CPU-second"}
+SERIES = {"requests_per_second": "a second", "requests_per_cpu_second": "a CPU-second"}
 AIM = 0.9  # of what one host answers in a CPU-second
 
 
@@ -26,4 +26,4 @@ def make_bars(web: list[dict[str, Any]]) -> list[Bar]:
 
 if __name__ == "__main__":
     figures = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    draw_bars(make_bars(figures["web"]), title="Web hosts, relative to the largest figure", path=Path(sys.argv[2]))
+    draw_bars(make_bars(figures["web"]), title="Requests, relative to the largest figure", path=Path(sys.argv[2]))
