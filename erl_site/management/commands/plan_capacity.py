@@ -14,9 +14,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--rps", type=float, required=True, help="Requests a second.")
-        parser.add_argument(
-            "--new-share", type=float, default=0.3, help="Of the tasks asked, those that are new."
-        )
+        parser.add_argument("--new-share", type=float, default=0.3, help="Of the tasks asked, those that are new.")
         parser.add_argument("--lessons", type=int, default=1_000_000, help="Served lessons of the largest project.")
         parser.add_argument("--run-share", type=float, default=0.1, help="Of all requests, those that record a run.")
         parser.add_argument("--cores-per-host", type=int, default=8)
