@@ -91,6 +91,16 @@ def test_fixed_part_that_does_not_fit_is_refused_clearly() -> None:
     go_on(run, Script())
 
     assert (run.status, run.stop_reason) == ("failed", "context_overflow")
+    assert run.error.startswith("The instructions, memory, lessons and tools alone do not fit")
+
+
+def test_message_that_does_not_fit_is_refused_as_one() -> None:
+    run = make_run(make_agent(window_tokens=4_000, max_output_tokens=500), "word " * 4_000)
+
+    go_on(run, Script())
+
+    assert (run.status, run.stop_reason) == ("failed", "context_overflow")
+    assert run.error.startswith("The newest messages do not fit")
 
 
 def _continues(one: ChatRequest, two: ChatRequest) -> bool:
