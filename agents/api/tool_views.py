@@ -72,8 +72,11 @@ class ToolListView(ApiView):
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:
-            place = "/request" if sent.runtime == ToolRuntime.HTTP else "/source"
-            raise InvalidInput({place: [str(fault) for fault in error.faults]}) from None
+            code = "request" if sent.runtime == ToolRuntime.HTTP else "source"
+            places: dict[str, list[str]] = {}
+            for fault in error.faults:
+                places.setdefault(f"/{fault.member or code}", []).append(fault.message if fault.member else str(fault))
+            raise InvalidInput(places) from None
         tool = _shown(self.project).get(pk=stored.revision.tool_id)
         response = Response(describe_tool(tool, stored.revision), status=201 if stored.created else 200)
         response.resource_id = tool.pk  # type: ignore[attr-defined]

@@ -15,9 +15,10 @@ def read_limits(stored: Mapping[str, Any]) -> Limits:
         most = getattr(MOST, name, None) if name in Limits.__slots__ else None
         if most is None:
             raise InvalidDefinition(
-                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.")]
+                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.", member="limits")]
             )
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
-            raise InvalidDefinition([Fault(f"The limit {name} is a number from 1 to {most:,}.")])
+            kind = "a number above 0, at most" if name == "seconds" else "a whole number from 1 to"
+            raise InvalidDefinition([Fault(f"The limit {name} is {kind} {most:,}.", member="limits")])
     return Limits(**stored)
