@@ -7,6 +7,7 @@ makes the same calls. Therefore it survives any restart between a question and i
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from agents.models.tools import ToolKind, ToolRuntime
 from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
 from agents.sandbox.limits import read_limits
 from agents.schema import bind_arguments
+
+RESEND_AFTER_SECONDS = (0.5, 2.0)
 
 
 class CallsHost(Exception):
@@ -105,21 +108,27 @@ class _Host:
 def send(effect: Effect) -> Any:
     """Call a service. One that makes repetitions one is told the id of the effect.
 
+    Where it may be asked again and gives no answer, it is, a few times and under the same id.
+
     Raises:
         OutcomeUnknown: no answer came, the service may have acted, and it must not act twice.
-        RequestFailed: it has not acted, or may be asked again.
+        RequestFailed: it has not acted, or was asked again and gave no answer either.
     """
     revision = effect.tool_revision
     if revision is None:
         raise ToolError("The tool is no longer there.")
     request = read_request(revision.request, revision.parameters)
     key = str(effect.pk) if effect.kind == ToolKind.IDEMPOTENT else ""
-    try:
-        return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
-    except RequestFailed as error:
-        if error.is_certain or effect.kind != ToolKind.UNSAFE:
-            raise
-        raise OutcomeUnknown(str(error)) from error
+    waits_seconds = [] if effect.kind == ToolKind.UNSAFE else list(RESEND_AFTER_SECONDS)
+    while True:
+        try:
+            return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
+        except RequestFailed as error:
+            if effect.kind == ToolKind.UNSAFE and not error.is_certain:
+                raise OutcomeUnknown(str(error)) from error
+            if not waits_seconds or not error.may_pass:
+                raise
+        time.sleep(waits_seconds.pop(0))
 
 
 EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python, ToolRuntime.HTTP: send}
