@@ -16,6 +16,7 @@ from agents.api.shapes import (
     AgentMembers,
     AgentPage,
     AgentPatch,
+    AllowToolInput,
     MessagePage,
     RevisionPage,
     describe_agent,
@@ -25,7 +26,7 @@ from agents.api.shapes import (
 )
 from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Conversation, Message
-from agents.revisions import AgentSpec, archive_agent, create_agent, revise_agent, spec_of
+from agents.revisions import AgentSpec, allow_tool, archive_agent, create_agent, revise_agent, spec_of
 from agents.tools.catalogue import pin_tools
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
@@ -103,6 +104,25 @@ class AgentView(ApiView):
     def delete(self, request: Request, id: UUID) -> Response:
         archive_agent(get_agent(self, id), by=self.actor)
         return Response(status=204)
+
+
+class AllowToolView(ApiView):
+    required_scopes = {"POST": Scope.APPROVE}
+
+    @describe(
+        "allowTool",
+        tag="agents",
+        summary="Always allow a tool",
+        description="Makes a revision of the agent in which calls of this tool wait for no approval, until the agent "
+        "has another revision of the tool. It holds from the next run on; calls that wait are still decided. "
+        "To be asked again, change the agent to have its rules without this one.",
+        request=AllowToolInput,
+        responses=AgentAnswer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = AllowToolInput.from_body(self.body)
+        allow_tool(get_agent(self, id), sent.tool, by=self.actor, sha256=sent.sha256 or "")
+        return Response(describe_agent(get_agent(self, id)))
 
 
 class AgentRevisionListView(ApiView):

@@ -69,9 +69,11 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
     try:
         spec = _make_spec(project, definition, before, by=by)
         if agent is None:
-            create_agent(project, name=definition.name, spec=spec, by=by, description=definition.description)
+            create_agent(
+                project, name=definition.name, spec=spec, by=by, description=definition.description, may_allow=True
+            )
             return True
-        after = revise_agent(agent, spec=spec, by=by, description=definition.description)
+        after = revise_agent(agent, spec=spec, by=by, description=definition.description, may_allow=True)
     except InvalidInput as error:
         raise InvalidDefinition(
             [

@@ -65,8 +65,12 @@ def plan_effect(
     refused = _refuse(effect, found, arguments, rules)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
-    elif replaces is None and (
-        (found is not None and found.needs_approval) or needs_approval(rules, tool=tool, arguments=arguments)
+    elif replaces is None and needs_approval(
+        rules,
+        tool=tool,
+        arguments=arguments,
+        revision=str(effect.tool_revision_id or ""),
+        by_itself=found is not None and found.needs_approval,
     ):
         effect.status, effect.needs_approval = Effect.Status.WAITING, True
     elif replaces is not None:

@@ -88,6 +88,20 @@ def test_approval_is_of_the_hash_that_was_read(client: Client, made: Any, tool_i
     assert approved["current"]["decided_by"].startswith("key:")
 
 
+def test_proposed_tool_is_rejected_by_its_hash_and_an_approved_one_is_not(
+    client: Client, made: Any, tool_id: str
+) -> None:
+    latest = call(client, made.token, "get", f"/tools/{tool_id}").json()["latest"]
+    price = call(client, made.token, "post", "/tools", PRICE).json()
+
+    assert call(client, made.token, "post", f"/tools/{tool_id}/reject", {"sha256": "0" * 64}).status_code == 409
+    rejected = call(client, made.token, "post", f"/tools/{tool_id}/reject", {"sha256": latest["sha256"]}).json()
+    refused = call(client, made.token, "post", f"/tools/{price['id']}/reject", {"sha256": price["latest"]["sha256"]})
+
+    assert (rejected["current"], rejected["latest"]["status"]) == (None, "rejected")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "already_decided")
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "value"),
     [
