@@ -11,7 +11,7 @@ from agents.definitions.storage import save_tool
 from agents.errors import OutcomeUnknown
 from agents.loop import asking
 from agents.loop.actions import ExecuteEffect, MarkUnknown, next_action
-from agents.loop.rows import load_rows
+from agents.loop.rows import load_rows, read_history
 from agents.models.agents import Agent
 from agents.models.effects import Effect
 from agents.models.runs import Event, Run
@@ -215,6 +215,24 @@ def test_passage_is_kept_and_found() -> None:
     )
 
     assert "4711" in run.effects.get(tool="archival_search").result
+
+
+def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "word " * 40_000
+    tool = Tool(
+        name="look", description=".", parameters={"type": "object"}, kind=Effect.Kind.PURE, execute=lambda effect: text
+    )
+    monkeypatch.setitem(core_tools(), "look", tool)
+    run = make_run(make_agent(tools=["look", "read_result"], window_tokens=8_000, max_output_tokens=500))
+    script = Script([("look", {})] * 50, [("read_result", {"result": 3, "start": 150_000})], "Done.")
+
+    go_on(run, script)
+
+    assert (run.status, run.effects.filter(tool="look", status="succeeded").count()) == ("succeeded", 50)
+    assert run.effects.get(tool="read_result").result.startswith("word word")
+    assert {each.output for each in read_history(run)} == {""}
 
 
 def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
