@@ -65,7 +65,7 @@ class _Host:
 
     def __init__(self, effect: Effect) -> None:
         self._effect = effect
-        answered = effect.children.exclude(status=EffectStatus.SUPERSEDED).order_by("index")
+        answered = effect.children.exclude(status=EffectStatus.SUPERSEDED).select_related("replaces").order_by("index")
         self._answered = list(answered)
         self._made = 0
         self.waiting: CallsHost | None = None
@@ -81,13 +81,15 @@ class _Host:
         return call
 
     def _answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arguments = self._bind(name, args, kwargs)  # a call with arguments that do not fit has no place in the journal
         index, self._made = self._made, self._made + 1
         if index >= len(self._answered):
-            self.waiting = CallsHost(index=index, name=name, arguments=self._bind(name, args, kwargs))
+            self.waiting = CallsHost(index=index, name=name, arguments=arguments)
             raise Suspend
         child = self._answered[index]
-        if child.tool != name:
-            raise ToolError(f"The tool called {name} where it called {child.tool} before, so it cannot go on.")
+        if (child.tool, _find_asked(child)) != (name, arguments):
+            said = f"The tool called {name} where it called {child.tool} before, or with other arguments"
+            raise ToolError(f"{said}, so it cannot go on.")
         if child.status == EffectStatus.SUCCEEDED:
             return json.loads(child.result)
         raise HostError(child.error)
@@ -103,6 +105,13 @@ class _Host:
             return bind_arguments(found.parameters, args, kwargs)
         except InvalidArguments as error:
             raise HostError(str(error)) from None
+
+
+def _find_asked(child: Effect) -> dict[str, Any]:
+    """Return the arguments with which the tool made a call, before a person edited them."""
+    while child.replaces is not None:
+        child = child.replaces
+    return child.arguments
 
 
 def send(effect: Effect) -> Any:
