@@ -49,8 +49,7 @@ class AgentListView(ApiView):
         responses=AgentPage,
     )
     def get(self, request: Request) -> Response:
-        agents = Agent.objects.for_project(self.project).select_related("current")
-        return self.get_paginated_response([describe_agent(one) for one in self.paginate_queryset(agents) or ()])
+        return self.answer_rows(Agent.objects.for_project(self.project).select_related("current"), describe_agent)
 
     @describe(
         "createAgent",
@@ -138,8 +137,7 @@ class AgentRevisionListView(ApiView):
         responses=RevisionPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        rows = get_agent(self, id).revisions.order_by("-number")
-        return self.get_paginated_response([describe_revision(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(get_agent(self, id).revisions.order_by("-number"), describe_revision)
 
 
 class MessageListView(ApiView):
@@ -161,7 +159,7 @@ class MessageListView(ApiView):
         rows: Any = conversation.messages.order_by("seq")
         if text := request.query_params.get("query", ""):
             rows = rows.filter(content__icontains=text)
-        return self.get_paginated_response([describe_message(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(rows, describe_message)
 
 
 def get_agent(view: ApiView, id: UUID) -> Agent:
