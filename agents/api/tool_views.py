@@ -23,8 +23,7 @@ from agents.api.tool_shapes import (
 from agents.definitions.storage import approve_tool, reject_tool, save_tool
 from agents.errors import InvalidArguments, InvalidDefinition
 from agents.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime
-from agents.sandbox import HostError, ToolCall, ToolOutcome, run_tool
-from agents.sandbox.limits import read_limits
+from agents.sandbox import HostError, ToolCall, ToolOutcome, read_limits, run_tool
 from agents.schema import bind_arguments, check_arguments
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset

@@ -12,10 +12,9 @@ from agents.definitions.values import Example, ToolDefinition
 from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, ToolCall, run_tool
-from agents.sandbox.errors import BUSY, SandboxError
+from agents.sandbox import HostError, SandboxError, ToolCall, read_limits, run_tool
+from agents.sandbox.calls import BUSY, MOST
 from agents.sandbox.json_values import NotJson, to_json_value
-from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
 from agents.schema import check_arguments, find_schema_faults
 from agents.tools.catalogue import core_tools

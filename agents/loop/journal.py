@@ -126,8 +126,7 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
     """Write down how a call ended and, for a call of the model, the message that answers it, if there is none yet."""
     effect.status, effect.finished_at = status, timezone.now()
     effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
-    effect.snapshot = None
-    effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "snapshot", "fence"])
+    effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "fence"])
     append_event(
         effect.run_id,
         "effect",

@@ -230,7 +230,6 @@ class Migration(migrations.Migration):
                 ('kind', models.TextField(choices=[('pure', 'May be repeated'), ('local', 'Writes only in ERL, together with its record'), ('idempotent', 'The other side makes repetitions one'), ('unsafe', 'Must not be repeated')])),
                 ('needs_approval', models.BooleanField(default=False)),
                 ('status', models.TextField(choices=[('planned', 'Planned'), ('waiting', 'Waiting for approval'), ('started', 'Started'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('unknown', 'It is not known whether it happened'), ('refused', 'A rule did not let it start'), ('rejected', 'A person did not let it start'), ('superseded', 'Replaced by an edited call'), ('cancelled', 'Cancelled')], default='planned')),
-                ('snapshot', models.BinaryField(null=True)),
                 ('result', models.TextField(blank=True, default='')),
                 ('error', models.TextField(blank=True, default='')),
                 ('fence', models.PositiveIntegerField(default=0, help_text='The attempt that started it.')),

@@ -15,8 +15,7 @@ from agents.errors import InvalidArguments, OutcomeUnknown, ToolError
 from agents.http_tools import RequestFailed, read_request, send_request
 from agents.models.effects import Effect, EffectStatus
 from agents.models.tools import ToolKind, ToolRuntime
-from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
-from agents.sandbox.limits import read_limits
+from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, read_limits, run_tool
 from agents.schema import bind_arguments
 
 RESEND_AFTER_SECONDS = (0.5, 2.0)
@@ -111,7 +110,8 @@ def _find_asked(child: Effect) -> dict[str, Any]:
     """Return the arguments with which the tool made a call, before a person edited them."""
     while child.replaces is not None:
         child = child.replaces
-    return child.arguments
+    arguments: dict[str, Any] = child.arguments
+    return arguments
 
 
 def send(effect: Effect) -> Any:

@@ -58,11 +58,11 @@ def note_and_tell(text: str) -> str:
 
 @tool(uses=["double"], kind="pure")
 def insist(text: str) -> int:
-    """Double what a text says, or else 21."""
+    """Double what a text says, or else 20 and 1."""
     try:
         return double(json.loads(text))
     except RuntimeError:
-        return double(21)
+        return double(20) + double(1)
 '''
 
 
