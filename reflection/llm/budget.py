@@ -25,7 +25,6 @@ def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
     return (input_tokens * price_in + output_tokens * price_out) / MILLION
 
 
-@transaction.atomic
 def reserve(project: Project, request: CompletionRequest | ChatRequest, *, job: Job | None = None) -> Reservation:
     """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
@@ -37,12 +36,16 @@ def reserve(project: Project, request: CompletionRequest | ChatRequest, *, job: 
     cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens)
     spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
     fits = _within(project, calls=1, tokens=tokens, cost=cost)
-    reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
-        calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
-    )
+    reservation = Reservation(project=project, spend=spend, job=job, tokens=tokens, cost_usd=cost)
+    with transaction.atomic(savepoint=False):
+        reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
+            calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
+        )
+        if reserved:
+            reservation.save(force_insert=True)
     if not reserved:
         raise BudgetExhausted("The project's budget for today is used up. The work waits for the next day.")
-    return Reservation.objects.create(project=project, spend=spend, job=job, tokens=tokens, cost_usd=cost)
+    return reservation
 
 
 def settle(reservation: Reservation, completion: Completion) -> Decimal:
@@ -101,7 +104,7 @@ def _within(project: Project, *, calls: int, tokens: int, cost: Decimal) -> Q:
     return fits
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def _end(reservation: Reservation, *, tokens: int, cost: Decimal) -> None:
     """Correct the day by what a call took; not twice, where another worker settled for one that was held up."""
     ended, _ = Reservation.objects.filter(pk=reservation.pk).delete()
