@@ -5,7 +5,7 @@ from datetime import timedelta
 from agents.approvals import expire_approvals
 from agents.loop.execution import give_up, run_agent
 from agents.models.runs import KIND
-from agents.streaming.pruning import prune_parts
+from agents.streaming.events import prune_parts
 from memory.housekeeping import PeriodicWork
 from reflection.jobs.kinds import JobKind
 
