@@ -43,6 +43,24 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     Raises:
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
+    faults = find_form_faults(definition)
+    faults += [
+        Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
+        for name in definition.uses
+        if name not in known
+    ]
+    if not faults and definition.runtime == ToolRuntime.HTTP:
+        read_request(definition.request, definition.parameters)
+    if not faults and definition.source:
+        faults += find_type_faults(definition, known)
+    if not faults and definition.runtime == ToolRuntime.MONTY:
+        faults += find_example_faults(definition)
+    if faults:
+        raise InvalidDefinition(faults)
+
+
+def find_form_faults(definition: ToolDefinition) -> list[Fault]:
+    """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
     faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
     if definition.runtime == ToolRuntime.PYTHON:
         faults.append(
@@ -52,21 +70,16 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
                 _line(definition, 1),
             )
         )
-    faults += _check_sizes(definition) + _check_parts(definition)
-    faults += [
-        Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
-        for name in definition.uses
-        if name not in known
+    return faults + _check_sizes(definition) + _check_parts(definition)
+
+
+def find_example_faults(definition: ToolDefinition) -> list[Fault]:
+    """Run the examples in the sandbox, and return where one answers something else."""
+    return [
+        fault
+        for number, example in enumerate(definition.examples, start=1)
+        for fault in _check_example(definition, example, number)
     ]
-    if not faults and definition.runtime == ToolRuntime.HTTP:
-        read_request(definition.request, definition.parameters)
-    if not faults and definition.source:
-        faults += _check_types(definition, known)
-    if not faults and definition.runtime == ToolRuntime.MONTY:
-        for number, example in enumerate(definition.examples, start=1):
-            faults += _check_example(definition, example, number)
-    if faults:
-        raise InvalidDefinition(faults)
 
 
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
@@ -84,7 +97,7 @@ def _check_sizes(definition: ToolDefinition) -> list[Fault]:
     return []
 
 
-def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
+def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]
