@@ -113,6 +113,7 @@ class CheckChangeView(ApiView):
         tag="changes",
         summary="Check a change",
         description="Runs the checks, cheap ones first, up to the first that fails. Each writes a row.",
+        request=None,
         responses=ChangeDetail,
     )
     def post(self, request: Request, id: UUID) -> Response:
@@ -130,6 +131,7 @@ class ShadowChangeView(ApiView):
         summary="Rehearse a change",
         description="A worker lets the candidate work on the tasks of recorded runs. Calls are answered from their "
         "journals, others are refused; nothing leaves ERL but the questions to the model.",
+        request=None,
         responses={202: OpenApiResponse(ChangeDetail, "It is queued.")},
     )
     def post(self, request: Request, id: UUID) -> Response:
