@@ -10,9 +10,11 @@ class AgentsConfig(AppConfig):
         from agents.audit import COMPARISONS
         from agents.changes.ladder import deployed_agents, follow_deployment
         from agents.erasure import forget_agent_run
-        from agents.kinds import AGENT_CHANGE, AGENT_RUN, PERIODIC
+        from agents.evolution.tools import TOOLS
+        from agents.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
         from agents.loop.standby import add_standby
         from agents.text_columns import TEXT_COLUMNS
+        from agents.tools.catalogue import add_core_tools
         from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
         from memory.releases.manifest import add_manifest_part
@@ -23,6 +25,8 @@ class AgentsConfig(AppConfig):
 
         register_kind(AGENT_RUN)
         register_kind(AGENT_CHANGE)
+        register_kind(AGENT_SLEEP)
+        add_core_tools(*TOOLS)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
         add_comparisons(*COMPARISONS)

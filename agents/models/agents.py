@@ -43,6 +43,7 @@ class Agent(models.Model):
     sleep_after_runs = models.PositiveIntegerField(
         null=True, blank=True, help_text="After so many runs ERL looks for changes; empty for never."
     )
+    slept_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, help_text="From then on it starts no more runs.")

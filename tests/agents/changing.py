@@ -40,11 +40,17 @@ POISON = """def refund_order(order: str) -> str:
 
 
 class Service:
-    """A shop on loopback. `requests` are the paths that were asked for."""
+    """A shop on loopback. `requests` are the paths that were asked for; `connections` counts who knocked at all."""
 
     def __init__(self) -> None:
         service = self
         self.requests: list[str] = []
+        self.connections = 0
+
+        class Server(ThreadingHTTPServer):
+            def verify_request(self, request: Any, client_address: Any) -> bool:
+                service.connections += 1
+                return True
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -60,7 +66,7 @@ class Service:
 
             def log_message(self, *args: Any) -> None: ...
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     @contextmanager
