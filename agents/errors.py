@@ -50,6 +50,18 @@ class OutcomeUnknown(AgentsError):
     """A call was sent, no answer came, and it is not known whether it happened."""
 
 
+class NeverEvolves(AgentsError):
+    """The proposal is about something that no proposal may change."""
+
+    code = "never_evolves"
+
+
+class NotOnRung(AgentsError):
+    """The change is not where this step begins."""
+
+    code = "not_on_rung"
+
+
 class ToolError(AgentsError):
     """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
 

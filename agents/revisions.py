@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from agents.errors import NameTaken
 from agents.limits import Compacting, Limits, written
 from agents.models.agents import Agent, AgentRevision
+from agents.models.runs import Run
 from agents.models.tools import ToolRevision
 from agents.rules import find_faults
 from agents.tools.catalogue import find_tool_faults
@@ -19,6 +20,7 @@ from memory.blocks.models import Block
 from memory.errors import ChangedMeanwhile, InvalidInput
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
+from memory.releases.models import Release
 
 ALWAYS_ALLOW = "always_allow"
 
@@ -68,7 +70,7 @@ def create_agent(
         NameTaken: another agent of the project has the name.
         InvalidInput: its rules, tools or blocks do not fit together.
     """
-    _check(project, spec, before=None, may_allow=may_allow)
+    check_spec(project, spec, may_allow=may_allow)
     try:
         with transaction.atomic():
             agent = Agent.objects.create(project=project, name=name, description=description, created_by=by.label)
@@ -88,7 +90,7 @@ def revise_agent(
     Takes `may_allow` and raises InvalidInput as `create_agent` does.
     """
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
-    _check(agent.project, spec, before=agent.current, may_allow=may_allow)
+    check_spec(agent.project, spec, before=agent.current, may_allow=may_allow)
     if description is not None and description != agent.description:
         agent.description = description
         agent.save(update_fields=["description"])
@@ -165,20 +167,33 @@ def spec_of(revision: AgentRevision) -> AgentSpec:
 
 def _revise(agent: Agent, spec: AgentSpec, *, by: Actor) -> Agent:
     name_actor(by)
+    point_at(agent, store_revision(agent, spec, by=by))
+    return agent
+
+
+def store_revision(agent: Agent, spec: AgentSpec, *, by: Actor) -> AgentRevision:
+    """Return the revision of an agent that says this, which is made if there is none. The agent stays what it is."""
     revision = AgentRevision.objects.filter(agent=agent, sha256=spec.sha256).first()
-    if revision is None:
-        number = 1 + (agent.revisions.order_by("-number").values_list("number", flat=True).first() or 0)
-        revision = AgentRevision.objects.create(
-            project=agent.project,
-            agent=agent,
-            number=number,
-            sha256=spec.sha256,
-            created_by=by.label,
-            **spec.columns(),
-        )
+    if revision is not None:
+        return revision
+    number = 1 + (agent.revisions.order_by("-number").values_list("number", flat=True).first() or 0)
+    return AgentRevision.objects.create(
+        project=agent.project, agent=agent, number=number, sha256=spec.sha256, created_by=by.label, **spec.columns()
+    )
+
+
+def point_at(agent: Agent, revision: AgentRevision) -> None:
+    """Let an agent be a revision of it from its next run on."""
     Agent.objects.filter(pk=agent.pk).update(current=revision)
     agent.current = revision
-    return agent
+
+
+def deployed_revision(run: Run, release: Release | None) -> AgentRevision:
+    """Return what a run's agent is where a release is on trial: as the release says, else as the run began."""
+    named = release.manifest.get("agents", {}).get(str(run.agent_id)) if release is not None else None
+    if named is None or run.resumes_id is not None:
+        return run.revision
+    return AgentRevision.objects.get(pk=named["revision"], agent=run.agent_id)
 
 
 def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]]:
@@ -201,7 +216,15 @@ def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]
     return faults
 
 
-def _check(project: Project, spec: AgentSpec, *, before: AgentRevision | None, may_allow: bool) -> None:
+def check_spec(
+    project: Project, spec: AgentSpec, *, before: AgentRevision | None = None, may_allow: bool = False
+) -> None:
+    """Raise InvalidInput where the rules, tools or blocks of a revision do not fit together.
+
+    Args:
+        before: the revision it follows, whose rules that allow calls for always it may keep.
+        may_allow: whether it may have new ones.
+    """
     faults: dict[str, list[str]] = {}
     if spec.max_output_tokens >= spec.window_tokens:
         faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]

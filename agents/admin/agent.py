@@ -128,6 +128,7 @@ def agent_context(agent: Agent) -> dict[str, Any]:
         "limits": [(name.replace("_", " "), value) for name, value in current.limits.items() if value is not None],
         "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
         "runs": list(agent.runs.order_by("-created_at", "-id")[:SHOWN_RUNS]),
+        "changes": list(agent.changes.select_related("release", "target").order_by("-number")[:SHOWN_REVISIONS]),
         "waiting": list(
             Approval.objects.filter(run__agent=agent, status=ApprovalStatus.PENDING)
             .select_related("effect")

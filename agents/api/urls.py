@@ -4,6 +4,17 @@ from django.urls import path
 
 from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, AllowToolView, MessageListView
 from agents.api.approval_views import ApprovalListView, DecideView
+from agents.api.change_views import (
+    ChangeListView,
+    ChangeView,
+    CheckChangeView,
+    EvolutionView,
+    PromoteChangeView,
+    RejectChangeView,
+    RollBackChangeView,
+    ShadowChangeView,
+    TrialView,
+)
 from agents.api.event_views import RunEventsView
 from agents.api.run_views import (
     AgentRunListView,
@@ -22,6 +33,15 @@ urlpatterns = [
     path("agents/<uuid:id>/allow", AllowToolView.as_view(), name="agent-allow"),
     path("agents/<uuid:id>/revisions", AgentRevisionListView.as_view(), name="agent-revisions"),
     path("agents/<uuid:id>/runs", AgentRunListView.as_view(), name="agent-runs"),
+    path("agents/<uuid:id>/evolution", EvolutionView.as_view(), name="agent-evolution"),
+    path("changes", ChangeListView.as_view(), name="change-list"),
+    path("changes/<uuid:id>", ChangeView.as_view(), name="change"),
+    path("changes/<uuid:id>/check", CheckChangeView.as_view(), name="change-check"),
+    path("changes/<uuid:id>/shadow", ShadowChangeView.as_view(), name="change-shadow"),
+    path("changes/<uuid:id>/canary", TrialView.as_view(), name="change-canary"),
+    path("changes/<uuid:id>/promote", PromoteChangeView.as_view(), name="change-promote"),
+    path("changes/<uuid:id>/rollback", RollBackChangeView.as_view(), name="change-rollback"),
+    path("changes/<uuid:id>/reject", RejectChangeView.as_view(), name="change-reject"),
     path("runs/<uuid:id>", RunView.as_view(), name="run"),
     path("runs/<uuid:id>/cancel", CancelRunView.as_view(), name="run-cancel"),
     path("runs/<uuid:id>/resume", ResumeRunView.as_view(), name="run-resume"),

@@ -43,19 +43,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     Raises:
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
-    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
-    if definition.name in core_tools():
-        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
-        faults.append(Fault(said, _line(definition, 1), member="name"))
-    if definition.runtime == ToolRuntime.PYTHON:
-        faults.append(
-            Fault(
-                f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
-                "http_tool.",
-                _line(definition, 1),
-            )
-        )
-    faults += _check_sizes(definition) + _check_parts(definition)
+    faults = find_form_faults(definition)
     faults += [
         Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
         for name in definition.uses
@@ -64,12 +52,29 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     if not faults and definition.runtime == ToolRuntime.HTTP:
         read_request(definition.request, definition.parameters)
     if not faults and definition.source:
-        faults += _check_types(definition, known)
+        faults += find_type_faults(definition, known)
     if not faults and definition.runtime == ToolRuntime.MONTY:
-        for number, example in enumerate(definition.examples, start=1):
-            faults += _check_example(definition, example, number)
+        faults += find_example_faults(definition)
     if faults:
         raise InvalidDefinition(faults)
+
+
+def find_form_faults(definition: ToolDefinition) -> list[Fault]:
+    """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
+    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
+    if definition.name in core_tools():
+        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
+        faults.append(Fault(said, _line(definition, 1), member="name"))
+    return faults + _check_sizes(definition) + _check_parts(definition)
+
+
+def find_example_faults(definition: ToolDefinition) -> list[Fault]:
+    """Run the examples in the sandbox, and return where one answers something else."""
+    return [
+        fault
+        for number, example in enumerate(definition.examples, start=1)
+        for fault in _check_example(definition, example, number)
+    ]
 
 
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
@@ -87,7 +92,7 @@ def _check_sizes(definition: ToolDefinition) -> list[Fault]:
     return []
 
 
-def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
+def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]

@@ -8,8 +8,9 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from agents.definitions.checks import check_tool
+from agents.definitions.checks import check_tool, find_form_faults
 from agents.definitions.values import Example, ToolDefinition
+from agents.errors import InvalidDefinition
 from agents.models.tools import Tool, ToolRevision, ToolStatus
 from agents.tools.catalogue import core_tools
 from memory.errors import AlreadyDecided, ChangedMeanwhile
@@ -45,6 +46,32 @@ def save_tool(
     """
     check_tool(definition, known={**find_schemas(project, definition.uses), **(others or {})})
     return _store(project, definition, by=by, approve=approve)
+
+
+def propose_tool(project: Project, definition: ToolDefinition, *, by: Actor) -> ToolRevision:
+    """Store a tool that is checked later, as a proposed revision.
+
+    Raises:
+        InvalidDefinition: it cannot be stored.
+    """
+    if faults := find_form_faults(definition):
+        raise InvalidDefinition(faults)
+    return _store(project, definition, by=by, approve=False).revision
+
+
+@transaction.atomic
+def let_run(revision: ToolRevision, *, by: Actor) -> None:
+    """Approve a revision for the agents that pin it, without putting it in force for others.
+
+    Raises:
+        AlreadyDecided: it was rejected.
+    """
+    name_actor(by)
+    revision = ToolRevision.objects.select_for_update().get(pk=revision.pk)
+    if revision.status in (ToolStatus.REJECTED, ToolStatus.RETIRED):
+        raise AlreadyDecided(f"{revision.tool.name} {revision} was {revision.status}. Propose it with a change.")
+    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
+    waits.update(status=ToolStatus.APPROVED, decided_by=by.label, decided_at=Now())
 
 
 @transaction.atomic

@@ -10,8 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -19,14 +17,12 @@ from django.db import connection
 from tqdm import tqdm
 
 from agents.models.conversations import Compaction
-from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues
+from evaluation.environments.bfcl import Apis, Dialogue
+from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import Answer, PlannedCall
 from tests.bench.agents.loopback import Call, Loopback, Said
 from tests.bench.agents.product import Product, http_tool
 
-# The leaderboard calls the id of a ticket an integer, and in one dialogue the services have a ticket_001.
-TICKET_ID = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
-TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": ""}
 WIDE = 1_000_000  # a window in which everything stays as it is
 NARROW = 8_192
 ANSWER_TOKENS = 512
@@ -206,36 +202,6 @@ def report(held: Sequence[Held], *, name: str, window: int) -> str:
         f"{sum(one.summaries > 0 for one in held)}, read again {sum(one.read_again for one in held)}"
     )
     return "\n".join([*wrong, said])
-
-
-@cache
-def read_tools() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return what the leaderboard says about each function: description and parameters by name, with the class."""
-    config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
-    folder = Path(importlib.import_module("bfcl_eval").__path__[0]) / "data" / "multi_turn_func_doc"
-    classes = sorted({each for dialogue in read_dialogues().values() for each in dialogue.classes})
-    tools = {}
-    for name in classes:
-        path = folder / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[name]
-        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-            description = row["description"].rpartition("Tool description: ")[2]
-            schema = _schema(row["parameters"])
-            if "ticket_id" in schema["properties"]:
-                schema["properties"]["ticket_id"] = TICKET_ID
-            tools[f"{name}_{row['name']}"] = description, schema
-    return tools
-
-
-def _schema(said: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema in JSON's words; the leaderboard uses Python's for some types."""
-    schema = {name: value for name, value in said.items() if name in ("description", "enum", "required")}
-    if kind := TYPES.get(said["type"], said["type"]):
-        schema["type"] = kind
-    if "properties" in said:
-        schema["properties"] = {name: _schema(each) for name, each in said["properties"].items()}
-    if "items" in said:
-        schema["items"] = _schema(said["items"])
-    return schema
 
 
 def _tools_of(dialogue: Dialogue) -> list[str]:
