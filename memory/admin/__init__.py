@@ -9,6 +9,7 @@ from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
 from memory.admin.release import ReleaseAdmin
 from memory.admin.retrieval import RetrievalAdmin, SearchIndexAdmin
 from memory.admin.rule_change import RuleChangeAdmin
+from memory.admin.search import search_page
 from memory.admin.trajectory import TrajectoryAdmin
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "RuleChangeAdmin",
     "SearchIndexAdmin",
     "TrajectoryAdmin",
+    "search_page",
 ]
