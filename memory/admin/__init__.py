@@ -1,6 +1,7 @@
 from memory.admin.block import BlockAdmin
 from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
+from memory.admin.insights import coverage_page, insights_page
 from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.passage import PassageAdmin
 from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
@@ -31,5 +32,7 @@ __all__ = [
     "RuleChangeAdmin",
     "SearchIndexAdmin",
     "TrajectoryAdmin",
+    "coverage_page",
+    "insights_page",
     "search_page",
 ]

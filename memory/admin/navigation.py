@@ -149,9 +149,7 @@ def _resolve(page: Page, request: HttpRequest, lists: set[str], here: str) -> Pa
     """Give an entry its address; without one it is not shown."""
     link = _find_link(page, lists)
     user = request.user
-    allowed = (not page.superuser or user.is_superuser) and (  # type: ignore[union-attr]
-        not page.permission or user.has_perm(page.permission)  # type: ignore[union-attr]
-    )
+    allowed = (not page.superuser or user.is_superuser) and (not page.permission or user.has_perm(page.permission))
     return replace(page, link=link if allowed else "", current=bool(link) and page.owns(here))
 
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 View = Callable[..., HttpResponse]
@@ -29,3 +31,11 @@ def mount_pages() -> list[URLPattern]:
 def page_context(request: HttpRequest, title: str, **context: Any) -> dict[str, Any]:
     """Return what every page of the admin needs, and what this one shows."""
     return {**admin.site.each_context(request), "title": title, **context}
+
+
+@admin_page("tables/", name="tables")
+def tables_page(request: HttpRequest) -> HttpResponse:
+    """List every table of the database, as Django's admin does; for superusers."""
+    if not request.user.is_superuser:
+        raise PermissionDenied
+    return TemplateResponse(request, "admin/tables.html", page_context(request, "All tables"))

@@ -61,11 +61,10 @@ def add_source(source: Source) -> None:
 
 def search(request: HttpRequest, words: str, *, limit: int) -> list[Found]:
     """Find what contains all the words, in the chosen project or in all that a person may see."""
-    found = [Found(label="Pages", hits=_find_pages(request, words))]
-    for source in _sources:
-        if request.user.has_perm(source.permission):  # type: ignore[union-attr]
-            found.append(Found(label=source.label, hits=list(source.find(request, words, limit))))
-    return [each for each in found if each.hits]
+    user: Any = request.user
+    sources = [source for source in _sources if user.has_perm(source.permission)]
+    found = [Found(label=source.label, hits=list(source.find(request, words, limit))) for source in sources]
+    return [each for each in (Found(label="Pages", hits=_find_pages(request, words)), *found) if each.hits]
 
 
 @admin_page("search/", name="search")

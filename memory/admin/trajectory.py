@@ -20,6 +20,7 @@ from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectorySerializer
 from memory.redaction.visible_text import show_hidden
 from memory.runs.models import Trajectory
+from memory.runs.search import split_words, with_words
 
 MAX_QUERY_CHARS = 200
 LIST = "memory_trajectory_changelist"
@@ -46,7 +47,12 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     list_display = ["task_line", "outcome", "score_shown", "task_id", "agent", "project", "created_at"]
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
-    search_fields = ["task", "task_id", "external_id", "agent"]
+    search_fields = ["task_id", "external_id", "agent"]
+    search_help_text = "Words of the task or of any step."
+    nothing_yet = (
+        "No run has been recorded yet. Agents send them with POST /api/v1/trajectories; the API docs under Settings "
+        "show how."
+    )
     date_hierarchy = "created_at"
     show_full_result_count = False
 
@@ -70,6 +76,16 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             name="memory_trajectory_download",
         )
         return [download, *super().get_urls()]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Trajectory], search_term: str
+    ) -> tuple[QuerySet[Trajectory], bool]:
+        """Search the task and the steps by words, and the names as the other lists do."""
+        named, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not split_words(search_term):
+            return named, may_repeat
+        ids = with_words(queryset, search_term).order_by().values("pk")
+        return queryset.filter(Q(pk__in=ids) | Q(pk__in=named.order_by().values("pk"))), False
 
     def download(self, request: HttpRequest, trajectory_id: UUID) -> HttpResponse:
         """Hand out the run as the API does, all of it."""
