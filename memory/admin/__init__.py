@@ -1,10 +1,12 @@
+from memory.admin.api_key import ApiKeyAdmin
 from memory.admin.block import BlockAdmin
 from memory.admin.deployment import DeploymentAdmin
 from memory.admin.heuristic import HeuristicAdmin
 from memory.admin.insights import coverage_page, insights_page
+from memory.admin.lessons import lessons_page
 from memory.admin.mistake import MistakeCardAdmin
 from memory.admin.passage import PassageAdmin
-from memory.admin.project import ApiKeyAdmin, PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
+from memory.admin.project import PolarityQuotaAdmin, ProjectAdmin, ProjectMembershipAdmin
 from memory.admin.quarantine_order import QuarantineOrderAdmin
 from memory.admin.records import AuditEntryAdmin, ErasureAdmin, ReviewAdmin
 from memory.admin.release import ReleaseAdmin
@@ -34,5 +36,6 @@ __all__ = [
     "TrajectoryAdmin",
     "coverage_page",
     "insights_page",
+    "lessons_page",
     "search_page",
 ]
