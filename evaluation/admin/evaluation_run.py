@@ -79,13 +79,13 @@ class EvaluationRunAdmin(ReadOnlyAdmin[EvaluationRun]):
 
     # ── Starting ──────────────────────────────────────────────────────────────────────────────────────────────────
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("evaluation.add_evaluationrun") and _projects(request).exists()
+        return request.user.has_perm("evaluation.add_evaluationrun")
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Ask what to evaluate, and queue it."""
-        if not self.has_add_permission(request):
+        if not (self.has_add_permission(request) and _projects(request).exists()):
             raise PermissionDenied
         initial = {"project": chosen_project(request)}
         form = EvaluationForm(request.POST or None, projects=_projects(request), initial=initial)

@@ -136,7 +136,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
 
     # ── Making and replacing ──────────────────────────────────────────────────────────────────────────────────────
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memory.change_apikey") and projects_with_role(request.user, _OPERATOR).exists()
+        return request.user.has_perm("memory.change_apikey")
 
     def get_urls(self) -> list[URLPattern]:
         act = path("<uuid:id>/act/", self.admin_site.admin_view(self.act), name="memory_apikey_act")
@@ -146,7 +146,7 @@ class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Ask what the key is for, make it, and show it once."""
-        if not self.has_add_permission(request):
+        if not (self.has_add_permission(request) and projects_with_role(request.user, _OPERATOR).exists()):
             raise PermissionDenied
         initial = {"project": request.GET.get("project") or chosen_project(request)}
         form = KeyForm(request.POST or None, user=request.user, initial=initial)

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import pluralize
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
@@ -136,7 +137,8 @@ def _plot_runs(runs: RunDays, period: Period) -> Plot:
         Series(label="succeeded", style="first", values=[one.successes + other.successes for one, other in days]),
         Series(label="failed", style="bad", values=[one.failures + other.failures for one, other in days]),
     ]
-    said = f"{sum(runs.runs):,} runs in {len(period.days)} days."
+    total = sum(runs.runs)
+    said = f"{total:,} run{pluralize(total)} in {len(period.days)} days."
     return draw_plot("Runs a day", series, days=period.days, scale=Scale.count(series), said=said)
 
 
@@ -166,14 +168,15 @@ def _plot_decisions(request: HttpRequest, period: Period) -> Plot:
         Series(label="all", style="quiet", values=counted.all),
         Series(label="approved", style="first", values=counted.approved),
     ]
-    said = f"{sum(counted.all):,} decisions, {sum(counted.approved):,} of them approvals."
+    total = sum(counted.all)
+    said = f"{total:,} decision{pluralize(total)}, {sum(counted.approved):,} approved."
     return draw_plot("Decisions a day", series, days=period.days, scale=Scale.count(series), said=said)
 
 
 def _plot_waiting(request: HttpRequest, period: Period) -> Plot:
     counts = count_waiting(request, period)
     series = [Series(label="lessons", style="first", values=counts)]
-    said = f"{counts[-1]:,} wait now; {counts[0]:,} waited {len(counts) - 1} days ago."
+    said = f"Now {counts[-1]:,}; {len(counts) - 1} days ago {counts[0]:,}."
     return draw_plot("Waiting for a first decision", series, days=period.days, scale=Scale.count(series), said=said)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -127,10 +128,14 @@ _SECTIONS = (
 )
 
 
-def build_navigation(request: HttpRequest) -> tuple[Section, ...]:
-    """Return what a person may open, the present page marked. No query of its own."""
-    apps = admin.site.get_app_list(request)
-    lists = {model["admin_url"] for app in apps for model in app["models"] if model["admin_url"]}
+def build_navigation(request: HttpRequest, apps: Any = None) -> tuple[Section, ...]:
+    """Return what a person may open, the present page marked. No query of its own.
+
+    Args:
+        apps: the tables the person may open, where the page has them already.
+    """
+    listed = admin.site.get_app_list(request) if apps is None else apps
+    lists = {model["admin_url"] for app in listed for model in app["models"] if model["admin_url"]}
     here = request.resolver_match.url_name or "" if request.resolver_match else ""
     is_queue = here == "memory_heuristic_changelist" and _WAITING in request.GET.urlencode()
     return tuple(_sections(request, lists, "inbox" if is_queue else here))

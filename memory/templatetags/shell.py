@@ -20,7 +20,7 @@ _TAG = re.compile("<(td|th)(?= |>)")
 def shell(context: template.Context) -> dict[str, Any]:
     """Return what the frame shows to the signed-in person."""
     request = context["request"]
-    sections = build_navigation(request)
+    sections = build_navigation(request, context.get("available_apps"))
     return {
         "sections": sections,
         "section": next((section for section in sections if section.current), None),

@@ -80,10 +80,10 @@ def test_insights_tell_runs_decisions_and_what_waits(admin_client: Client) -> No
     shown, week = said(admin_client), said(admin_client, days=7)
 
     assert shown["Runs a day"] == "2 runs in 30 days."
-    assert week["Runs a day"] == "1 runs in 7 days."
+    assert week["Runs a day"] == "1 run in 7 days."
     assert shown["Success, mean of 7 days"] == "With lessons 100% (21–100%, 1 run); without 0% (0–79%, 1 run)."
-    assert shown["Decisions a day"] == "2 decisions, 1 of them approvals."
-    assert shown["Waiting for a first decision"] == "1 wait now; 0 waited 29 days ago."
+    assert shown["Decisions a day"] == "2 decisions, 1 approved."
+    assert shown["Waiting for a first decision"] == "Now 1; 29 days ago 0."
 
 
 def test_lesson_that_waited_until_today_is_counted_on_the_days_before(admin_client: Client) -> None:
@@ -91,7 +91,7 @@ def test_lesson_that_waited_until_today_is_counted_on_the_days_before(admin_clie
     Heuristic.objects.update(created_at=timezone.now() - timedelta(days=100))
     approve_as_read(heuristic, by=ANA)
 
-    assert said(admin_client)["Waiting for a first decision"] == "0 wait now; 1 waited 29 days ago."
+    assert said(admin_client)["Waiting for a first decision"] == "Now 0; 29 days ago 1."
 
 
 def test_insights_of_the_chosen_project_leave_others_out(admin_client: Client) -> None:
@@ -101,7 +101,7 @@ def test_insights_of_the_chosen_project_leave_others_out(admin_client: Client) -
 
     admin_client.post(reverse("admin:choose_project"), {"project": project.pk})
 
-    assert said(admin_client)["Runs a day"] == "1 runs in 30 days."
+    assert said(admin_client)["Runs a day"] == "1 run in 30 days."
 
 
 # ── Gaps ──────────────────────────────────────────────────────────────────────────────────────────────────────────
