@@ -18,8 +18,11 @@ from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
 from memory.admin.answer_comparison import AgainForm, compare_again, compare_with
+from memory.admin.chosen_project import chosen_project
 from memory.admin.panels import Figure
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.trends import Ended, Period, count_runs
+from memory.effects.interval import Share
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -143,7 +146,9 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
             raise PermissionDenied
         wanted = request.GET.get("days", "")
         days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
-        projects = list(visible_projects(request.user).values_list("pk", flat=True))
+        project = chosen_project(request)
+        projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
+        baseline = sum(count_runs(request, Period.last(days)).without, Ended()).share
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
         names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {
@@ -152,6 +157,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
             "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
+            "baseline": baseline,
             "by_mode": [(row, _percent(row)) for row in counted.by_mode],
             "by_family": [(row, _percent(row)) for row in counted.by_family],
             "by_heuristic": [
@@ -263,4 +269,4 @@ def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 def _percent(row: OutcomeCount) -> str:
-    return f"{100 * row.success_rate:.0f}%" if row.success_rate is not None else "–"
+    return str(Share(successes=row.successes, known=row.successes + row.failures))

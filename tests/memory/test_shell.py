@@ -1,8 +1,10 @@
 """The frame of the admin: what the navigation offers, the chosen project, lists on a phone, the search."""
 
+import re
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -68,6 +70,19 @@ def test_list_of_tables_is_for_superusers(client: Client) -> None:
     client.force_login(make_member(project=make_project(), permissions=["view_trajectory"]))
 
     assert client.get(reverse("admin:tables")).status_code == 403
+
+
+@pytest.mark.parametrize("page", ["index", "insights", "memory_trajectory_changelist", "memory_apikey_changelist"])
+def test_page_asks_for_little_once_its_files_are_known(admin_client: Client, page: str) -> None:
+    make_api_key()
+    html = admin_client.get(reverse(f"admin:{page}")).content.decode()
+
+    loads = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', html)
+
+    assert len(loads) > 5
+    # The others are kept for ever: tests/erl_site/test_static_files.py.
+    assert len([address for address in loads if not address.startswith(settings.STATIC_URL)]) <= 1
+    assert "<style" not in html
 
 
 # ── The chosen project ────────────────────────────────────────────────────────────────────────────────────────────
