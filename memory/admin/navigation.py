@@ -31,10 +31,10 @@ class Page:
         return self.name if self.is_outside else f"admin:{self.name or f'{self.table}_changelist'}"
 
     def owns(self, url_name: str) -> bool:
-        """Tell whether an address is this page, or one of its rows."""
+        """Tell whether an address is this page, or one of its rows and not a page of its own."""
         if self.name:
             return url_name == self.name
-        return bool(self.table) and url_name.startswith(f"{self.table}_")
+        return url_name.startswith(f"{self.table}_") and url_name not in _NAMED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +126,7 @@ _SECTIONS = (
         ),
     ),
 )
+_NAMED = frozenset(page.name for section in _SECTIONS for page in section.pages if page.name)
 
 
 def build_navigation(request: HttpRequest, apps: Any = None) -> tuple[Section, ...]:

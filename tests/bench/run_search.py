@@ -27,27 +27,39 @@ from memory.runs.models import Trajectory  # noqa: E402
 from tests.bench.retrieval_quality import scratch_database  # noqa: E402
 from tests.real_runs import load_all_runs  # noqa: E402
 
-BATCH = 500
+BATCH = 1_000
 REPEATS = 15
 QUERIES = ("run4711 order", "cancelled reservation", "get_reservation_details", "certificate refund polic", "the")
 
 
+# A copy of each run in turn, with an id and a number of its own.
+_COPY = """
+INSERT INTO memory_trajectory SELECT copy.*
+FROM generate_series(%(first)s, %(last)s) AS number
+JOIN (SELECT *, row_number() OVER (ORDER BY id) - 1 AS place, count(*) OVER () AS total
+      FROM memory_trajectory WHERE id = ANY(%(originals)s)) AS run ON run.place = number %% run.total
+CROSS JOIN memory_trajectory AS original
+CROSS JOIN LATERAL jsonb_populate_record(original, jsonb_build_object(
+    'id', gen_random_uuid(), 'task', original.task || ' (' || number || ')',
+    'steps', jsonb_set(original.steps, '{0,thought}', to_jsonb('run' || number || ' order'))
+)) AS copy
+WHERE original.id = run.id
+"""
+
+
 def fill(count: int) -> None:
-    """Record so many runs."""
-    project, runs = Project.objects.create(slug="search", name="Search"), load_all_runs()
-    for start in tqdm(range(0, count, BATCH), desc="runs", leave=False):
-        Trajectory.objects.bulk_create(
-            _copy(project, runs[number % len(runs)], number) for number in range(start, min(start + BATCH, count))
-        )
+    """Record public runs, and copy them until there are so many."""
+    project = Project.objects.create(slug="search", name="Search")
+    originals = Trajectory.objects.bulk_create(
+        Trajectory(project=project, task=run["task"], steps=run["steps"], outcome=run.get("outcome", "unknown"))
+        for run in load_all_runs()
+    )
+    ids = [run.pk for run in originals]
     with connection.cursor() as cursor:
+        for first in tqdm(range(len(ids), count, BATCH), desc="runs", leave=False):
+            last = min(first + BATCH, count) - 1
+            cursor.execute(_COPY, {"first": first, "last": last, "originals": ids})
         cursor.execute("VACUUM ANALYZE memory_trajectory")
-
-
-def _copy(project: Project, run: dict[str, object], number: int) -> Trajectory:
-    steps = [dict(step) for step in run["steps"]]  # type: ignore[attr-defined]
-    steps[0]["thought"] = f"run{number} order: {steps[0].get('thought', '')}"
-    task = f"{run['task']} ({number})"
-    return Trajectory(project=project, task=task, steps=steps, outcome=run.get("outcome", "unknown"))
 
 
 def measure(query: str) -> str:

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from django.templatetags.static import static
 from django.test import Client
 
 from erl_site.web.static_files import hash_static_files
 
 
+@pytest.mark.django_db
 def test_browser_keeps_a_file_for_ever(client: Client) -> None:
     response = client.get(static("erl/shell.css"))
 

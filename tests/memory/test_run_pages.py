@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from memory.admin.markdown import indent_json, render_markdown
 from memory.heuristics.models import Heuristic
+from memory.index.heuristic_vectors import embed_heuristics
 from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.retrieval.models import Retrieval
@@ -162,6 +163,7 @@ def given() -> Retrieval:
     old = make_heuristic(project=project, trigger="a bag is lost", status="approved")
     new = make_heuristic(project=project, trigger="a refund is asked for", guideline="Check the refund policy.")
     approve_as_read(new, by=Actor(label="user:ana"))
+    embed_heuristics([old.pk, new.pk])
     items = [{"heuristic": str(old.pk), "revision": 1, "injected": True, "scores": {}, "reason": ""}]
     return make_retrieval(project=project, task="A refund is asked for", heuristic_ids=[old.pk], items=items)
 

@@ -86,6 +86,7 @@ def test_eight_writers_at_once_lose_no_count() -> None:
     assert [c.seen_count for c in summarize_memory(project).cards] == [96]
 
 
+@pytest.mark.django_db
 def test_line_of_scores_is_an_average_and_not_a_zigzag() -> None:
     project = make_project()
     for number in range(20):
