@@ -52,7 +52,7 @@ class Row:
 @admin_page("lessons/", name="lessons")
 def lessons_page(request: HttpRequest) -> HttpResponse:
     """List the lessons that runs were given, sorted by a column."""
-    if not request.user.has_perm("memory.view_heuristic"):  # type: ignore[union-attr]
+    if not request.user.has_perm("memory.view_heuristic"):
         raise PermissionDenied
     wanted = request.GET.get("sort", "-difference")
     column, is_falling = wanted.removeprefix("-"), wanted.startswith("-")

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.admin.project_form import PROJECT_FIELDSETS, ProjectForm
+from memory.admin.project_form import SIZE, ProjectForm
 from memory.admin.read_only import MemberRows
 from memory.admin.rule_change import REQUESTED
 from memory.errors import MemoryAppError
@@ -32,7 +32,25 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         "created_at",
     ]
     form = ProjectForm
-    fieldsets = PROJECT_FIELDSETS
+    fieldsets = [
+        (None, {"fields": ["name", "slug", "reflect_on_record"]}),
+        (
+            "Budgets of a day",
+            {
+                "description": "Once one is used up, reflections wait until the next day (UTC). Empty means no limit.",
+                "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
+            },
+        ),
+        ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
+        (
+            "Retrieval: the record before the lessons",
+            {
+                "description": "Agents get what is known of earlier runs before their lessons. Empty keeps a default.",
+                "fields": ["record_budget_tokens", *(f"{SIZE}{name}" for name in RECORD_SIZES)],
+            },
+        ),
+        ("Closing", {"fields": ["archived_at", "id", "created_at"]}),
+    ]
     search_fields = ["name", "slug"]
     readonly_fields = ["id", "created_at"]
     prepopulated_fields = {"slug": ["name"]}

@@ -6,26 +6,7 @@ from django import forms
 
 from memory.projects.models import MAX_RECORD_SIZE, RECORD_SIZES, Project
 
-_SIZE = "most_"
-PROJECT_FIELDSETS: list[tuple[str | None, dict[str, Any]]] = [
-    (None, {"fields": ["name", "slug", "reflect_on_record"]}),
-    (
-        "Budgets of a day",
-        {
-            "description": "Once one is used up, reflections wait until the next day (UTC). Empty means no limit.",
-            "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
-        },
-    ),
-    ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
-    (
-        "Retrieval: the record before the lessons",
-        {
-            "description": "Agents get what is known of earlier runs before their lessons. Empty keeps the default.",
-            "fields": ["record_budget_tokens", *(f"{_SIZE}{name}" for name in RECORD_SIZES)],
-        },
-    ),
-    ("Closing", {"fields": ["archived_at", "id", "created_at"]}),
-]
+SIZE = "most_"  # before the names of the sizes of the record
 
 
 def _size_field(name: str, label: str) -> forms.IntegerField:
@@ -68,16 +49,16 @@ class ProjectForm(forms.ModelForm[Project]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in RECORD_SIZES:
-            self.fields[f"{_SIZE}{name}"].initial = self.instance.record_sizes.get(name)
+            self.fields[f"{SIZE}{name}"].initial = self.instance.record_sizes.get(name)
 
     @property
     def changed_columns(self) -> list[str]:
         """Return the columns that were changed."""
-        columns = ["record_sizes" if name.startswith(_SIZE) else name for name in self.changed_data]
+        columns = ["record_sizes" if name.startswith(SIZE) else name for name in self.changed_data]
         return list(dict.fromkeys(columns))
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or self.cleaned_data
-        sizes = {name: values.get(f"{_SIZE}{name}") for name in RECORD_SIZES}
+        sizes = {name: values.get(f"{SIZE}{name}") for name in RECORD_SIZES}
         self.instance.record_sizes = {name: size for name, size in sizes.items() if size is not None}
         return values

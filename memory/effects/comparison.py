@@ -7,6 +7,7 @@ what a lesson causes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -73,7 +74,7 @@ def count_weeks(
     project_ids: Sequence[UUID], *, since: datetime, heuristic_ids: Iterable[UUID]
 ) -> dict[UUID, list[float]]:
     """Return for each lesson the success of the runs given it, week by week. One query."""
-    parameters = {"projects": list(project_ids), "since": since, "ids": list(heuristic_ids)}
+    parameters: dict[str, Any] = {"projects": list(project_ids), "since": since, "ids": list(heuristic_ids)}
     found: dict[UUID, list[float]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_WEEKS, parameters)

@@ -134,7 +134,9 @@ def test_evaluation_of_others_is_not_compared() -> None:
     mine, theirs = finish(0.5, project=project), finish(0.75, project=make_project())
 
     answer = log_in(project).get(
-        reverse("admin:evaluation_evaluationrun_compare"), {"before": mine.pk, "after": theirs.pk}, follow=True
+        reverse("admin:evaluation_evaluationrun_compare"),
+        {"before": str(mine.pk), "after": str(theirs.pk)},
+        follow=True,
     )
 
     assert b"Select two evaluations to compare." in answer.content
