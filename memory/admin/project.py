@@ -15,7 +15,7 @@ from memory.admin.rule_change import REQUESTED
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import Project, ProjectMembership
+from memory.projects.models import RECORD_SIZES, Project, ProjectMembership
 from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
 from memory.retrieval.models import PolarityQuota
 
