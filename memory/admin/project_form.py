@@ -29,6 +29,14 @@ class ProjectForm(forms.ModelForm[Project]):
     most_recent_outcomes = _size_field("recent_outcomes", "Recent outcomes")
     most_mean_score = _size_field("mean_score", "Mean score")
 
+    # One field that has a label; the admin's own has two without.
+    archived_at = forms.DateTimeField(
+        required=False,
+        label="Archived at (UTC)",
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+        help_text="From then on no decisions are taken in it. Lessons in use stay in use.",
+    )
+
     class Meta:
         model = Project
         fields = (

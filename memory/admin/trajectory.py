@@ -54,7 +54,6 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task_id", "external_id", "agent"]
-    search_help_text = "Words of the task or of any step."
     nothing_yet = (
         "No run has been recorded yet. Agents send them with POST /api/v1/trajectories; the API docs under Settings "
         "show how."

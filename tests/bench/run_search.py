@@ -24,6 +24,7 @@ from tqdm import tqdm  # noqa: E402
 
 from memory.projects.models import Project  # noqa: E402
 from memory.runs.models import Trajectory  # noqa: E402
+from memory.runs.step_formats import normalise_steps  # noqa: E402
 from tests.bench.retrieval_quality import scratch_database  # noqa: E402
 from tests.real_runs import load_all_runs  # noqa: E402
 
@@ -51,7 +52,7 @@ def fill(count: int) -> None:
     """Record public runs, and copy them until there are so many."""
     project = Project.objects.create(slug="search", name="Search")
     originals = Trajectory.objects.bulk_create(
-        Trajectory(project=project, task=run["task"], steps=run["steps"], outcome=run.get("outcome", "unknown"))
+        Trajectory(project=project, task=run["task"], steps=normalise_steps(run["steps"]), outcome="unknown")
         for run in load_all_runs()
     )
     ids = [run.pk for run in originals]

@@ -10,7 +10,7 @@ from memory.heuristics.models import Heuristic
 from memory.runs.models import Trajectory
 
 # Forms of Django's own widgets, which have faults of their own (dates in two fields without a label each, and others).
-DJANGO_FORMS = ("auth", "memory.project", "memory.projectmembership")
+DJANGO_FORMS = ("auth", "memory.projectmembership")
 LOOSE_PAGES = (
     "admin:index",
     "admin:memory_review_statistics",
