@@ -33,7 +33,7 @@ class Page:
     def owns(self, url_name: str) -> bool:
         """Tell whether an address is this page, or one of its rows and not a page of its own."""
         if self.name:
-            return url_name == self.name
+            return url_name == self.name or url_name.startswith(f"{self.name}_")
         return url_name.startswith(f"{self.table}_") and url_name not in _NAMED
 
 

@@ -50,9 +50,9 @@ class MemberRows(admin.ModelAdmin[Row]):
 
 
 def _is_list(request: HttpRequest) -> bool:
-    """Tell whether a list is shown. The page of a row opens from any project, as links to it may."""
+    """Tell whether a list or its figures are shown. The page of a row opens from any project, as links to it may."""
     match = request.resolver_match
-    return match is not None and (match.url_name or "").endswith("_changelist")
+    return match is not None and (match.url_name or "").endswith(("_changelist", "_statistics"))
 
 
 class ReadOnlyAdmin(MemberRows[Row]):

@@ -10,10 +10,11 @@ from django.test import Client
 from django.urls import reverse
 
 from memory.heuristics.models import Heuristic
+from memory.projects.actors import Actor
 from memory.projects.models import Project, ProjectMembership
 from memory.runs.models import Trajectory
 from memory.runs.search import with_words
-from tests.factories import make_api_key, make_heuristic, make_member, make_project, make_trajectory
+from tests.factories import approve_as_read, make_api_key, make_heuristic, make_member, make_project, make_trajectory
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +104,16 @@ def test_chosen_project_narrows_every_list(admin_client: Client) -> None:
     assert counts == [1, 0, 0]
     choose(admin_client, "")
     assert admin_client.get(reverse("admin:memory_trajectory_changelist")).context["cl"].result_count == 2
+
+
+def test_chosen_project_narrows_the_statistics_of_reviewers(admin_client: Client) -> None:
+    approve_as_read(make_heuristic(project=make_project()), by=Actor(label="user:ana"))
+    page = reverse("admin:memory_review_statistics")
+    assert admin_client.get(page).context["decided"] == 1
+
+    choose(admin_client, make_project())
+
+    assert admin_client.get(page).context["decided"] == 0
 
 
 def test_chosen_project_hides_no_row_that_a_link_leads_to(admin_client: Client) -> None:
