@@ -16,6 +16,7 @@ admin.site.site_url = None  # no "View site" link
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/second-factor/", second_factor, name="second-factor"),
+    path("admin/inbox/", include("memory.admin.inbox.urls")),
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),

@@ -210,5 +210,5 @@ def register() -> None:
     """Show consolidations in the admin, on the review desk and on the home page."""
     admin.site.register(ConsolidationRun, ConsolidationRunAdmin)
     admin.site.register(Suggestion, SuggestionAdmin)
-    add_desk_panel(draw_suggestions)
+    add_desk_panel(draw_suggestions, tab="similar")
     add_figures(count_suggestions)
