@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from django.contrib import admin
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
@@ -17,6 +17,7 @@ from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
+Row = TypeVar("Row", bound=Model)
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
 ORDERS = {"oldest": ("created_at", "id"), "newest": ("-created_at", "-id")}  # by their names in the address
 _FAMILIES = 30
@@ -190,6 +191,15 @@ class Queue:
         rows, once = self.rows(), Exists(_first_approvals())
         mine = Exists(_first_approvals().filter(reviewer_user=self.user.pk))
         return rows.filter(~once), rows.filter(once, ~mine)
+
+
+def read_projects(rows: QuerySet[Row], query: str) -> QuerySet[Row]:
+    """Keep the rows of the project that a list's query string names, if it names one."""
+    project = dict(parse_qsl(query)).get("project__id__exact")
+    try:
+        return rows.filter(project=project) if project else rows
+    except (ValueError, ValidationError):  # a mistyped address
+        return rows
 
 
 def explain_priority(heuristic: Heuristic) -> str:

@@ -158,6 +158,10 @@ class Kind(ABC):
         """
         raise NotImplementedError
 
+    def undo_address(self, token: str) -> str:
+        """Return where an item's own page asks for `undo`."""
+        return reverse("inbox:undo")
+
     def hold(self, user: Any, id: UUID) -> tuple[str, datetime] | None:
         """Claim an item for a person who reads it; return the name of who has it now and until when."""
         return None

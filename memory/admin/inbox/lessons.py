@@ -179,6 +179,9 @@ class LessonKind(Kind):
         again = "is served" if heuristic.status == Heuristic.Status.APPROVED else "is waiting for a decision"
         return f"Undone. It {again} again; both decisions stay on record."
 
+    def undo_address(self, token: str) -> str:
+        return reverse("admin:memory_heuristic_undo", args=[token])
+
     def hold(self, user: Any, id: UUID) -> Any:
         heuristic = find_lesson(user, id)
         if heuristic is None or heuristic.current_revision is None or not may_review(user, heuristic.project_id):
