@@ -172,7 +172,9 @@ class LessonKind(Kind):
             return Done(said=said)
         release_heuristic(heuristic, by=by)
         latest = Review.objects.filter(heuristic=heuristic, reviewer_user=user.pk).first()
-        return Done(said=said, undo=str(latest.pk) if latest is not None and is_undoable(latest) else "")
+        # A merge that takes over the wording has changed the other lesson, too.
+        undoable = latest is not None and decision != "merge" and is_undoable(latest)
+        return Done(said=said, undo=str(latest.pk) if latest is not None and undoable else "")
 
     def undo(self, user: Any, token: str, *, by: Actor) -> str:
         heuristic = undo_review(find_review(user, token), by=by)
