@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 
 from erl_site.sign_in.views import second_factor
 from erl_site.web import views
+from memory.admin.inbox import urls as inbox_urls
 from memory.api import documentation
 from memory.intake.trace_views import TraceView
 from memory.mcp.views import McpView
@@ -16,8 +17,7 @@ admin.site.site_url = None  # no "View site" link
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/second-factor/", second_factor, name="second-factor"),
-    path("admin/inbox/", include("memory.admin.inbox.urls")),
-    path("admin/", admin.site.urls),
+    path("admin/", ([*inbox_urls.urlpatterns, *admin.site.get_urls()], "admin", admin.site.name)),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),
     path("api/schema", documentation.schema, name="api-schema"),

@@ -25,7 +25,7 @@ def address(heuristic: Heuristic) -> str:
 
 def hold(client: Client, heuristic: Heuristic) -> None:
     """Claim a lesson, as its page does for a person who reads it for some seconds."""
-    assert client.post(reverse("inbox:hold", args=["lesson", heuristic.pk])).status_code == 200
+    assert client.post(reverse("admin:inbox_hold", args=["lesson", heuristic.pk])).status_code == 200
 
 
 def page(client: Client, heuristic: Heuristic) -> str:

@@ -19,7 +19,7 @@ INBOX = "/admin/inbox/"
 
 
 def address(heuristic: Heuristic, kind: str = "lesson", query: str = "") -> str:
-    return reverse("inbox:item", args=[kind, heuristic.pk]) + query
+    return reverse("admin:inbox_item", args=[kind, heuristic.pk]) + query
 
 
 def titles(html: str) -> list[str]:
@@ -93,7 +93,7 @@ def test_looking_claims_nothing(reviewer: Client) -> None:
     assert not ReviewClaim.objects.exists()
     hold(reviewer, heuristic)
     assert ReviewClaim.objects.get().heuristic == heuristic
-    reviewer.post(reverse("inbox:release", args=["lesson", heuristic.pk]))
+    reviewer.post(reverse("admin:inbox_release", args=["lesson", heuristic.pk]))
 
     assert not ReviewClaim.objects.exists()
 
@@ -116,7 +116,7 @@ def test_next_page_offers_to_undo_and_undoing_shows_the_item_again(reviewer: Cli
     assert f'name="token" value="{review.pk}"' in html
 
     sent = {"kind": "lesson", "item": f"lesson/{first.pk}", "token": str(review.pk)}
-    response = reviewer.post(reverse("inbox:undo") + "?family=-", sent)
+    response = reviewer.post(reverse("admin:inbox_undo") + "?family=-", sent)
 
     first.refresh_from_db()
     assert (first.status, response["Location"]) == ("proposed", address(first, query="?family=-"))

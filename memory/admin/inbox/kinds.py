@@ -101,7 +101,7 @@ class Pane:
 
     @property
     def address(self) -> str:
-        return reverse("inbox:item", args=[self.kind.name, self.id])
+        return reverse("admin:inbox_item", args=[self.kind.name, self.id])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +160,7 @@ class Kind(ABC):
 
     def undo_address(self, token: str) -> str:
         """Return where an item's own page asks for `undo`."""
-        return reverse("inbox:undo")
+        return reverse("admin:inbox_undo")
 
     def hold(self, user: Any, id: UUID) -> tuple[str, datetime] | None:
         """Claim an item for a person who reads it; return the name of who has it now and until when."""

@@ -138,7 +138,7 @@ class LessonKind(Kind):
         standing = find_standing(heuristic, user=user)
         form = DecisionForm.for_revision(heuristic, standing.revision)
         context = {**standing.as_context(), "form": form, **tab_context(name, standing)}
-        context["form_action"] = reverse("inbox:item", args=[self.name, id])
+        context["form_action"] = reverse("admin:inbox_item", args=[self.name, id])
         return Tab(name=name, label=TABS[name], template=f"{_FOLDER}/{name}.html", context=context)
 
     def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:

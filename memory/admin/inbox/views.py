@@ -73,7 +73,7 @@ def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
         if _is_fragment(request):
             raise Http404
         messages.error(request, f"This {kind.noun} or its project was deleted, or you are no longer a member of it.")
-        return HttpResponseRedirect(reverse("inbox:index"))
+        return HttpResponseRedirect(reverse("admin:inbox"))
     if _is_fragment(request):
         return _without_storing(HttpResponse(_draw_fragment(request, pane)))
     return _draw_page(request, _list_groups(request), pane, at="beside" if request.GET.get("tab") else "words")
@@ -129,7 +129,7 @@ def undo(request: HttpRequest) -> HttpResponse:
     try:
         said = kind.undo(request.user, request.POST.get("token", "")[:200], by=_actor(request))
     except MemoryAppError as refusal:
-        return _refuse(request, refusal, reverse("inbox:index"))
+        return _refuse(request, refusal, reverse("admin:inbox"))
     request.session.pop(_UNDO, None)
     if _wants_json(request):
         return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
@@ -180,7 +180,7 @@ def draw_own_page(request: HttpRequest, pane: Pane, **context: Any) -> HttpRespo
         **admin.site.each_context(request),
         **_pane_context(request, pane),
         "form_action": request.get_full_path(),
-        "undo_action": reverse("inbox:undo"),
+        "undo_action": reverse("admin:inbox_undo"),
         "alone": True,
         "at": "beside" if request.GET.get("tab") else "words",
         "undoable": (offer := take_undo(request)),
@@ -210,7 +210,7 @@ def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, 
         "groups": groups,
         "kinds": kinds,
         "chosen": request.GET.get("kind", ""),
-        "undo_action": f"{reverse('inbox:undo')}?{query}" if query else reverse("inbox:undo"),
+        "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
         "query": query,
         "waiting": sum(group.count for group in groups),
         "following": following[0] if following else None,
@@ -282,9 +282,9 @@ def _find_address(key: str, request: HttpRequest) -> str:
     name, _, id = key.partition("/")
     query = _read_query(request)
     if find_kind(name, request.user) is None or (uuid := _read_id(id)) is None:
-        address = reverse("inbox:index")
+        address = reverse("admin:inbox")
     else:
-        address = reverse("inbox:item", args=[name, uuid])
+        address = reverse("admin:inbox_item", args=[name, uuid])
     return f"{address}?{query}" if query else address
 
 

@@ -41,6 +41,10 @@
   const warn = (text) => { alarm.textContent = text; };
 
   // ── Asking the server ──
+  const isSignedOut = async () => { // without a session, a browser may have lost the other cookie as well
+    const answer = await fetch(inbox.dataset.index, { method: "HEAD", redirect: "manual" });
+    return answer.type === "opaqueredirect";
+  };
   const ask = async (address, options = {}) => {
     let answer;
     try {
@@ -54,6 +58,7 @@
       return { status: 0, said: "The server could not be reached. Nothing was saved." };
     }
     if (answer.type === "opaqueredirect") return { status: 401, said: "You are signed out." };
+    if (answer.status === 403 && (await isSignedOut())) return { status: 401, said: "You are signed out." };
     const isJson = (answer.headers.get("Content-Type") || "").startsWith("application/json");
     const body = isJson ? await answer.json() : {};
     const refused = answer.status === 403
