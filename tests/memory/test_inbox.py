@@ -1,15 +1,22 @@
 """The inbox without script: what it lists, and deciding by its forms and links alone."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
+from memory.admin.word_diff import DiffPart, diff_words
 from memory.curation.proposal_groups import join_group
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
+from memory.intake.recording import record_trajectory
+from memory.mistakes.models import MistakeCard
+from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from tests.factories import approve_as_read, make_heuristic, make_member, make_project, make_trajectory, require_two
 from tests.memory.desk_pages import ANA, hold, log_in
@@ -176,3 +183,87 @@ def test_withdrawn_lesson_stays_on_its_own_page(reviewer: Client) -> None:
     response = decide(reviewer, own, heuristic, "retire", reason="wrong")
 
     assert response["Location"] == own
+
+
+# ── Mistake cards ──
+
+
+@pytest.fixture
+def card() -> MistakeCard:
+    card = {"mistake_type": "wrong_fare", "bad_decision": "Cancelled it.", "correct_decision": "Look first."}
+    data = {"task": "Cancel", "task_id": "airline", "agent": "bot", "mistake_cards": [card]}
+    record_trajectory(make_project(), data=data, by=Actor(label="key:a"), reflect=False)
+    return MistakeCard.objects.get()
+
+
+def test_card_is_decided_and_the_decision_undone(client: Client, card: MistakeCard) -> None:
+    client.force_login(get_user_model().objects.create_superuser("ana"))
+    assert titles(read(client)) == ["Cancelled it."]
+    at = reverse("admin:inbox_item", args=["card", card.pk])
+    sha256 = card.current_revision.content_sha256  # type: ignore[union-attr]
+    sent = {"decision": "reject", "content_sha256": sha256, "reason_code": "Not a mistake"}
+
+    answer = client.post(at, sent, headers={"Accept": "application/json"}).json()
+    assert answer["said"] == "Rejected. Its runs are still counted."
+    assert titles(read(client)) == []
+    client.post(reverse("admin:inbox_undo"), {"kind": "card", "item": f"card/{card.pk}", "token": answer["undo"]})
+
+    assert titles(read(client)) == ["Cancelled it."]
+    assert list(card.reviews.values_list("decision", "reason")) == [("reject", "Not a mistake")]
+
+
+def test_approved_card_is_taken_out_of_use_when_undone(client: Client, card: MistakeCard) -> None:
+    client.force_login(get_user_model().objects.create_superuser("ana"))
+    at = reverse("admin:inbox_item", args=["card", card.pk])
+    sha256 = card.current_revision.content_sha256  # type: ignore[union-attr]
+    sent = {"decision": "approve", "content_sha256": sha256}
+    answer = client.post(at, sent, headers={"Accept": "application/json"}).json()
+
+    client.post(reverse("admin:inbox_undo"), {"kind": "card", "item": f"card/{card.pk}", "token": answer["undo"]})
+
+    card.refresh_from_db()
+    assert (card.status, card.revisions.filter(served=True).exists()) == ("proposed", False)
+
+
+# ── Texts ──
+
+
+def test_texts_that_share_little_are_shown_side_by_side() -> None:
+    old, new = "Look up the fare class before cancelling.", "Retry with another currency and say why it failed."
+
+    assert diff_words(old, new) == [DiffPart(kind="removed", text=old), DiffPart(kind="added", text=new)]
+
+
+def test_changed_words_in_a_row_are_one_change() -> None:
+    parts = diff_words("Say that recorded runs the rule is met.", "Say that 2 within in rule is met.")
+
+    assert [part.text for part in parts if part.kind == "removed"] == ["recorded runs the"]
+    assert [part.text for part in parts if part.kind == "added"] == ["2 within in"]
+
+
+@pytest.mark.parametrize(
+    ("status", "minutes", "said"),
+    [
+        ("approved", 28, "compared with recorded tasks only while they wait"),
+        ("proposed", 28, "no worker has compared it"),
+        ("proposed", 0, "A worker is finding out"),
+    ],
+)
+def test_effect_promises_a_comparison_only_while_one_is_coming(
+    reviewer: Client, status: str, minutes: int, said: str
+) -> None:
+    heuristic = make_heuristic(status=status)
+    Heuristic.objects.update(created_at=timezone.now() - timedelta(minutes=minutes))
+
+    assert said in read(reviewer, reverse("admin:inbox_tab", args=["lesson", heuristic.pk, "effect"]))
+
+
+def test_decision_without_a_cookie_is_refused_on_a_page_to_read() -> None:
+    heuristic = make_heuristic()
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_member("ana"))
+
+    response = decide(client, address(heuristic), heuristic, "approve")
+
+    assert response.status_code == 403
+    assert "Nothing was changed. ERL needs a cookie" in response.content.decode()

@@ -4,6 +4,7 @@
   const inbox = document.querySelector(".inbox");
   if (!inbox) return;
   const AHEAD = Number(inbox.dataset.count || 0);
+  const DECISIVE = new Set(["approve", "accept"]); // these wait until the words were read
   const HOLD_MS = 4000; // skimming claims nothing
   const UNDO_MS = 10000;
   const query = inbox.dataset.query ? `?${inbox.dataset.query}` : "";
@@ -85,6 +86,7 @@
   const restoreDraft = () => {
     const kept = localStorage.getItem(draftKey(key(), item().dataset.sha));
     if (!kept || !reading()) return;
+    if (!reading().querySelector(".actions button[name=decision]")) return dropDraft(key(), item().dataset.sha); // decided
     for (const [name, value] of JSON.parse(kept).typed) {
       const field = reading().querySelector(`textarea[name="${CSS.escape(name)}"]`);
       if (!field) continue;
@@ -382,22 +384,23 @@
   };
 
   // ── Pressing ──
+  const openButton = (name, decision) => {
+    const tab = document.getElementById(`tab-${name}`);
+    const find = () => item().querySelector(`.beside button[value="${decision}"]`);
+    const focus = () => {
+      const button = find();
+      if (button) button.focus();
+      else say(`There is no similar ${noun()} to merge it with.`);
+    };
+    openTab(name);
+    if (tab.hasAttribute("hx-get") && !find()) {
+      item().addEventListener("htmx:afterSettle", focus, { once: true });
+      tab.click();
+    } else focus();
+  };
+
   const press = (element) => {
-    if (element.dataset.tab) {
-      const tab = document.getElementById(`tab-${element.dataset.tab}`);
-      const find = () => item().querySelector(`.beside button[value="${element.dataset.decision}"]`);
-      const focus = () => {
-        const button = find();
-        if (button) button.focus();
-        else say(`There is no similar ${noun()} it could duplicate.`);
-      };
-      openTab(element.dataset.tab);
-      if (tab.hasAttribute("hx-get") && !find()) {
-        item().addEventListener("htmx:afterSettle", focus, { once: true });
-        tab.click();
-      } else focus();
-      return;
-    }
+    if (element.dataset.tab) return openButton(element.dataset.tab, element.dataset.decision);
     if (element.dataset.asks === "edit") return openFields("details.edit");
     if (element.dataset.asks === "answer") return openFields("details.answer");
     element.click();
@@ -442,17 +445,18 @@
       event.preventDefault();
       return askReason(button);
     }
-    if (button.value === "approve" && unseen.size) {
+    if (button.value === "approve" && isEdited()) {
+      event.preventDefault();
+      const preview = item().querySelector("details.edit button[value=preview]");
+      if (preview) setTimeout(() => preview.click()); // a form that is being submitted cannot be submitted again
+      return;
+    }
+    if (DECISIVE.has(button.value) && button.closest(".bar") && unseen.size) {
       event.preventDefault();
       const [first] = unseen;
       first.parentElement.scrollIntoView({ block: "nearest" });
       first.scrollIntoView({ block: "center" });
       return say("You had not seen all of it. Read to the end, then approve.");
-    }
-    if (button.value === "approve" && isEdited()) {
-      event.preventDefault();
-      const preview = item().querySelector("details.edit button[value=preview]");
-      return preview && preview.click();
     }
     if (inbox.classList.contains("alone")) return;
     event.preventDefault();
@@ -498,6 +502,12 @@
     if (event.key === "j" || event.key === "k") return inbox.classList.contains("alone") ? undefined : go(event.key === "j" ? 1 : -1);
     if (event.key === "u") return undo();
     const button = item().querySelector(`[aria-keyshortcuts="${CSS.escape(event.key)}"]`);
+    if (!button && "aerqtgcdmw".includes(event.key)) {
+      event.preventDefault();
+      const merge = item().querySelector("[data-tab]"); // its button may be in a tab that was not opened yet
+      if (event.key === "m" && merge) return openButton(merge.dataset.tab, "merge");
+      return say(`This key does nothing for this ${noun()}.`);
+    }
     if (!button) return;
     event.preventDefault();
     if (button.disabled) return say(button.dataset.why || "This cannot be done now.");
