@@ -11,7 +11,7 @@ from memory.runs.models import Trajectory
 
 # Forms of Django's own widgets, which have faults of their own (dates in two fields without a label each, and others).
 DJANGO_FORMS = ("auth", "memory.project", "memory.projectmembership")
-LOOSE_PAGES = ("admin:index", "admin:memory_review_statistics", "admin:password_change")
+LOOSE_PAGES = ("admin:index", "admin:inbox", "admin:memory_review_statistics", "admin:password_change")
 _MOST_PAGES = 4
 
 
@@ -28,6 +28,8 @@ def list_pages(*, all_rows: bool = False) -> list[str]:
 def row_pages(*, heuristics: list[Heuristic], trajectory: Trajectory, django_forms: bool = True) -> list[str]:
     """Return the page of one row of each kind, of these heuristics and of this run."""
     found = [_change_path(row) for row in heuristics]
+    found += [reverse("admin:inbox_item", args=["lesson", row.pk]) for row in heuristics]
+    found += [reverse("admin:inbox_tab", args=["lesson", heuristics[0].pk, name]) for name in ("similar", "history")]
     found += [f"{_change_path(trajectory)}?lesson={heuristics[0].pk}", f"{_change_path(trajectory)}?q=a"]
     for model in admin.site._registry:
         row = model._default_manager.order_by("pk").first()
