@@ -165,7 +165,7 @@ class ShadowAnswerListView(ApiView):
             rows = rows.filter(differs=query.differs)
         if query.family:
             rows = rows.filter(retrieval__task_id=query.family)
-        return self.get_paginated_response([_describe_answer(row) for row in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(rows, _describe_answer)
 
 
 def _find_report(view: ApiView, release: str) -> ShadowReport | None:
