@@ -13,6 +13,7 @@ from memory.runs.models import Trajectory
 DJANGO_FORMS = ("auth", "memory.projectmembership")
 LOOSE_PAGES = (
     "admin:index",
+    "admin:inbox",
     "admin:memory_review_statistics",
     "admin:password_change",
     "admin:insights",
@@ -40,6 +41,8 @@ def list_pages(*, all_rows: bool = False) -> list[str]:
 def row_pages(*, heuristics: list[Heuristic], trajectory: Trajectory, django_forms: bool = True) -> list[str]:
     """Return the page of one row of each kind, of these heuristics and of this run."""
     found = [_change_path(row) for row in heuristics]
+    found += [reverse("admin:inbox_item", args=["lesson", row.pk]) for row in heuristics]
+    found += [reverse("admin:inbox_tab", args=["lesson", heuristics[0].pk, name]) for name in ("similar", "history")]
     found += [f"{_change_path(trajectory)}?lesson={heuristics[0].pk}", f"{_change_path(trajectory)}?q=a"]
     if trajectory.steps:
         step = trajectory.steps[0]["index"]
