@@ -87,6 +87,7 @@ _SECTIONS = (
             Page(label="Conversations", table="agents_run"),
             Page(label="Agents", table="agents_agent"),
             Page(label="Tools", table="agents_tool"),
+            Page(label="Changes", table="agents_change"),
         ),
     ),
     Section(
