@@ -8,19 +8,29 @@ class AgentsConfig(AppConfig):
         from celery.signals import worker_init
 
         from agents.audit import COMPARISONS
+        from agents.changes.ladder import deployed_agents, follow_deployment
         from agents.erasure import forget_agent_run
-        from agents.kinds import AGENT_RUN, PERIODIC
+        from agents.evolution.tools import TOOLS
+        from agents.kinds import AGENT_CHANGE, AGENT_RUN, AGENT_SLEEP, PERIODIC
         from agents.loop.standby import add_standby
         from agents.text_columns import TEXT_COLUMNS
+        from agents.tools.catalogue import add_core_tools
+        from memory.events import add_listener
         from memory.heuristics.extensions import add_erasure
+        from memory.releases.manifest import add_manifest_part
         from memory.trust.audit import add_comparisons
         from memory.trust.text_columns import add_text_columns
         from reflection.jobs.kinds import register_kind
         from reflection.jobs.periodic import register_periodic
 
         register_kind(AGENT_RUN)
+        register_kind(AGENT_CHANGE)
+        register_kind(AGENT_SLEEP)
+        add_core_tools(*TOOLS)
         register_periodic(*PERIODIC)
         add_text_columns(TEXT_COLUMNS)
         add_comparisons(*COMPARISONS)
+        add_manifest_part("agents", deployed_agents)
+        add_listener(follow_deployment)
         add_erasure(forget_agent_run)
         worker_init.connect(add_standby, dispatch_uid="agents.add_standby")

@@ -42,4 +42,11 @@ WHERE (g.current_id::text, g.archived_at IS NULL, CASE WHEN r.id IS NOT NULL THE
     IS DISTINCT FROM
     (last.said ->> 'revision', last.said ->> 'archived_at' IS NULL, last.said ->> 'row_sha256')
 """
-COMPARISONS = (_CALLS, _TOOLS, _AGENTS)
+_CHANGES = """
+SELECT c.project_id, c.id::text, last.number, 'the change is on another rung than the chain says'
+FROM agents_change c LEFT JOIN (
+    SELECT DISTINCT ON (subject_id) subject_id, number, content::jsonb -> 'said' AS said FROM memory_auditentry
+    WHERE kind LIKE 'change_%' ORDER BY subject_id, number DESC) last ON last.subject_id = c.id
+WHERE (c.rung, c.target_id::text) IS DISTINCT FROM (last.said ->> 'rung', last.said ->> 'target')
+"""
+COMPARISONS = (_CALLS, _TOOLS, _AGENTS, _CHANGES)

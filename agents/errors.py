@@ -50,16 +50,29 @@ class OutcomeUnknown(AgentsError):
     """A call was sent, no answer came, and it is not known whether it happened."""
 
 
+class NeverEvolves(AgentsError):
+    """The proposal is about something that no proposal may change."""
+
+    code = "never_evolves"
+
+
+class NotOnRung(AgentsError):
+    """The change is not where this step begins."""
+
+    code = "not_on_rung"
+
+
 class ToolError(AgentsError):
     """A tool could not do what it was asked to; the message is for the agent, which can act on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a definition, and the line (from 1) where it is."""
+    """One thing that is wrong with a definition, and the line (from 1) where it is; `member` where that is no code."""
 
     message: str
     line: int | None = None
+    member: str = ""
 
     def __str__(self) -> str:
         return self.message if self.line is None else f"line {self.line}: {self.message}"

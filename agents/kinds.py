@@ -1,18 +1,27 @@
-"""The kind of job that goes on with runs, and the periodic work of this app."""
+"""The kinds of jobs of this app, and the periodic work of this app."""
 
 from datetime import timedelta
 
 from agents.approvals import expire_approvals
+from agents.changes.jobs import KIND as CHANGE_KIND
+from agents.changes.jobs import run_shadow
+from agents.changes.policy import climb
+from agents.evolution.sleep import KIND as SLEEP_KIND
+from agents.evolution.sleep import run_sleep, send_to_sleep
 from agents.loop.execution import give_up, run_agent
 from agents.models.runs import KIND
-from agents.streaming.pruning import prune_parts
+from agents.streaming.events import prune_parts
 from memory.housekeeping import PeriodicWork
 from reflection.jobs.kinds import JobKind
 
 MOST_ATTEMPTS = 25  # each by a worker that died, or a model that did not answer
 
 AGENT_RUN = JobKind(name=KIND, run=run_agent, most_attempts=MOST_ATTEMPTS, give_up=give_up, command="run_agents")
+AGENT_CHANGE = JobKind(name=CHANGE_KIND, run=run_shadow, command="run_agents")
+AGENT_SLEEP = JobKind(name=SLEEP_KIND, run=run_sleep, command="run_agents")
 PERIODIC = (
+    PeriodicWork("sleep of agents", timedelta(minutes=1), send_to_sleep),
+    PeriodicWork("changes of agents", timedelta(seconds=30), climb),
     PeriodicWork("overdue approvals", timedelta(seconds=4), expire_approvals),
     PeriodicWork("parts of answers", timedelta(minutes=10), prune_parts),
 )

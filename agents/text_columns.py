@@ -22,6 +22,21 @@ TEXT_COLUMNS = {
         Columns("created_by decided_by", Fate.NO_TEXT, _BY),
     ),
     "agents_agent": (Columns("name description", Fate.KEPT, _DEFINED), Columns("created_by", Fate.NO_TEXT, _BY)),
+    "agents_change": (
+        Columns("reason evidence decision", Fate.KEPT, "why people, agents and ERL propose a change"),
+        Columns("kinds source rung", Fate.NO_TEXT, _MACHINE),
+        Columns("created_by decided_by", Fate.NO_TEXT, _BY),
+    ),
+    "agents_check": (
+        Columns("said figures", Fate.KEPT, "what a check found, with arguments of recorded calls"),
+        Columns("name verdict", Fate.NO_TEXT, _MACHINE),
+        Columns("made_by", Fate.NO_TEXT, _BY),
+    ),
+    "agents_shadowrun": (
+        Columns("calls", Fate.DELETED, _WITH_RUN),
+        Columns("family", Fate.NO_TEXT, _MACHINE),
+        Columns("made_by", Fate.NO_TEXT, _BY),
+    ),
     "agents_agentrevision": (
         Columns("system blocks tools rules", Fate.KEPT, _DEFINED),
         Columns("model limits compaction sha256", Fate.NO_TEXT, _MACHINE),
@@ -44,7 +59,7 @@ TEXT_COLUMNS = {
     ),
     "agents_step": (Columns("status prompt_sha256 request_sha256 model finish_reason", Fate.NO_TEXT, _MACHINE),),
     "agents_effect": (
-        Columns("arguments result error snapshot", Fate.DELETED, _WITH_RUN),
+        Columns("arguments result error", Fate.DELETED, _WITH_RUN),
         Columns("tool call_id arguments_sha256 kind status", Fate.NO_TEXT, _MACHINE),
     ),
     "agents_approval": (

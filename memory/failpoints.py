@@ -41,6 +41,9 @@ NAMES = frozenset(
         "agent.local_before_commit",
         "agent.answered",
         "agent.answer_before_commit",
+        "change.rehearsed",
+        "sleep.before_proposal",
+        "sleep.before_end",
         "sweep.elected",
         "sweep.housekeeping",
     }

@@ -1,6 +1,7 @@
 from agents.admin.agent import AgentAdmin
 from agents.admin.approval import ApprovalAdmin
+from agents.admin.change import ChangeAdmin
 from agents.admin.run import RunAdmin
 from agents.admin.tool import ToolAdmin
 
-__all__ = ["AgentAdmin", "ApprovalAdmin", "RunAdmin", "ToolAdmin"]
+__all__ = ["AgentAdmin", "ApprovalAdmin", "ChangeAdmin", "RunAdmin", "ToolAdmin"]

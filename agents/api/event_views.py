@@ -20,6 +20,15 @@ from memory.projects.models import ApiKey
 
 Scope = ApiKey.Scope
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_EVENT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "Its number in the run, for `Last-Event-ID`."},
+        "event": {"type": "string", "description": "Its kind."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["id", "event", "data"],
+}
 
 
 class RunEventsView(ApiView):
@@ -41,7 +50,7 @@ class RunEventsView(ApiView):
             OpenApiParameter("after", OpenApiTypes.INT, description="The same, for clients that set no header fields."),
         ],
         responses={
-            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, "The events."),
+            (200, "text/event-stream"): OpenApiResponse(_EVENT, "The events, each of this form."),
             204: OpenApiResponse(description="The run has ended, and you have all its events."),
         },
     )

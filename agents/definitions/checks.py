@@ -12,12 +12,12 @@ from agents.definitions.values import Example, ToolDefinition
 from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, ToolCall, run_tool
-from agents.sandbox.errors import BUSY, SandboxError
+from agents.sandbox import HostError, SandboxError, ToolCall, read_limits, run_tool
+from agents.sandbox.calls import BUSY, MOST
 from agents.sandbox.json_values import NotJson, to_json_value
-from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
 from agents.schema import check_arguments, find_schema_faults
+from agents.tools.catalogue import core_tools
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
 MAX_EXAMPLES = 20
@@ -43,16 +43,7 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     Raises:
         InvalidDefinition: with every fault that was found; lines are those of the file it was read from.
     """
-    faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
-    if definition.runtime == ToolRuntime.PYTHON:
-        faults.append(
-            Fault(
-                f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
-                "http_tool.",
-                _line(definition, 1),
-            )
-        )
-    faults += _check_sizes(definition) + _check_parts(definition)
+    faults = find_form_faults(definition)
     faults += [
         Fault(f"{definition.name} uses {name}, which is no tool of the project.", _line(definition, 1))
         for name in definition.uses
@@ -61,12 +52,29 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
     if not faults and definition.runtime == ToolRuntime.HTTP:
         read_request(definition.request, definition.parameters)
     if not faults and definition.source:
-        faults += _check_types(definition, known)
+        faults += find_type_faults(definition, known)
     if not faults and definition.runtime == ToolRuntime.MONTY:
-        for number, example in enumerate(definition.examples, start=1):
-            faults += _check_example(definition, example, number)
+        faults += find_example_faults(definition)
     if faults:
         raise InvalidDefinition(faults)
+
+
+def find_form_faults(definition: ToolDefinition) -> list[Fault]:
+    """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
+    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
+    if definition.name in core_tools():
+        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
+        faults.append(Fault(said, _line(definition, 1), member="name"))
+    return faults + _check_sizes(definition) + _check_parts(definition)
+
+
+def find_example_faults(definition: ToolDefinition) -> list[Fault]:
+    """Run the examples in the sandbox, and return where one answers something else."""
+    return [
+        fault
+        for number, example in enumerate(definition.examples, start=1)
+        for fault in _check_example(definition, example, number)
+    ]
 
 
 def _check_sizes(definition: ToolDefinition) -> list[Fault]:
@@ -84,7 +92,7 @@ def _check_sizes(definition: ToolDefinition) -> list[Fault]:
     return []
 
 
-def _check_types(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
+def find_type_faults(definition: ToolDefinition, known: Mapping[str, Mapping[str, Any]]) -> list[Fault]:
     """Let the interpreter's type checker read the source, with what it may call."""
     if not _defines(definition):
         return [Fault(f"The source does not define a function {definition.name}.")]

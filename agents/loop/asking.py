@@ -15,6 +15,7 @@ from agents.loop.fence import Claimed
 from agents.loop.journal import plan_effect
 from agents.models.conversations import Message
 from agents.models.runs import Run, Step
+from agents.revisions import deployed_revision
 from agents.streaming.events import append_event
 from agents.tools.catalogue import tools_of
 from memory.database_clock import database_now
@@ -22,6 +23,7 @@ from memory.failpoints import failpoint
 from memory.projects.actors import Actor
 from memory.releases.models import Release
 from memory.retrieval.answers import prepare_answer, record_answer
+from memory.retrieval.assignment import Arm
 from memory.retrieval.question import Question
 from reflection.errors import LostClaim
 from reflection.llm.base import Provider
@@ -55,8 +57,11 @@ def prepare_run(claimed: Claimed, run: Run) -> None:
         release = None
         if answer.release is not None:
             release = Release.objects.filter(project=run.project_id, number=answer.release).first()
+        if answer.arm == Arm.CANDIDATE:
+            run.revision = deployed_revision(run, release)
         now = database_now()
         Run.objects.filter(pk=run.pk).update(
+            revision=run.revision,
             retrieval_id=answer.retrieval_id if answer.recorded else None,
             release=release,
             arm=answer.arm,

@@ -6,11 +6,16 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from memory.constraints import not_blank
+from memory.constraints import not_blank, one_of
 from memory.ids import uuid7
 from memory.projects.models import Project
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+
+
+class ChangesBy(models.TextChoices):
+    PEOPLE = "people", "People decide"
+    POLICY = "policy", "The policy decides where every check passes"
 
 
 class AgentQuerySet(models.QuerySet["Agent"]):
@@ -19,7 +24,13 @@ class AgentQuerySet(models.QuerySet["Agent"]):
 
 
 class Agent(models.Model):
-    """An agent that ERL runs. `current` is the revision that new runs pin."""
+    """An agent that ERL runs. `current` is the revision that new runs pin.
+
+    Who decides about its changes, and after how many runs ERL looks for some, is no part of a revision: no change of
+    the agent can touch it.
+    """
+
+    ChangesBy = ChangesBy
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
@@ -28,6 +39,11 @@ class Agent(models.Model):
     current = models.OneToOneField(
         "agents.AgentRevision", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
+    changes_by = models.TextField(choices=ChangesBy.choices, default=ChangesBy.PEOPLE)
+    sleep_after_runs = models.PositiveIntegerField(
+        null=True, blank=True, help_text="After so many runs ERL looks for changes; empty for never."
+    )
+    slept_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_by = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, help_text="From then on it starts no more runs.")
@@ -38,6 +54,7 @@ class Agent(models.Model):
         ordering = ["-created_at", "-id"]
         permissions = [("talk_to_agent", "Can send messages to agents and cancel their runs")]
         constraints = [
+            one_of("changes_by", ChangesBy, "agents_agent_changes_by_known"),
             models.CheckConstraint(condition=Q(name__regex=NAME), name="agents_agent_name_is_a_name"),
             models.UniqueConstraint(fields=["project", "name"], name="agents_agent_name_unique"),
         ]

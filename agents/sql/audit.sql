@@ -81,3 +81,20 @@ CREATE CONSTRAINT TRIGGER agents_audit_agent AFTER UPDATE ON agents_agent
     WHEN ((OLD.name, OLD.current_id, OLD.archived_at)
           IS DISTINCT FROM (NEW.name, NEW.current_id, NEW.archived_at))
     EXECUTE FUNCTION agents_audit_agent();
+
+-- A change of an agent is proposed, climbs, or comes down.
+CREATE OR REPLACE FUNCTION agents_audit_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM memory_audit_append(NEW.project_id, 'change_' || NEW.rung, NEW.id, jsonb_build_object(
+        'agent', NEW.agent_id, 'number', NEW.number, 'kinds', to_jsonb(NEW.kinds), 'base', NEW.base_id,
+        'target', NEW.target_id, 'release', NEW.release_id, 'rung', NEW.rung, 'decided_by', NEW.decided_by));
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS agents_audit_change ON agents_change;
+CREATE CONSTRAINT TRIGGER agents_audit_change AFTER UPDATE ON agents_change
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.rung IS DISTINCT FROM NEW.rung)
+    EXECUTE FUNCTION agents_audit_change();
+DROP TRIGGER IF EXISTS agents_audit_change_at_once ON agents_change;
+CREATE CONSTRAINT TRIGGER agents_audit_change_at_once AFTER INSERT ON agents_change
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION agents_audit_change();

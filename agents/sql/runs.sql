@@ -10,6 +10,12 @@ CREATE OR REPLACE TRIGGER agents_agentrevision_keep BEFORE UPDATE ON agents_agen
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_compaction_keep BEFORE UPDATE ON agents_compaction
     FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_check_keep BEFORE UPDATE ON agents_check
+    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_shadowrun_keep BEFORE UPDATE ON agents_shadowrun
+    FOR EACH ROW EXECUTE FUNCTION agents_keep();
+CREATE OR REPLACE TRIGGER agents_change_keep BEFORE UPDATE OF base_id, target_id, agent_id, evidence, reason, source
+    ON agents_change FOR EACH ROW EXECUTE FUNCTION agents_keep();
 CREATE OR REPLACE TRIGGER agents_message_keep BEFORE UPDATE OF seq, role, tool_calls, tool_call_id, conversation_id
     ON agents_message FOR EACH ROW EXECUTE FUNCTION agents_keep();
 
@@ -66,6 +72,9 @@ CREATE CONSTRAINT TRIGGER agents_effect_is_asked AFTER INSERT OR UPDATE OF statu
 
 SELECT memory_belongs_to_project('agents_agent');
 SELECT memory_belongs_to_project('agents_agentrevision');
+SELECT memory_belongs_to_project('agents_change');
+SELECT memory_belongs_to_project('agents_check');
+SELECT memory_belongs_to_project('agents_shadowrun');
 SELECT memory_belongs_to_project('agents_conversation');
 SELECT memory_belongs_to_project('agents_message');
 SELECT memory_belongs_to_project('agents_compaction');
@@ -76,6 +85,17 @@ SELECT memory_belongs_to_project('agents_approval');
 SELECT memory_belongs_to_project('agents_event');
 SELECT memory_check_references('agents_agent', ARRAY[['current_id', 'agents_agentrevision', 'p.agent_id = NEW.id']]);
 SELECT memory_check_references('agents_agentrevision', ARRAY[['agent_id', 'agents_agent', '']]);
+SELECT memory_check_references('agents_change', ARRAY[
+    ['agent_id', 'agents_agent', ''],
+    ['base_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
+    ['target_id', 'agents_agentrevision', 'p.agent_id = NEW.agent_id'],
+    ['release_id', 'memory_release', '']
+]);
+SELECT memory_check_references('agents_check', ARRAY[['change_id', 'agents_change', '']]);
+SELECT memory_check_references('agents_shadowrun', ARRAY[
+    ['change_id', 'agents_change', ''],
+    ['run_id', 'agents_run', '']
+]);
 SELECT memory_check_references('agents_conversation', ARRAY[['agent_id', 'agents_agent', '']]);
 SELECT memory_check_references('agents_message', ARRAY[
     ['conversation_id', 'agents_conversation', ''],

@@ -46,6 +46,12 @@ class Tool:
 
 
 _core: dict[str, Tool] = {}
+_more: list[Tool] = []
+
+
+def add_core_tools(*tools: Tool) -> None:
+    """Let ERL have tools that belong to a package above this one."""
+    _more.extend(tools)
 
 
 def core_tools() -> dict[str, Tool]:
@@ -53,7 +59,7 @@ def core_tools() -> dict[str, Tool]:
     if not _core:
         from agents.tools import core, memory_tools
 
-        _core.update({tool.name: tool for tool in (*core.TOOLS, *memory_tools.TOOLS)})
+        _core.update({tool.name: tool for tool in (*core.TOOLS, *memory_tools.TOOLS, *_more)})
     return _core
 
 

@@ -67,6 +67,8 @@ class ErrorCode(TextChoices):
     TOO_MANY_KEYS = "too_many_keys", "Too many idempotency keys are stored"
     NAME_TAKEN = "name_taken", "The name is taken"
     AGENT_ARCHIVED = "agent_archived", "The agent is archived"
+    NEVER_EVOLVES = "never_evolves", "No proposal may change this"
+    NOT_ON_RUNG = "not_on_rung", "The change is on another rung"
     INTERNAL_ERROR = "internal_error", "Internal server error"
     DATABASE_UNAVAILABLE = "database_unavailable", "The database is unavailable"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable", "The embedder is unavailable"
@@ -112,6 +114,8 @@ STATUS: dict[str, int] = {
     ErrorCode.TOO_MANY_KEYS: 429,
     ErrorCode.NAME_TAKEN: 409,
     ErrorCode.AGENT_ARCHIVED: 409,
+    ErrorCode.NEVER_EVOLVES: 409,
+    ErrorCode.NOT_ON_RUNG: 409,
     ErrorCode.INTERNAL_ERROR: 500,
     ErrorCode.DATABASE_UNAVAILABLE: 503,
     ErrorCode.EMBEDDER_UNAVAILABLE: 503,

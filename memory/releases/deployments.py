@@ -63,6 +63,24 @@ def cut_release(project: Project, *, by: Actor, how: str = Release.How.HAND, not
 
 
 @transaction.atomic
+def cut_variant(
+    project: Project, *, part: str, named: dict[str, Any], by: Actor, how: str = Release.How.HAND, note: str = ""
+) -> Release:
+    """Make a release that differs from the stable one only in what a part of its manifest names.
+
+    Raises:
+        NotDeployable: the project serves every approval at once.
+        NotAllowed, ProjectArchived: see `check_deployer`.
+    """
+    check_deployer(project, by=by)
+    name_actor(by)
+    deployment = lock_deployment(project, serves_releases=True)
+    assert deployment.stable is not None  # what serves releases has one
+    manifest = deployment.stable.manifest
+    return _store(deployment, {**manifest, part: {**manifest.get(part, {}), **named}}, by=by, how=how, note=note)
+
+
+@transaction.atomic
 def change_deployment(project: Project, *, by: Actor, change: DeploymentChange, reason: str = "") -> Deployment:
     """Change how a project is served. From continuous to releases, what is approved now becomes the stable release.
 
@@ -222,8 +240,11 @@ def lock_deployment(project: Project, *, serves_releases: bool = False) -> Deplo
 
 
 def _cut(deployment: Deployment, *, by: Actor, how: str, note: str) -> Release:
+    return _store(deployment, build_manifest(deployment.project), by=by, how=how, note=note)
+
+
+def _store(deployment: Deployment, manifest: dict[str, Any], *, by: Actor, how: str, note: str) -> Release:
     project = deployment.project
-    manifest = build_manifest(project)
     sha256 = hash_manifest(manifest)
     newest = Release.objects.filter(project=project).order_by("-number").first()
     release = Release.objects.filter(project=project, sha256=sha256).first()

@@ -53,6 +53,6 @@ def diff_releases(before: Release, after: Release) -> ReleaseDiff:
 def _flatten(manifest: dict[str, Any]) -> dict[str, Any]:
     return {
         f"{part}.{name}" if name else part: value
-        for part in ("retrieval", "quotas", "prompts", "prompt_versions")
+        for part in ("retrieval", "quotas", "prompts", "prompt_versions", "agents")
         for name, value in manifest.get(part, {}).items()
     }

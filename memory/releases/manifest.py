@@ -25,6 +25,14 @@ def add_prompt_versions(find: Callable[[], dict[str, str]]) -> None:
     _find_versions.append(find)
 
 
+_find_parts: dict[str, Callable[[Project], dict[str, Any]]] = {}
+
+
+def add_manifest_part(name: str, find: Callable[[Project], dict[str, Any]]) -> None:
+    """Let manifests name what another app has. A part that is empty is left out."""
+    _find_parts[name] = find
+
+
 def build_manifest(project: Project) -> dict[str, Any]:
     """Return what is approved in a project now, with the settings that choose among it.
 
@@ -48,6 +56,7 @@ def build_manifest(project: Project) -> dict[str, Any]:
         "quotas": {family: [works, avoid] for family, works, avoid in quotas},
         "prompts": {"lessons": HEADER, "record": RECORD_HEADER, "record_titles": TITLES},
         "prompt_versions": {name: version for find in _find_versions for name, version in find().items()},
+        **{name: part for name, find in _find_parts.items() if (part := find(project))},
     }
 
 

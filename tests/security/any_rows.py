@@ -95,6 +95,7 @@ def _missing(model: Any, shared: Any) -> Any:
 
 
 _EXCEPT: dict[str, dict[str, Any]] = {
+    "agents_change": {"target_id": uuid.UUID(int=2)},  # other than its base
     "agents_toolrevision": {"source": "x"},
     "evaluation_experiment": {"compared": "memory"},  # the one that needs no releases
     "evaluation_shadowminute": {"seen": 3},  # of which one is compared, one dropped and one skipped

@@ -10,8 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -19,12 +17,12 @@ from django.db import connection
 from tqdm import tqdm
 
 from agents.models.conversations import Compaction
-from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues
+from evaluation.environments.bfcl import Apis, Dialogue
+from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import Answer, PlannedCall
 from tests.bench.agents.loopback import Call, Loopback, Said
 from tests.bench.agents.product import Product, http_tool
 
-TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": ""}
 WIDE = 1_000_000  # a window in which everything stays as it is
 NARROW = 8_192
 ANSWER_TOKENS = 512
@@ -34,11 +32,12 @@ PIECE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """How one dialogue went."""
+    """How one dialogue went. `ends_right`: the services end in the right state, whatever was answered."""
 
     id: str
     turns: int
     right_turns: int
+    ends_right: bool
     steps: int
     read_again: int
     tokens: int
@@ -152,6 +151,7 @@ class Place:
                 why = str((answers if states["valid"] else states)["error_message"])[:300]
                 break
             right_turns += 1
+        is_whole = len(runs) == len(dialogue.requests) and runs[-1]["status"] == "succeeded"
         steps = [step for run in runs for step in self.product.list_all(f"/runs/{run['id']}/steps")]
         compactions = Compaction.objects.filter(conversation_id=runs[-1]["conversation"])
         methods = [*compactions.values_list("method", flat=True)]
@@ -160,6 +160,7 @@ class Place:
             id=dialogue.id,
             turns=len(dialogue.requests),
             right_turns=right_turns,
+            ends_right=is_whole and checker.state_checker(self.apis.instances, right.instances)["valid"],
             steps=len(steps),
             read_again=self.read_again,
             tokens=sum(prompts),
@@ -194,39 +195,13 @@ def report(held: Sequence[Held], *, name: str, window: int) -> str:
     wrong = [f"wrong: {one.id} after {one.right_turns} of {one.turns} turns. {one.why}" for one in held if one.why]
     right, tokens = len(held) - len(wrong), sum(one.tokens for one in held)
     said = (
-        f"{name:12} window {window:>9,}  right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
+        f"{name:12} window {window:>9,}  ends right {sum(one.ends_right for one in held)}/{len(held)}, every turn "
+        f"right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
         f"{sum(one.steps for one in held)}  prompt tokens {tokens:,} (largest {max(one.largest for one in held):,})  "
         f"results left out in {sum(one.masks > 0 for one in held)}, summaries in "
         f"{sum(one.summaries > 0 for one in held)}, read again {sum(one.read_again for one in held)}"
     )
     return "\n".join([*wrong, said])
-
-
-@cache
-def read_tools() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return what the leaderboard says about each function: description and parameters by name, with the class."""
-    config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
-    folder = Path(importlib.import_module("bfcl_eval").__path__[0]) / "data" / "multi_turn_func_doc"
-    classes = sorted({each for dialogue in read_dialogues().values() for each in dialogue.classes})
-    tools = {}
-    for name in classes:
-        path = folder / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[name]
-        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-            description = row["description"].rpartition("Tool description: ")[2]
-            tools[f"{name}_{row['name']}"] = description, _schema(row["parameters"])
-    return tools
-
-
-def _schema(said: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema in JSON's words; the leaderboard uses Python's for some types."""
-    schema = {name: value for name, value in said.items() if name in ("description", "enum", "required")}
-    if kind := TYPES.get(said["type"], said["type"]):
-        schema["type"] = kind
-    if "properties" in said:
-        schema["properties"] = {name: _schema(each) for name, each in said["properties"].items()}
-    if "items" in said:
-        schema["items"] = _schema(said["items"])
-    return schema
 
 
 def _tools_of(dialogue: Dialogue) -> list[str]:

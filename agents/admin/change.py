@@ -1,0 +1,150 @@
+"""The list of changes, and the page of each: the ladder with its evidence, and the next step."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from agents.admin.revision_text import compare, number_tools
+from agents.admin.tool import write
+from agents.changes.jobs import request_shadow
+from agents.changes.ladder import (
+    check_change,
+    promote_change,
+    reject_change,
+    roll_back_change,
+    start_trial,
+)
+from agents.changes.policy import find_objections, last_shadow
+from agents.changes.proposals import new_tools
+from agents.changes.shadow import tabulate
+from agents.models.changes import Change, ChangeRung
+from agents.sandbox.calls import SandboxError
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.errors import MemoryAppError
+from memory.projects.access import has_role
+from memory.projects.actors import Actor
+from memory.projects.models import ProjectMembership
+from memory.redaction.visible_text import show_hidden
+
+LADDER = (ChangeRung.PROPOSED, ChangeRung.CHECKED, ChangeRung.SHADOWED, ChangeRung.CANARY, ChangeRung.STABLE)
+SAYS = {
+    "check": "The checks were run; each left a row below.",
+    "shadow": "A worker rehearses it now. Load the page again in a moment.",
+    "try": "It is on trial: 10 % of the units get it.",
+    "promote": "It is stable.",
+    "rollback": "It was rolled back. The agent is what it was before.",
+    "reject": "It was rejected.",
+}
+
+
+@admin.register(Change)
+class ChangeAdmin(ReadOnlyAdmin[Change]):
+    change_form_template = "admin/agents/change/page.html"
+    list_display = ["named", "why", "kinds_shown", "rung", "source", "agent", "project", "created_at"]
+    list_filter = ["rung", "source", "agent__name", "project", "created_at"]
+    list_select_related = ["agent", "project"]
+    search_fields = ["reason", "agent__name"]
+    show_full_result_count = False
+
+    @admin.display(description="change", ordering="number")
+    def named(self, change: Change) -> str:
+        return f"{change.agent.name} {change.number}"
+
+    @admin.display(description="why")
+    def why(self, change: Change) -> str:
+        return show_hidden(change.reason[:120])
+
+    @admin.display(description="changes")
+    def kinds_shown(self, change: Change) -> str:
+        return ", ".join(change.kinds)
+
+    def has_decide_permission(self, request: HttpRequest, change: Change) -> bool:
+        return request.user.has_perm("agents.decide_change") and has_role(
+            request.user, change.project_id, ProjectMembership.Role.REVIEWER
+        )
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        change = self.get_object(request, object_id)
+        if change is None:
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
+        may_decide = self.has_decide_permission(request, change)
+        if request.method == "POST":
+            if not may_decide:
+                raise PermissionDenied("You need the permission “decide about changes of agents” and the role of a "
+                                       "reviewer in this project.")  # fmt: skip
+            try:
+                said = take_step(change, request)
+            except (MemoryAppError, SandboxError) as refusal:
+                messages.error(request, str(refusal))
+            else:
+                messages.success(request, said)
+            return HttpResponseRedirect(request.path)
+        context = change_context(change) | {"may_decide": may_decide}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+
+
+def take_step(change: Change, request: HttpRequest) -> str:
+    """Do what a button of the page says, by the services that the API and the policy call; return what was done.
+
+    Raises:
+        MemoryAppError, SandboxError: it was refused.
+    """
+    by = Actor.person(request.user)  # type: ignore[arg-type]
+    reason = request.POST.get("reason", "")[:4_000]
+    sha256 = request.POST.get("sha256", "")[:64]
+    steps: dict[str, Callable[[], object]] = {
+        "check": lambda: check_change(change, by=by),
+        "shadow": lambda: request_shadow(change, by=by),
+        "try": lambda: start_trial(change, sha256=sha256, by=by, reason=reason),
+        "promote": lambda: promote_change(change, by=by, reason=reason),
+        "rollback": lambda: roll_back_change(change, by=by, reason=reason),
+        "reject": lambda: reject_change(change, by=by, reason=reason),
+    }
+    step = request.POST.get("do", "")
+    if step not in steps:
+        raise MemoryAppError("This page has no such button. Load it again.")
+    steps[step]()
+    return SAYS[step]
+
+
+def change_context(change: Change) -> dict[str, Any]:
+    """Collect what the page shows, in a fixed number of queries."""
+    rows = last_shadow(change)
+    last = change.checks.order_by("-attempt").values_list("attempt", flat=True).first() or 0
+    numbers = number_tools([change.base, change.target])
+    sums = {
+        name: sum(getattr(row, name) for row in rows)
+        for name in ("steps_before", "steps_after", "tokens_before", "tokens_after", "new_writes")
+    }
+    return {
+        "proposal": change,
+        "ladder": _draw_ladder(change),
+        "parts": compare(change.base, change.target, numbers),
+        "tools": [(each, write(each)) for each in new_tools(change)],
+        "checks": list(change.checks.filter(attempt=last).order_by("index")),
+        "attempts": last,
+        "shadow": rows,
+        "sums": sums,
+        "divergences": tabulate(rows),
+        "objections": find_objections(change) if change.can_climb else [],
+        "title": "Change",
+    }
+
+
+def _draw_ladder(change: Change) -> list[dict[str, Any]]:
+    """Return the rungs with how far the change has come, by what proves it."""
+    came = {ChangeRung.PROPOSED}
+    if change.rung in LADDER:
+        came |= set(LADDER[: LADDER.index(ChangeRung(change.rung)) + 1])
+    else:
+        came |= {ChangeRung.CHECKED} if change.shadow_runs.exists() else set()
+        came |= {ChangeRung.SHADOWED} if change.shadow_runs.exists() else set()
+        came |= {ChangeRung.CANARY} if change.release_id else set()
+    return [{"label": rung.label, "came": rung in came, "here": rung == change.rung} for rung in LADDER]

@@ -1,0 +1,77 @@
+"""The job that rehearses a change: it asks the agent's model, so it takes as long as runs do."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+
+from agents.changes.ladder import record_shadow
+from agents.changes.shadow import choose_runs, rehearse
+from agents.changes.trials import Ask
+from agents.errors import NotOnRung
+from agents.loop.execution import find_provider
+from agents.models.changes import Change, ShadowRun
+from memory.failpoints import failpoint
+from memory.projects.actors import Actor
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
+from reflection.jobs.models import Job
+from reflection.jobs.queue import claim, enqueue, finish, hold
+from reflection.llm.base import Provider
+from reflection.llm.calls import RememberedChat
+from reflection.llm.chat import ChatAnswer, ChatRequest
+
+KIND = "agent_change"
+
+
+def request_shadow(change: Change, *, by: Actor) -> Job:
+    """Queue the shadow runs of a change.
+
+    Raises:
+        NotOnRung: it has not passed its checks, or there are no recorded runs.
+    """
+    if change.rung not in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
+        raise NotOnRung(
+            f"The {change} is {change.get_rung_display().lower()}. Check it first: shadow comes after that."
+        )
+    if not choose_runs(change, most=1):
+        raise NotOnRung(
+            f"The agent {change.agent.name} has no recorded run that went well, so there is nothing to rehearse. Let "
+            "it work first."
+        )
+    return enqueue(Job(kind=KIND, project_id=change.project_id, subject=str(change.pk), requested_by=by.label))
+
+
+def run_shadow(job_id: UUID | None = None, *, owner: str, find: Callable[[str], Provider] = find_provider) -> Outcome:
+    """Claim the shadow of a change, or the one that is due longest, and carry it out."""
+    job = claim(KIND, job_id, owner=owner)
+    if job is None:
+        return Outcome.NOTHING
+    return carry_out(job, partial(_rehearse, job, find=find))[0]
+
+
+def _rehearse(job: Job, heartbeat: Heartbeat, *, find: Callable[[str], Provider]) -> None:
+    change = Change.objects.select_related("agent__project", "target", "base").filter(pk=UUID(job.subject)).first()
+    rows: list[ShadowRun] = []
+    if change is not None and change.rung in (Change.Rung.CHECKED, Change.Rung.SHADOWED):
+        attempt = 1 + (change.shadow_runs.order_by("-attempt").values_list("attempt", flat=True).first() or 0)
+        chat = RememberedChat(job, heartbeat, provider=find(change.target.model), subject=f"change:{change.pk}")
+        for run in choose_runs(change):
+            heartbeat.ensure_held()
+            ask = _name_steps(chat, f"shadow:{attempt}:{run.pk}")
+            rows.append(rehearse(change, run, ask, attempt=attempt, by=job.requested_by))
+    failpoint("change.rehearsed")
+    with transaction.atomic():
+        hold(job)
+        if change is not None and rows:
+            with suppress(NotOnRung):  # it was rejected meanwhile
+                record_shadow(change, rows, by=Actor(label=job.requested_by))
+        finish(job)
+
+
+def _name_steps(chat: RememberedChat, name: str) -> Ask:
+    def ask(step: int, request: ChatRequest) -> ChatAnswer:
+        return chat(f"{name}:{step}", request)[0]
+
+    return ask

@@ -1,0 +1,132 @@
+"""Propose changes. The same proposal is one change, however often it is made."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+from django.db import transaction
+
+from agents.changes.kinds import check_kind, check_untouched, find_kinds
+from agents.definitions.storage import propose_tool
+from agents.definitions.values import ToolDefinition
+from agents.errors import AgentArchived, InvalidDefinition
+from agents.limits import Compacting
+from agents.models.agents import Agent, AgentRevision
+from agents.models.changes import Change
+from agents.models.tools import Tool, ToolRevision
+from agents.revisions import AgentSpec, spec_of, store_revision
+from agents.rules import find_faults
+from memory.errors import InvalidInput
+from memory.projects.actors import Actor, name_actor
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """What an agent is to become; None leaves a part as it is.
+
+    `tools` are added to the agent's, or replace those of the same name. `evidence` has the recorded calls that a tool
+    stands for, as `{"cases": [{"tool", "arguments", "effects": [ids]}]}`.
+    """
+
+    reason: str
+    kind: str = ""
+    system: str | None = None
+    tools: tuple[ToolDefinition, ...] = ()
+    without_tools: tuple[str, ...] = ()
+    rules: tuple[dict[str, Any], ...] | None = None
+    compaction: Compacting | None = None
+    max_output_tokens: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    source: str = Change.Source.PERSON
+    parent: Change | None = None
+
+
+@transaction.atomic
+def propose_change(agent: Agent, proposal: Proposal, *, by: Actor) -> Change:
+    """Write down a change of an agent, with the revisions that it is made of. Nothing that runs is touched.
+
+    Raises:
+        NeverEvolves: it is about something that no proposal may change.
+        InvalidInput: it changes nothing, or its parts do not fit together.
+        AgentArchived: the agent starts no more runs.
+    """
+    check_kind(proposal.kind)
+    name_actor(by)
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    if agent.archived_at is not None or agent.current is None:
+        raise AgentArchived(f"The agent {agent.name} is archived, so nothing of it changes. Choose another one.")
+    base = spec_of(agent.current)
+    current = _find_current(agent)
+    untouched = [(each, current.get(each.name)) for each in proposal.tools]
+    check_untouched(base, _without_tools(base, proposal), untouched)
+    try:
+        stored = {each.name: propose_tool(agent.project, each, by=by) for each in proposal.tools}
+    except InvalidDefinition as error:
+        raise InvalidInput({"/tools": [str(fault) for fault in error.faults]}) from None
+    target = replace(_without_tools(base, proposal), tools=_put_tools(base, proposal, stored))
+    if target == base:
+        raise InvalidInput({"/": ["The agent is like this already, so there is nothing to change."]})
+    if faults := find_faults(target.rules, tools=[each["name"] for each in target.tools]):
+        raise InvalidInput(faults)
+    revision = store_revision(agent, target, by=by)
+    known = Change.objects.filter(agent=agent, target=revision).first()
+    return known or _insert(agent, revision, base, target, proposal, by=by)
+
+
+def new_tools(change: Change) -> list[ToolRevision]:
+    """Return the revisions of tools that a change adds to its agent."""
+    before = {each.get("revision") for each in change.base.tools}
+    ids = [each["revision"] for each in change.target.tools if "revision" in each and each["revision"] not in before]
+    return list(ToolRevision.objects.filter(pk__in=ids).select_related("tool").order_by("tool__name"))
+
+
+def _insert(
+    agent: Agent, revision: AgentRevision, base: AgentSpec, target: AgentSpec, proposal: Proposal, *, by: Actor
+) -> Change:
+    assert agent.current is not None  # by the caller
+    last = agent.changes.order_by("-number").values_list("number", flat=True).first() or 0
+    parent = proposal.parent or agent.changes.filter(target=agent.current).first()
+    change = Change.objects.create(
+        project=agent.project,
+        agent=agent,
+        number=last + 1,
+        base=agent.current,
+        target=revision,
+        parent=parent,
+        kinds=find_kinds(base, target),
+        reason=proposal.reason,
+        evidence=proposal.evidence,
+        source=proposal.source,
+        created_by=by.label,
+    )
+    log.info("change_proposed", agent=str(agent.pk), number=change.number, kinds=change.kinds, by=by.label)
+    return change
+
+
+def _without_tools(base: AgentSpec, proposal: Proposal) -> AgentSpec:
+    return replace(
+        base,
+        system=base.system if proposal.system is None else proposal.system,
+        rules=base.rules if proposal.rules is None else proposal.rules,
+        compaction=proposal.compaction or base.compaction,
+        max_output_tokens=proposal.max_output_tokens or base.max_output_tokens,
+    )
+
+
+def _put_tools(base: AgentSpec, proposal: Proposal, stored: dict[str, ToolRevision]) -> tuple[dict[str, Any], ...]:
+    kept = [each for each in base.tools if each["name"] not in proposal.without_tools]
+    names = [each["name"] for each in kept]
+    pinned = {name: {"name": name, "revision": str(revision.pk)} for name, revision in stored.items()}
+    return tuple(
+        [pinned.get(each["name"], each) for each in kept] + [pinned[name] for name in pinned if name not in names]
+    )
+
+
+def _find_current(agent: Agent) -> dict[str, ToolRevision]:
+    assert agent.current is not None  # by the caller
+    pinned = [each["revision"] for each in agent.current.tools if "revision" in each]
+    own = {each.tool.name: each for each in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
+    named = Tool.objects.filter(project=agent.project_id, current__isnull=False).select_related("current")
+    return {each.name: each.current for each in named if each.current is not None} | own

@@ -1,0 +1,102 @@
+"""Shadow runs: the candidate works on tasks of recorded runs, with answers from their journals. Nothing leaves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.changes.journal_host import JournalHost, find_kinds, read_journal
+from agents.changes.subjects import subject_of
+from agents.changes.trials import Ask, Trial, hold_trial
+from agents.context.prompt import write_request
+from agents.models.changes import Change, ShadowRun
+from agents.models.conversations import Message
+from agents.models.runs import Run, RunStatus
+from agents.models.tools import ToolKind
+from reflection.llm.chat import ChatMessage
+
+MOST_RUNS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Divergence:
+    """One line of the table: how often a tool was called in the recorded runs and by the candidate."""
+
+    tool: str
+    same: int = 0
+    missing: int = 0
+    new_reads: int = 0
+    new_writes: int = 0
+
+
+def choose_runs(change: Change, *, most: int = MOST_RUNS) -> list[Run]:
+    """Return recorded runs of an agent that went well, the newest of each task family in turn."""
+    runs = (
+        Run.objects.filter(agent=change.agent_id, status=RunStatus.SUCCEEDED, trajectory__isnull=False)
+        .select_related("revision", "conversation", "project", "agent")
+        .order_by("-created_at", "-id")[: most * 10]
+    )
+    families: dict[str, list[Run]] = {}
+    for run in runs:
+        families.setdefault(run.task_id, []).append(run)
+    chosen: list[Run] = []
+    while families and len(chosen) < most:
+        for family in list(families):
+            chosen.append(families[family].pop(0))
+            if not families[family]:
+                del families[family]
+    return chosen[:most]
+
+
+def rehearse(change: Change, run: Run, ask: Ask, *, attempt: int, by: str) -> ShadowRun:
+    """Let the candidate work on the task of a recorded run; return a row that is not stored yet."""
+    host = JournalHost(recorded=read_journal(run), kinds=find_kinds(run))
+    trial = hold_trial(subject_of(change.target, run), read_task(run), ask, host)
+    return _describe(change, run, host, trial, attempt=attempt, by=by)
+
+
+def read_task(run: Run) -> list[ChatMessage]:
+    """Return what was said in a run's conversation until it began, with its task as the last message."""
+    first = run.messages.filter(role=Message.Role.USER).order_by("seq").values_list("seq", flat=True).first() or 0
+    said = Message.objects.filter(conversation=run.conversation_id, seq__lte=first).order_by("seq")
+    return list(write_request(run, said, compaction=None).messages[1:])
+
+
+def tabulate(rows: Sequence[ShadowRun]) -> list[Divergence]:
+    """Return the table of divergences of some shadow runs, by tool."""
+    names = {"same": "same", "missing": "missing", "read": "new_reads", "write": "new_writes"}
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        for call in row.calls:
+            line = counts.setdefault(call["tool"], dict.fromkeys(names.values(), 0))
+            line[names[call["what"]]] += 1
+    return [Divergence(tool=tool, **line) for tool, line in sorted(counts.items())]
+
+
+def _describe(change: Change, run: Run, host: JournalHost, trial: Trial, *, attempt: int, by: str) -> ShadowRun:
+    calls: list[dict[str, Any]] = [_line(each.tool, each.arguments, "same") for each in host.served]
+    calls += [_line(each.tool, each.arguments, "missing") for each in host.missing]
+    refused = [
+        _line(tool, arguments, "read" if kind == ToolKind.PURE else "write") for tool, arguments, kind in host.refused
+    ]
+    return ShadowRun(
+        project_id=change.project_id,
+        change=change,
+        run=run,
+        attempt=attempt,
+        family=run.task_id,
+        ended=trial.ended,
+        same=len(host.served),
+        missing=len(host.missing),
+        new_reads=sum(each["what"] == "read" for each in refused),
+        new_writes=sum(each["what"] == "write" for each in refused),
+        steps_before=run.steps_taken,
+        steps_after=trial.steps,
+        tokens_before=run.tokens,
+        tokens_after=trial.tokens,
+        calls=calls + refused,
+        made_by=by,
+    )
+
+
+def _line(tool: str, arguments: dict[str, Any], what: str) -> dict[str, Any]:
+    return {"tool": tool, "arguments": arguments, "what": what}

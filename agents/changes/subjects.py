@@ -1,0 +1,51 @@
+"""An agent's revision as the subject of a trial, whether its tools are in force or only proposed."""
+
+from typing import Any
+
+from agents.changes.trials import Subject
+from agents.context.prompt import read_tools
+from agents.definitions.storage import as_definition, find_schemas
+from agents.definitions.values import ToolDefinition
+from agents.models.agents import AgentRevision
+from agents.models.runs import Run
+from agents.models.tools import ToolRevision, ToolRuntime
+from agents.tools.catalogue import core_tools
+from reflection.llm.chat import ChatTool
+
+REHEARSED_STEPS = 50
+
+
+def tools_of_revision(revision: AgentRevision) -> list[tuple[ChatTool, ToolDefinition | None]]:
+    """Return the tools of a revision in their order, with the definitions of those of the project."""
+    pinned = {each["revision"] for each in revision.tools if "revision" in each}
+    found = {str(each.pk): each for each in ToolRevision.objects.filter(pk__in=pinned).select_related("tool")}
+    tools: list[tuple[ChatTool, ToolDefinition | None]] = []
+    for each in revision.tools:
+        if "revision" in each and each["revision"] in found:
+            definition = as_definition(found[each["revision"]])
+            tools.append((_for_model(definition), definition))
+        elif each["name"] in core_tools():
+            tools.append((core_tools()[each["name"]].for_model, None))
+    return tools
+
+
+def subject_of(revision: AgentRevision, run: Run) -> Subject:
+    """Return a revision that works on the task of a recorded run, with the memory and lessons which that run had."""
+    tools = tools_of_revision(revision)
+    sources = {each.name: each for _, each in tools if each is not None and each.runtime == ToolRuntime.MONTY}
+    uses = {name for each in sources.values() for name in each.uses}
+    return Subject(
+        head=revision.system + run.head.removeprefix(run.revision.system),
+        tools=tuple(tool for tool, _ in tools) if tools else read_tools([]),
+        sources=sources,
+        schemas=find_schemas(run.project, uses),
+        rules=tuple(revision.rules),
+        max_output_tokens=revision.max_output_tokens,
+        temperature=revision.temperature,
+        max_steps=min(run.max_steps, REHEARSED_STEPS),
+    )
+
+
+def _for_model(definition: ToolDefinition) -> ChatTool:
+    parameters: dict[str, Any] = dict(definition.parameters)
+    return ChatTool(name=definition.name, description=definition.description, parameters=parameters)

@@ -1,0 +1,136 @@
+"""Sleep: a job that looks at what an agent did since it last slept, and proposes changes. It does nothing else.
+
+Tools are mined from calls that repeat in runs of which the environment, a test or a person said that they succeeded.
+What the agent says of itself does not count. A job that is killed is carried out again and proposes the same, which is
+the same change.
+"""
+
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.db.models import Count, F, Max, Q
+
+from agents.changes.journal_host import read_effect
+from agents.changes.proposals import Proposal, propose_change
+from agents.evolution.macros import Macro, write_macro
+from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
+from agents.models.agents import Agent
+from agents.models.changes import Change
+from agents.models.effects import Effect
+from agents.models.runs import Run
+from agents.models.tools import ToolRevision
+from agents.tools.catalogue import core_tools
+from memory.database_clock import database_now
+from memory.errors import MemoryAppError
+from memory.failpoints import failpoint
+from memory.projects.actors import Actor
+from memory.runs.models import Trajectory
+from reflection.jobs.execution import Heartbeat, Outcome, carry_out
+from reflection.jobs.models import Job
+from reflection.jobs.queue import claim, enqueue, finish, hold
+
+log = structlog.get_logger(__name__)
+
+KIND = "agent_sleep"
+SLEEP = Actor.policy("sleep")
+READ_RUNS = 200  # the newest that went well
+MOST_CHANGES = 3  # proposed in one night
+MOST_CASES = 20
+IDLE = timedelta(hours=6)
+TRUSTED = (
+    Trajectory.OutcomeSource.ENVIRONMENT,
+    Trajectory.OutcomeSource.TEST,
+    Trajectory.OutcomeSource.HUMAN,
+)
+
+
+def send_to_sleep() -> int:
+    """Queue the sleep of agents that have run often enough, or have run and then been idle; return how many."""
+    since = Q(runs__finished_at__isnull=False) & (Q(slept_at__isnull=True) | Q(runs__finished_at__gt=F("slept_at")))
+    agents = Agent.objects.filter(sleep_after_runs__isnull=False, archived_at__isnull=True).annotate(
+        new_runs=Count("runs", filter=since), last_run=Max("runs__finished_at", filter=since)
+    )
+    is_tired = Q(new_runs__gte=F("sleep_after_runs")) | Q(new_runs__gt=0, last_run__lt=database_now() - IDLE)
+    tired = list(agents.filter(is_tired))
+    for agent in tired:
+        enqueue(Job(kind=KIND, project_id=agent.project_id, subject=str(agent.pk), requested_by=SLEEP.label))
+    return len(tired)
+
+
+def run_sleep(job_id: UUID | None = None, *, owner: str) -> Outcome:
+    """Claim the sleep of an agent, or the one that is due longest, and carry it out."""
+    job = claim(KIND, job_id, owner=owner)
+    if job is None:
+        return Outcome.NOTHING
+    return carry_out(job, partial(_sleep, job))[0]
+
+
+def dream(agent: Agent) -> list[Macro]:
+    """Return the tools that the agent's runs suggest and that nobody has proposed yet, the most useful first."""
+    known = set(ToolRevision.objects.filter(project=agent.project_id).values_list("tool__name", flat=True))
+    found = (write_macro(each) for each in find_repeated(observe(agent)))
+    return [each for each in found if each is not None and each.definition.name not in known][:MOST_CHANGES]
+
+
+def observe(agent: Agent) -> list[ObservedRun]:
+    """Return the calls of an agent's newest runs that went well, without those of ERL's own tools."""
+    runs = Run.objects.filter(
+        agent=agent,
+        trajectory__outcome=Trajectory.Outcome.SUCCESS,
+        trajectory__outcome_source__in=TRUSTED,
+    )
+    ids = list(runs.order_by("-created_at", "-id").values_list("pk", flat=True)[:READ_RUNS])
+    effects = Effect.objects.filter(run__in=ids, parent__isnull=True).select_related("tool_revision")
+    segments: dict[UUID, list[list[ObservedCall]]] = {}
+    for effect in effects.order_by("run_id", "step_id", "index"):
+        own = segments.setdefault(effect.run_id, [[]])
+        recorded = read_effect(effect)
+        if effect.status != Effect.Status.SUCCEEDED or recorded.composed or effect.tool in core_tools():
+            own.append([])  # what failed, or is no call of a service, ends a segment
+            continue
+        own[-1].append(ObservedCall(tool=effect.tool, arguments=effect.arguments, value=recorded.value, id=recorded.id))
+    return [
+        ObservedRun(id=str(id), segments=tuple(tuple(each) for each in own if each))
+        for id, own in sorted(segments.items())
+    ]
+
+
+def _sleep(job: Job, heartbeat: Heartbeat) -> None:
+    agent = Agent.objects.select_related("project", "current").filter(pk=UUID(job.subject)).first()
+    began = database_now()
+    if agent is not None and agent.archived_at is None:
+        for macro in dream(agent):
+            heartbeat.ensure_held()
+            failpoint("sleep.before_proposal")
+            with transaction.atomic():
+                hold(job)
+                _propose(agent, macro)
+    failpoint("sleep.before_end")
+    with transaction.atomic():
+        hold(job)
+        Agent.objects.filter(pk=job.subject).update(slept_at=began)
+        finish(job)
+
+
+def _propose(agent: Agent, macro: Macro) -> None:
+    definition = macro.definition
+    cases = [
+        {"tool": definition.name, "arguments": arguments, "effects": [call.id for call in calls]}
+        for arguments, calls in macro.cases[:MOST_CASES]
+    ]
+    reason = (
+        f"{macro.repeated.runs} runs that succeeded made these {len(macro.repeated.tools)} calls one after another, "
+        f"{len(macro.repeated.occurrences)} times in all: {', '.join(macro.repeated.tools)}. In one call they take "
+        f"{macro.repeated.saved} steps fewer."
+    )
+    try:
+        with transaction.atomic():
+            proposal = Proposal(
+                reason=reason, tools=(definition,), evidence={"cases": cases}, source=Change.Source.SLEEP
+            )
+            propose_change(agent, proposal, by=SLEEP)
+    except MemoryAppError as refusal:
+        log.info("dream_not_proposed", agent=str(agent.pk), reason=type(refusal).__name__)

@@ -1,0 +1,140 @@
+"""The suite `bfcl`: dialogues of the Berkeley Function Calling Leaderboard, worked on off the record.
+
+A trial has the prompt, rules and sandbox of a run, and no journal (agents/changes/trials.py): the simulated services
+answer its calls. The leaderboard's own checker compares states and answers after each turn.
+"""
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from agents.changes.trials import Subject, Trial, hold_trial
+from agents.definitions.values import ToolDefinition
+from agents.evolution.sequences import ObservedCall, ObservedRun
+from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues, require_bfcl
+from evaluation.environments.bfcl_tools import read_tools
+from evaluation.environments.scripted.plan import Answer
+from evaluation.evolution.planner import plan_turn
+from evaluation.evolution.suite import EvolutionTask, Outcome
+from reflection.llm.chat import ChatMessage, ChatTool
+
+FAMILIES = ("GorillaFileSystem", "TradingBot", "TravelAPI", "VehicleControlAPI")
+SYSTEM = "You do what the user asks for with the tools that you have."
+READS = (
+    *("get_", "list_", "view_", "display", "check_", "find_", "estimate_", "search", "ls", "cat", "tail", "pwd"),
+    *("grep", "diff", "wc", "du", "verify_", "compute_", "contact_", "liter_", "gallon_"),
+)
+
+
+class BfclSuite:
+    """200 dialogues in four families by their main service, 50 in each."""
+
+    name = "bfcl"
+
+    def __init__(self) -> None:
+        require_bfcl()
+
+    def tasks(self) -> list[EvolutionTask]:
+        return [EvolutionTask(id=each.id, family=_family(each)) for each in read_dialogues().values()]
+
+    def schemas(self) -> dict[str, Any]:
+        return {name: parameters for name, (_, parameters) in read_tools().items()}
+
+    def kinds(self) -> dict[str, str]:
+        return {name: "pure" if name.partition("_")[2].startswith(READS) else "unsafe" for name in read_tools()}
+
+    def work(self, task: EvolutionTask, tools: Sequence[ToolDefinition], *, seed: str) -> Outcome:
+        return _Work(read_dialogues()[task.id], tools, self._chat_tools, self.schemas(), seed=seed).do()
+
+    @cached_property
+    def _chat_tools(self) -> dict[str, ChatTool]:
+        return {
+            name: ChatTool(name=name, description=description, parameters=parameters)
+            for name, (description, parameters) in read_tools().items()
+        }
+
+
+class _Work:
+    """One dialogue. It is the host of its trials: what they call, the services answer."""
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        tools: Sequence[ToolDefinition],
+        own: dict[str, ChatTool],
+        schemas: dict[str, Any],
+        *,
+        seed: str,
+    ) -> None:
+        self._dialogue, self._seed = dialogue, seed
+        self._apis, self._right = Apis(dialogue), Apis(dialogue)
+        offered = [tool for name, tool in own.items() if name.partition("_")[0] in dialogue.classes]
+        names = {tool.name for tool in offered}
+        more = [each for each in tools if names.issuperset(each.uses)]
+        self._subject = Subject(
+            head=SYSTEM,
+            tools=(
+                *offered,
+                *(
+                    ChatTool(name=each.name, description=each.description, parameters=dict(each.parameters))
+                    for each in more
+                ),
+            ),
+            sources={each.name: each for each in more},
+            schemas=schemas,
+        )
+        self._qualified = {tool.name.partition("_")[2]: tool.name for tool in offered}
+        self._answers: list[Answer] = []
+        self._segment: list[ObservedCall] = []
+
+    def answer(self, tool: str, arguments: dict[str, Any], *, by_tool: bool) -> Any:
+        given = self._apis.call(tool.partition("_")[2], arguments)
+        self._answers.append(given)
+        value = _read(given.text)
+        self._segment.append(ObservedCall(tool=tool, arguments=arguments, value=value))
+        return value
+
+    def do(self) -> Outcome:
+        checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
+        said: list[ChatMessage] = []
+        steps = tokens = 0
+        segments: list[tuple[ObservedCall, ...]] = []
+        error = ""
+        for turn, request in enumerate(self._dialogue.requests):
+            planned = [call for call in self._dialogue.plan if call.turn == turn]
+            expected = [self._right.call(call.name, call.arguments).value for call in planned]
+            self._answers, self._segment = [], []
+            said.append(ChatMessage(role="user", content=request))
+            wanted = [replace(call, name=self._qualified[call.name]) for call in planned]
+            trial = hold_trial(
+                self._subject, said, plan_turn(wanted, seed=f"{self._seed}:{self._dialogue.id}:{turn}"), self
+            )
+            said.append(ChatMessage(role="assistant", content=trial.reply))
+            steps, tokens = steps + trial.steps, tokens + trial.tokens
+            segments.append(tuple(self._segment))
+            error = error or self._find_fault(checker, trial, expected, turn)
+        run = ObservedRun(id=self._dialogue.id, segments=tuple(segments))
+        return Outcome(solved=not error, steps=steps, tokens=tokens, run=run, error=error)
+
+    def _find_fault(self, checker: Any, trial: Trial, expected: list[Any], turn: int) -> str:
+        if trial.reply != "Done.":
+            failed = next((each.error for each in trial.calls if each.error), "")
+            return f"turn {turn + 1}: {trial.reply or 'no end'} {failed}"[:200]
+        if not checker.state_checker(self._apis.instances, self._right.instances)["valid"]:
+            return f"turn {turn + 1}: another state"
+        given = [answer.value for answer in self._answers]
+        return "" if checker.response_checker(given, expected, turn)["valid"] else f"turn {turn + 1}: other answers"
+
+
+def _family(dialogue: Dialogue) -> str:
+    return next(each for each in FAMILIES if each in dialogue.classes)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,142 @@
+"""Evolve: propose tools from the runs of the mine set, judge them on the gate, measure the best on the hold-out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.evolution.macros import Macro, write_macro
+from agents.evolution.sequences import find_repeated
+from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.gates import Gate, Verdict, judge, score, work_on
+from evaluation.evolution.suite import EvolutionSuite, EvolutionTask, Outcome, Sets, split
+from evaluation.reports.statistics import Estimate, paired_difference
+
+BROOD = 4  # candidates of a generation
+PARENTS = 2
+MOST_LOOKS = 60  # at the gate, before its set is burnt
+AS_IT_WAS = Verdict(passed=True, gate="", said="the agent as it was")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What the best candidate did on the hold-out, beside the agent as it was. Differences are per task."""
+
+    tasks: int
+    solved_before: int
+    solved_after: int
+    steps_before: float
+    steps_after: float
+    tokens_before: float
+    tokens_after: float
+    steps: Estimate
+    tokens: Estimate
+    success: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evolved:
+    """An evolution that has ended."""
+
+    sets: Sets
+    macros: tuple[Macro, ...]
+    archive: Archive
+    gate: Gate
+    measured: Measured
+
+
+def evolve(suite: EvolutionSuite, *, generations: int, seed: int = 0, most_looks: int = MOST_LOOKS) -> Evolved:
+    """Evolve the agent of a suite. The same arguments have the same result."""
+    sets = split(suite.tasks(), seed=seed)
+    gate = Gate(suite=suite, tasks=sets.gate, most_looks=most_looks)
+    outcomes = gate.look((), seed=_seed(seed, "gate", 0))
+    first = Candidate(number=0, generation=0, verdict=AS_IT_WAS, scores=score(sets.gate, outcomes), outcomes=outcomes)
+    archive = Archive(first)
+    macros = propose(suite, sets.mine, seed=seed)
+    for generation in range(1, generations + 1):
+        for parent, more in _breed(archive, macros):
+            if not gate.is_burnt:
+                archive.add(_try(gate, archive, parent, (more,), generation=generation, seed=seed))
+        kept = [each for each in archive.passed if each.generation == generation]
+        if len(kept) > 1 and not gate.is_burnt:
+            parent = archive.candidates[kept[0].parent or 0]
+            together = tuple(dict.fromkeys(each.macros[-1] for each in kept if each.parent == parent.number))
+            if len(together) > 1:
+                archive.add(_try(gate, archive, parent, together, generation=generation, seed=seed))
+    return Evolved(
+        sets=sets,
+        macros=macros,
+        archive=archive,
+        gate=gate,
+        measured=measure(suite, sets.holdout, archive.best(), seed=seed),
+    )
+
+
+def propose(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], *, seed: int) -> tuple[Macro, ...]:
+    """Return the tools that runs on the mine set suggest, those first that would have saved the most steps."""
+    outcomes = work_on(suite, tasks, (), seed=_seed(seed, "mine", 0))
+    repeated = find_repeated(each.run for each in outcomes if each.solved)
+    return tuple(macro for each in repeated if (macro := write_macro(each)) is not None)
+
+
+def measure(suite: EvolutionSuite, tasks: Sequence[EvolutionTask], best: Candidate, *, seed: int) -> Measured:
+    """Compare a candidate with the agent as it was on tasks that nothing was chosen by."""
+    before = work_on(suite, tasks, (), seed=_seed(seed, "holdout", 0))
+    after = work_on(suite, tasks, best.tools, seed=_seed(seed, "holdout", 1))
+    return compare(before, after)
+
+
+def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> Measured:
+    """Return two arms on the same tasks beside each other."""
+    return Measured(
+        tasks=len(before),
+        solved_before=sum(each.solved for each in before),
+        solved_after=sum(each.solved for each in after),
+        steps_before=sum(each.steps for each in before),
+        steps_after=sum(each.steps for each in after),
+        tokens_before=sum(each.tokens for each in before),
+        tokens_after=sum(each.tokens for each in after),
+        steps=paired_difference([each.steps for each in after], [each.steps for each in before]),
+        tokens=paired_difference([each.tokens for each in after], [each.tokens for each in before]),
+        success=paired_difference([float(each.solved) for each in after], [float(each.solved) for each in before]),
+    )
+
+
+def _breed(archive: Archive, macros: Sequence[Macro]) -> list[tuple[Candidate, Macro]]:
+    """Return what to try next: parents of the Pareto set, each with a tool that it has not been tried with."""
+    pairs = []
+    for parent in archive.pareto()[:PARENTS]:
+        waiting = [
+            macro
+            for macro in macros
+            if macro not in parent.macros and not archive.has((*parent.macros, macro)) and _may_help(archive, macro)
+        ]
+        pairs += [(parent, macro) for macro in waiting]
+    pairs.sort(key=lambda pair: (pair[0].tokens, -pair[1].repeated.saved, pair[1].definition.name))
+    return pairs[:BROOD]
+
+
+def _may_help(archive: Archive, macro: Macro) -> bool:
+    """Tell whether no gate that looks at the tool alone has stopped it."""
+    stopped = {"form", "types", "examples", "replay"}
+    return not any(
+        each.verdict.gate in stopped and each.macros[-1].definition.name == macro.definition.name
+        for each in archive.candidates
+        if each.macros
+    )
+
+
+def _try(
+    gate: Gate, archive: Archive, parent: Candidate, more: tuple[Macro, ...], *, generation: int, seed: int
+) -> Candidate:
+    """Judge a parent with one tool more, or with those of several of its children."""
+    number = len(archive.candidates)
+    macros = (*parent.macros, *more)
+    child = {"number": number, "generation": generation, "macros": macros, "parent": parent.number}
+    if (stopped := next(filter(None, map(gate.check, more)), None)) is not None:
+        return Candidate(verdict=stopped, **child)  # type: ignore[arg-type]
+    outcomes = gate.look([each.definition for each in macros], seed=_seed(seed, "gate", number))
+    verdict, _ = judge(gate.tasks, parent.outcomes, outcomes)
+    return Candidate(verdict=verdict, scores=score(gate.tasks, outcomes), outcomes=outcomes, **child)  # type: ignore[arg-type]
+
+
+def _seed(seed: int, what: str, number: int) -> str:
+    return f"{seed}:{what}:{number}"

@@ -1,0 +1,106 @@
+"""An evolution in words and figures."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from agents.evolution.macros import Macro
+from evaluation.evolution.archive import Candidate
+from evaluation.evolution.controls import Shuffled, names_of
+from evaluation.evolution.gates import Verdict
+from evaluation.evolution.generations import Evolved, Measured
+from evaluation.reports.statistics import Estimate
+
+PLAINLY = (
+    "The agent's model is a script that knows the right calls and slips now and then. So this shows that the machinery "
+    "finds, checks, measures and stops changes. It says nothing about how clever a model's proposals are."
+)
+
+
+def write_report(evolved: Evolved) -> Iterator[str]:
+    """Yield the lines about the generations and the hold-out."""
+    sets, gate = evolved.sets, evolved.gate
+    yield f"tasks: mine {len(sets.mine)}, gate {len(sets.gate)}, hold-out {len(sets.holdout)}, no task in two of them"
+    yield f"mined: {len(evolved.macros)} tools from repeated calls of solved runs of the mine set"
+    for each in evolved.archive.candidates:
+        parent = f" on {each.parent}" if each.parent is not None else ""
+        what = f"+ {names_of(_added(evolved, each))}" if each.macros else "the agent as it was"
+        figures = f"  {each.steps:,.0f} steps, {each.tokens:,.0f} tokens, {each.solved} solved" if each.scores else ""
+        verdict = "kept" if each.verdict.passed else f"stopped by {each.verdict.gate}: {each.verdict.said}"
+        yield f"generation {each.generation}, candidate {each.number}{parent}: {what}{figures}  {verdict}"
+    front = ", ".join(str(each.number) for each in evolved.archive.pareto())
+    yield f"archive: {len(evolved.archive.candidates)} candidates, Pareto set over families: {front}"
+    yield f"gate: looked at {gate.looks} times of {gate.most_looks}"
+    best = evolved.archive.best()
+    yield f"best on the gate: candidate {best.number} with {names_of(best.macros) or 'nothing new'}"
+    yield from write_measured(evolved.measured, "hold-out")
+
+
+def write_measured(measured: Measured, name: str) -> Iterator[str]:
+    """Yield the lines about one comparison."""
+    solved = max(measured.solved_before, 1), max(measured.solved_after, 1)
+    steps = measured.steps_before / solved[0], measured.steps_after / solved[1]
+    tokens = measured.tokens_before / solved[0], measured.tokens_after / solved[1]
+    fewer = _interval(measured.tokens, 0)
+    yield f"{name}: solved {measured.solved_before} → {measured.solved_after} of {measured.tasks}"
+    yield f"{name}: steps per solved task {steps[0]:.2f} → {steps[1]:.2f}, per task {_interval(measured.steps, 2)}"
+    yield f"{name}: tokens per solved task {tokens[0]:,.0f} → {tokens[1]:,.0f}, per task {fewer}"
+
+
+def write_controls(
+    shuffled: Shuffled, promoted: int, times: int, poisoned: list[tuple[Macro, Verdict | None]]
+) -> Iterator[str]:
+    """Yield the lines about the controls."""
+    by = ", ".join(f"{gate} {count}" for gate, count in sorted(shuffled.stopped.items()))
+    yield f"shuffled: {shuffled.tried} tools with each other's words, {shuffled.promoted} promoted; stopped by {by}"
+    yield from write_measured(shuffled.forced, "shuffled, past the gates")
+    yield f"A/A: {promoted} of {times} promoted"
+    caught = [verdict for _, verdict in poisoned if verdict is not None]
+    yield f"poison: {len(caught)} of {len(poisoned)} tools that also send data away were stopped"
+    for macro, verdict in poisoned[:3]:
+        said = f"stopped by {verdict.gate}: {verdict.said}" if verdict is not None else "not stopped"
+        yield f"poison: {macro.definition.name} {said}"
+
+
+def as_json(evolved: Evolved) -> dict[str, Any]:
+    """Return what the page of an evolution draws."""
+    front = {each.number for each in evolved.archive.pareto()}
+    best = evolved.archive.best().number
+    measured = evolved.measured
+    return {
+        "looks": evolved.gate.looks,
+        "candidates": [
+            {
+                "number": each.number,
+                "generation": each.generation,
+                "parent": each.parent,
+                "tools": [macro.definition.name for macro in each.macros],
+                "steps": each.steps,
+                "tokens": each.tokens,
+                "solved": each.solved,
+                "gate": each.verdict.gate,
+                "passed": each.verdict.passed,
+                "said": each.verdict.said,
+                "pareto": each.number in front,
+                "best": each.number == best,
+            }
+            for each in evolved.archive.candidates
+        ],
+        "holdout": {
+            name: getattr(measured, name)
+            for name in ("tasks", "solved_before", "solved_after", "steps_before", "steps_after", "tokens_before",
+                         "tokens_after")
+        }
+        | {
+            name: {"mean": each.mean, "low": each.low, "high": each.high}
+            for name, each in (("steps", measured.steps), ("tokens", measured.tokens), ("success", measured.success))
+        },
+    }  # fmt: skip
+
+
+def _added(evolved: Evolved, candidate: Candidate) -> list[Macro]:
+    known = evolved.archive.candidates[candidate.parent].macros if candidate.parent is not None else ()
+    return [each for each in candidate.macros if each not in known]
+
+
+def _interval(estimate: Estimate, digits: int) -> str:
+    return f"{estimate.mean:+,.{digits}f} [{estimate.low:+,.{digits}f}, {estimate.high:+,.{digits}f}]"

@@ -1,0 +1,135 @@
+"""An agent evolves on tasks in three sets, and what must not help does not."""
+
+from functools import cache
+
+import pytest
+
+from agents.definitions.checks import find_example_faults, find_type_faults
+from agents.evolution.macros import Macro, read_calls, write_macro
+from agents.evolution.sequences import ObservedCall, ObservedRun, find_repeated
+from evaluation.evolution.archive import Archive, Candidate
+from evaluation.evolution.bfcl import BfclSuite
+from evaluation.evolution.controls import poison, shuffle
+from evaluation.evolution.gates import Score, Verdict
+from evaluation.evolution.generations import Evolved, evolve
+from evaluation.evolution.report import write_report
+from evaluation.evolution.suite import EvolutionTask, split
+
+TEXT = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+AMOUNT = {"type": "object", "properties": {"order": {"type": "string"}, "amount": {"type": "number"}, "currency": {}}}
+
+
+class Cars(BfclSuite):
+    """The dialogues about a car."""
+
+    def tasks(self) -> list[EvolutionTask]:
+        return [each for each in super().tasks() if each.family == "VehicleControlAPI"]
+
+
+class Few(Cars):
+    """Some of them."""
+
+    def tasks(self) -> list[EvolutionTask]:
+        return super().tasks()[:15]
+
+
+@cache
+def evolved() -> Evolved:
+    pytest.importorskip("bfcl_eval")
+    return evolve(Cars(), generations=1)
+
+
+def paid(order: str, total: int, *, currency: str = "EUR") -> tuple[ObservedCall, ...]:
+    """Return the calls of a run that pays an order back."""
+    return (
+        ObservedCall(tool="read_order", arguments={"order": order}, value={"total": total}),
+        ObservedCall(
+            tool="pay_back", arguments={"order": order, "amount": total, "currency": currency}, value={"paid": True}
+        ),
+    )
+
+
+def mine(*segments: tuple[ObservedCall, ...]) -> list[Macro]:
+    runs = [ObservedRun(id=str(number), segments=(segment,)) for number, segment in enumerate(segments)]
+    return [macro for each in find_repeated(runs) if (macro := write_macro(each)) is not None]
+
+
+def test_macro_reads_off_where_arguments_come_from() -> None:
+    (macro,) = mine(paid("A1", 15), paid("B2", 27), paid("C3", 99))
+
+    ((first, given), (second, sources)) = read_calls(macro.definition.description)
+
+    assert (first, second) == ("read_order", "pay_back")
+    assert given == {"order": {"parameter": "order"}}
+    assert sources == {
+        "order": {"parameter": "order"},
+        "amount": {"answer": 1, "path": ["total"]},
+        "currency": {"is": "EUR"},
+    }
+    assert find_type_faults(macro.definition, {"read_order": TEXT, "pay_back": AMOUNT}) == []
+    assert find_example_faults(macro.definition) == []
+
+
+def test_sequence_of_few_runs_is_no_macro() -> None:
+    assert mine(paid("A1", 15), paid("B2", 27)) == []
+
+
+def test_no_task_is_in_two_sets() -> None:
+    tasks = [EvolutionTask(id=str(number), family=str(number % 3)) for number in range(60)]
+    sets = split(tasks, seed=1)
+
+    drawn = [each.id for each in (*sets.mine, *sets.gate, *sets.holdout)]
+    assert sorted(drawn) == sorted(each.id for each in tasks)
+    assert {each.family for each in sets.gate} == {each.family for each in sets.holdout} == {"0", "1", "2"}
+
+
+def make_candidate(number: int, **tokens: int) -> Candidate:
+    scores = {family: Score(tasks=1, solved=1, steps=1, tokens=each) for family, each in tokens.items()}
+    return Candidate(number=number, generation=0, verdict=Verdict(passed=True, gate="", said=""), scores=scores)
+
+
+def test_parents_are_those_that_no_other_beats_in_every_family() -> None:
+    archive = Archive(make_candidate(0, cars=10, files=10))
+    for candidate in (make_candidate(1, cars=5, files=12), make_candidate(2, cars=6, files=13)):
+        archive.add(candidate)
+
+    assert [each.number for each in archive.pareto()] == [1, 0]
+    assert len(archive.candidates) == 3
+
+
+def test_evolution_saves_steps_and_keeps_what_worked() -> None:
+    measured = evolved().measured
+
+    assert measured.steps.high < 0
+    assert measured.tokens.high < 0
+    assert measured.solved_after == measured.solved_before
+
+
+def test_same_evolution_says_the_same() -> None:
+    pytest.importorskip("bfcl_eval")
+
+    assert list(write_report(evolve(Few(), generations=1))) == list(write_report(evolve(Few(), generations=1)))
+
+
+def test_shuffled_tools_are_not_promoted() -> None:
+    shuffled = shuffle(Cars(), evolved(), seed=0)
+
+    assert (shuffled.promoted, shuffled.tried > 1) == (0, True)
+    assert shuffled.forced.solved_after < shuffled.forced.solved_before
+
+
+def test_poisoned_tools_are_stopped_and_named() -> None:
+    found = poison(evolved())
+
+    assert [_gate(verdict) for _, verdict in found] == ["replay"] * len(found)
+    assert all(verdict is not None and "it also calls" in verdict.said for _, verdict in found)
+
+
+def test_burnt_gate_is_not_looked_at() -> None:
+    pytest.importorskip("bfcl_eval")
+
+    assert evolve(Few(), generations=3, most_looks=2).gate.looks == 2
+
+
+def _gate(verdict: Verdict | None) -> str:
+    return verdict.gate if verdict is not None else ""
