@@ -17,7 +17,7 @@ from django.db import connection
 from tqdm import tqdm
 
 from agents.models.conversations import Compaction
-from evaluation.environments.bfcl import Apis, Dialogue, read_dialogues
+from evaluation.environments.bfcl import Apis, Dialogue
 from evaluation.environments.bfcl_tools import read_tools
 from evaluation.environments.scripted.plan import Answer, PlannedCall
 from tests.bench.agents.loopback import Call, Loopback, Said
