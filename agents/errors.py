@@ -68,10 +68,11 @@ class ToolError(AgentsError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a definition, and the line (from 1) where it is."""
+    """One thing that is wrong with a definition, and the line (from 1) where it is; `member` where that is no code."""
 
     message: str
     line: int | None = None
+    member: str = ""
 
     def __str__(self) -> str:
         return self.message if self.line is None else f"line {self.line}: {self.message}"

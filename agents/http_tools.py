@@ -29,6 +29,8 @@ MAX_SECONDS = 60.0
 CONNECT_SECONDS = 5.0
 _PLACE = re.compile(r"\{(\w*)\}")
 _HEADER = r"^[A-Za-z0-9][A-Za-z0-9-]{0,99}$"
+# Overloaded, too early, or still busy with the same request
+_MAY_PASS = frozenset({409, 425, 429, 500, 502, 503, 504})
 # Set by the request itself, or by the loop
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "idempotency-key", "content-type"})
 Header = Annotated[str, Field(pattern=_HEADER)]
@@ -59,12 +61,14 @@ class HttpAnswer:
 class RequestFailed(MemoryAppError):
     """No answer came, or none that says it was done.
 
-    `is_certain` tells whether the service cannot have acted; otherwise it may have.
+    `is_certain` tells whether the service cannot have acted; otherwise it may have. `may_pass` tells whether the same
+    request may be answered a moment later.
     """
 
-    def __init__(self, message: str, *, is_certain: bool) -> None:
+    def __init__(self, message: str, *, is_certain: bool, may_pass: bool = False) -> None:
         super().__init__(message)
         self.is_certain = is_certain
+        self.may_pass = may_pass
 
 
 def read_request(stored: Mapping[str, Any], parameters: Mapping[str, Any]) -> HttpRequest:
@@ -163,20 +167,22 @@ def _exchange(
     except DeliveryFailed as error:  # the address may not be used
         raise RequestFailed(str(error), is_certain=True) from error
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        raise RequestFailed(f"The service cannot be reached ({type(error).__name__}).", is_certain=True) from error
+        said = f"The service cannot be reached ({type(error).__name__})."
+        raise RequestFailed(said, is_certain=True, may_pass=True) from error
     except httpx.TimeoutException as error:
         said = f"No answer within {request.seconds:g} seconds. It may have happened all the same."
-        raise RequestFailed(said, is_certain=False) from error
+        raise RequestFailed(said, is_certain=False, may_pass=True) from error
     except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
         said = f"The connection failed ({type(error).__name__}). It may have happened all the same."
-        raise RequestFailed(said, is_certain=False) from error
+        raise RequestFailed(said, is_certain=False, may_pass=True) from error
     if 300 <= status < 400:
         # 307 and 308 send the same request elsewhere. The others are also what follows a request that was carried out.
         said = f"The service answered {status}, a redirect, which is not followed."
         raise RequestFailed(said, is_certain=status in (307, 308))
     if not 200 <= status < 300:
         said = content.decode(errors="replace")[:500].replace("\x00", "")
-        raise RequestFailed(f"The service answered {status}: {said}", is_certain=400 <= status < 500)
+        is_certain, may_pass = 400 <= status < 500, status in _MAY_PASS
+        raise RequestFailed(f"The service answered {status}: {said}", is_certain=is_certain, may_pass=may_pass)
     return HttpAnswer(status=status, value=_parse(content))
 
 

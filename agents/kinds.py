@@ -10,7 +10,7 @@ from agents.evolution.sleep import KIND as SLEEP_KIND
 from agents.evolution.sleep import run_sleep, send_to_sleep
 from agents.loop.execution import give_up, run_agent
 from agents.models.runs import KIND
-from agents.streaming.pruning import prune_parts
+from agents.streaming.events import prune_parts
 from memory.housekeeping import PeriodicWork
 from reflection.jobs.kinds import JobKind
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -12,13 +13,16 @@ from agents.errors import NameTaken
 from agents.limits import Compacting, Limits, written
 from agents.models.agents import Agent, AgentRevision
 from agents.models.runs import Run
+from agents.models.tools import ToolRevision
 from agents.rules import find_faults
 from agents.tools.catalogue import find_tool_faults
 from memory.blocks.models import Block
-from memory.errors import InvalidInput
+from memory.errors import ChangedMeanwhile, InvalidInput
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
 from memory.releases.models import Release
+
+ALWAYS_ALLOW = "always_allow"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +58,19 @@ class AgentSpec:
 
 
 @transaction.atomic
-def create_agent(project: Project, *, name: str, spec: AgentSpec, by: Actor, description: str = "") -> Agent:
+def create_agent(
+    project: Project, *, name: str, spec: AgentSpec, by: Actor, description: str = "", may_allow: bool = False
+) -> Agent:
     """Make an agent with its first revision.
+
+    Args:
+        may_allow: its rules may allow tools for always, which otherwise only `allow_tool` does.
 
     Raises:
         NameTaken: another agent of the project has the name.
         InvalidInput: its rules, tools or blocks do not fit together.
     """
-    check_spec(project, spec)
+    check_spec(project, spec, may_allow=may_allow)
     try:
         with transaction.atomic():
             agent = Agent.objects.create(project=project, name=name, description=description, created_by=by.label)
@@ -73,17 +82,63 @@ def create_agent(project: Project, *, name: str, spec: AgentSpec, by: Actor, des
 
 
 @transaction.atomic
-def revise_agent(agent: Agent, *, spec: AgentSpec, by: Actor, description: str | None = None) -> Agent:
+def revise_agent(
+    agent: Agent, *, spec: AgentSpec, by: Actor, description: str | None = None, may_allow: bool = False
+) -> Agent:
     """Let an agent be what `spec` says from its next run on. One that already is stays as it is.
 
-    Raises InvalidInput as `create_agent` does.
+    Takes `may_allow` and raises InvalidInput as `create_agent` does.
     """
-    check_spec(agent.project, spec)
     agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    check_spec(agent.project, spec, before=agent.current, may_allow=may_allow)
     if description is not None and description != agent.description:
         agent.description = description
         agent.save(update_fields=["description"])
     return _revise(agent, spec, by=by)
+
+
+@transaction.atomic
+def allow_tool(agent: Agent, name: str, *, by: Actor, sha256: str = "") -> Agent:
+    """Let calls of a tool wait for nobody from the agent's next run on, until the agent has another revision of it.
+
+    Args:
+        sha256: the hash of the tool that the person read; "" for one of ERL.
+
+    Raises:
+        InvalidInput: the agent has no such tool.
+        ChangedMeanwhile: the agent has the tool with another content.
+    """
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    assert agent.current is not None  # every agent has one
+    named = next((each for each in agent.current.tools if each["name"] == name), None)
+    if named is None:
+        raise InvalidInput({"/tool": [f"The agent has no tool {name}."]})
+    read = (
+        ToolRevision.objects.filter(pk=named["revision"]).values_list("sha256", flat=True)
+        if "revision" in named
+        else [""]
+    )
+    if list(read) != [sha256]:
+        raise ChangedMeanwhile("The agent has this tool with another content than the one you read. Read it again.")
+    rule = {"type": ALWAYS_ALLOW, "tool": name} | ({"revision": named["revision"]} if "revision" in named else {})
+    spec = spec_of(agent.current)
+    if rule in spec.rules:
+        return agent
+    return revise_agent(agent, spec=replace(spec, rules=(*_ask_about(spec.rules, name), rule)), by=by, may_allow=True)
+
+
+@transaction.atomic
+def ask_again(agent: Agent, name: str, *, by: Actor) -> Agent:
+    """Let people be asked about a tool again that was allowed for always."""
+    agent = Agent.objects.select_for_update(of=("self",)).select_related("project", "current").get(pk=agent.pk)
+    assert agent.current is not None  # every agent has one
+    spec = spec_of(agent.current)
+    return revise_agent(agent, spec=replace(spec, rules=tuple(_ask_about(spec.rules, name))), by=by)
+
+
+def _ask_about(rules: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return rules without those that allow a tool."""
+    return [each for each in rules if (each["type"], each["tool"]) != (ALWAYS_ALLOW, name)]
 
 
 @transaction.atomic
@@ -161,13 +216,26 @@ def _find_block_faults(project: Project, spec: AgentSpec) -> dict[str, list[str]
     return faults
 
 
-def check_spec(project: Project, spec: AgentSpec) -> None:
-    """Raise InvalidInput where the rules, tools or blocks of a revision do not fit together."""
+def check_spec(
+    project: Project, spec: AgentSpec, *, before: AgentRevision | None = None, may_allow: bool = False
+) -> None:
+    """Raise InvalidInput where the rules, tools or blocks of a revision do not fit together.
+
+    Args:
+        before: the revision it follows, whose rules that allow calls for always it may keep.
+        may_allow: whether it may have new ones.
+    """
     faults: dict[str, list[str]] = {}
     if spec.max_output_tokens >= spec.window_tokens:
         faults["/max_output_tokens"] = ["The answer has to fit into window_tokens, with room for the prompt."]
     faults |= find_tool_faults(project, spec.tools)
     faults |= _find_block_faults(project, spec)
     faults |= find_faults(spec.rules, tools=[each["name"] for each in spec.tools])
+    if not faults and not may_allow:
+        kept = before.rules if before is not None else []
+        for index, rule in enumerate(spec.rules):
+            if rule["type"] == ALWAYS_ALLOW and rule not in kept:
+                said = "Calls are allowed for always by a person who may decide about them: POST /agents/{id}/allow."
+                faults[f"/rules/{index}"] = [said]
     if faults:
         raise InvalidInput(faults)

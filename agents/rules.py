@@ -95,6 +95,17 @@ class RequiresApproval(Input):
     when: str = ""
 
 
+class AlwaysAllow(Input):
+    """A call of this tool waits for nobody, though the tool or another rule asks for an approval.
+
+    With `revision`, that holds for this revision of the tool alone: people are asked about another one again.
+    """
+
+    type: Literal["always_allow"]
+    tool: Tool
+    revision: Annotated[str, Field(max_length=36)] = ""
+
+
 Rule: TypeAlias = Annotated[
     RunFirst
     | ExitLoop
@@ -105,7 +116,8 @@ Rule: TypeAlias = Annotated[
     | MaxCountPerStep
     | MaxCountPerRun
     | RequiredBeforeExit
-    | RequiresApproval,
+    | RequiresApproval
+    | AlwaysAllow,
     Field(discriminator="type"),
 ]
 _RULE: TypeAdapter[Any] = TypeAdapter(Rule)
@@ -115,7 +127,8 @@ _RULE: TypeAdapter[Any] = TypeAdapter(Rule)
 class Called:
     """A call of a run: in which step, and what it returned; None while it has not ended.
 
-    `by_tool` says that a tool in the sandbox made it, and not the model.
+    What tools return of which no rule says what follows may be left out. `by_tool` says that a tool in the sandbox made
+    the call, and not the model.
     """
 
     tool: str
@@ -171,10 +184,30 @@ def refuse_call(rules: Sequence[Any], history: Sequence[Called], *, tool: str, s
     return _refuse_order(rules, own, tool=tool) or _refuse_exit(rules, own, tool=tool)
 
 
-def needs_approval(rules: Sequence[Any], *, tool: str, arguments: dict[str, Any] | None) -> bool:
-    """Tell whether a person has to approve a call."""
+def needs_approval(
+    rules: Sequence[Any], *, tool: str, arguments: dict[str, Any] | None, revision: str = "", by_itself: bool = False
+) -> bool:
+    """Tell whether a person has to approve a call.
+
+    Args:
+        revision: of the tool, "" for one of ERL.
+        by_itself: the tool asks for an approval, whatever agent has it.
+    """
+    if is_allowed(rules, tool=tool, revision=revision):
+        return False
     asked = [rule for rule in rules if isinstance(rule, RequiresApproval) and rule.tool == tool]
-    return any(not rule.when or holds(rule.when, arguments) for rule in asked)
+    return by_itself or any(not rule.when or holds(rule.when, arguments) for rule in asked)
+
+
+def is_allowed(rules: Sequence[Any], *, tool: str, revision: str) -> bool:
+    """Tell whether a person has allowed a tool for always."""
+    allowed = [rule for rule in rules if isinstance(rule, AlwaysAllow) and rule.tool == tool]
+    return any(rule.revision in ("", revision) for rule in allowed)
+
+
+def find_conditional(rules: Sequence[Any]) -> list[str]:
+    """Return the tools of which a rule reads what they returned."""
+    return [rule.tool for rule in rules if isinstance(rule, Conditional)]
 
 
 def ends_run(rules: Sequence[Any], tools: Iterable[str]) -> bool:

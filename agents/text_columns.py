@@ -59,7 +59,7 @@ TEXT_COLUMNS = {
     ),
     "agents_step": (Columns("status prompt_sha256 request_sha256 model finish_reason", Fate.NO_TEXT, _MACHINE),),
     "agents_effect": (
-        Columns("arguments result error snapshot", Fate.DELETED, _WITH_RUN),
+        Columns("arguments result error", Fate.DELETED, _WITH_RUN),
         Columns("tool call_id arguments_sha256 kind status", Fate.NO_TEXT, _MACHINE),
     ),
     "agents_approval": (

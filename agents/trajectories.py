@@ -4,18 +4,20 @@ from typing import Any
 
 from agents.models.conversations import Message
 from agents.models.effects import Effect
-from agents.models.runs import Run, RunStatus
+from agents.models.runs import Run, RunStatus, StopReason
 from memory.intake.recording import Sender, record_trajectory
 from memory.limits import MAX_TASK_CHARS
 from memory.projects.actors import Actor
 from memory.runs.models import Trajectory
 
 _OBSERVATION_CHARS = 8_000
+# Where a provider or ERL itself failed, that says nothing about the task, nor about the lessons that the run was given.
+_NOT_OF_THE_AGENT = (StopReason.MODEL_FAILED, StopReason.WORKER_LOST, StopReason.ERROR)
 
 
 def record_run(run: Run, *, by: Actor) -> Trajectory:
     """Record a run that has just ended, in the caller's transaction. Secrets are removed from its texts."""
-    is_failure = run.status == RunStatus.FAILED
+    is_failure = run.status == RunStatus.FAILED and run.stop_reason not in _NOT_OF_THE_AGENT
     data: dict[str, Any] = {
         "external_id": f"run:{run.pk}",
         "task": run.task[:MAX_TASK_CHARS],

@@ -59,7 +59,7 @@ AXES_CLIENT_IP_CALLABLE = "erl_site.sign_in.throttle.client_address"
 AXES_LOCKOUT_CALLABLE = "erl_site.sign_in.throttle.answer_locked_out"
 OTP_TOTP_ISSUER = "ERL"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = ERL_HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^health$", r"^ready$"]
+SECURE_REDIRECT_EXEMPT = [r"^health$", r"^ready$", r"^waiting$"]
 SECURE_HSTS_SECONDS = 31_536_000 if ERL_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ERL_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ERL_HTTPS else None
@@ -185,6 +185,20 @@ if not ERL_DATABASE_POOLER:
         # Plan prepared statements, also those in database functions, once rather than per request
         " -c plan_cache_mode=force_generic_plan",
     )
+
+# A streaming replica that answers are read from; all else, and the log of answers, stays with DATABASE_URL
+ERL_REPLICA_URL = env.str("ERL_REPLICA_URL", "")
+ERL_REPLICA_MAX_LAG_SECONDS = env.float("ERL_REPLICA_MAX_LAG_SECONDS", 5.0)
+if ERL_REPLICA_URL:
+    DATABASES["replica"] = DATABASES["default"] | {"OPTIONS": {}} | env.db_url_config(ERL_REPLICA_URL)
+    DATABASES["replica"]["ENGINE"] = "django.db.backends.postgresql"
+    _shared = {name: DATABASES["default"]["OPTIONS"].get(name) for name in ("connect_timeout", "options")}
+    DATABASES["replica"]["OPTIONS"] = {
+        **{name: value for name, value in _shared.items() if value is not None},
+        "tcp_user_timeout": 3000,  # of a host that is gone without a word
+        **DATABASES["replica"]["OPTIONS"],
+    }
+    DATABASE_ROUTERS = ["memory.retrieval.replica.ReplicaRouter"]
 
 # ── Queue: CELERY_BROKER_URL, or the embedded Valkey under ERL_HOME ───────────────────────────────────────────────
 # Rows in PostgreSQL hold the work, messages only announce it; they may be lost, late or delivered twice

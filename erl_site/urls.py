@@ -19,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("health", views.health, name="health"),
     path("ready", views.ready, name="ready"),
+    path("waiting", views.waiting, name="waiting"),
     path("api/schema", documentation.schema, name="api-schema"),
     path("api/docs", documentation.docs, name="api-docs"),
     path("otlp/v1/traces", TraceView.as_view(), name="otlp-traces"),

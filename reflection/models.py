@@ -2,7 +2,7 @@
 
 from reflection.consolidation.models import ConsolidationRun, Suggestion, SuggestionEvidence
 from reflection.jobs.models import Job, PeriodicRun, WorkerHeartbeat
-from reflection.llm.models import DailySpend, ModelCall, ProviderState
+from reflection.llm.models import DailySpend, ModelCall, ProviderState, Reservation
 from reflection.reflectors.models import Proposal, Reflection
 from reflection.webhooks.models import WebhookDelivery, WebhookEndpoint, WebhookSecret
 
@@ -15,6 +15,7 @@ __all__ = [
     "Proposal",
     "ProviderState",
     "Reflection",
+    "Reservation",
     "Suggestion",
     "SuggestionEvidence",
     "WebhookDelivery",

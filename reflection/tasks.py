@@ -19,6 +19,7 @@ from reflection.jobs.doorbell import doorbell
 from reflection.jobs.kinds import JobKind, get_kind
 from reflection.jobs.models import Job
 from reflection.jobs.periodic import run_due_work
+from reflection.jobs.queue import find_first
 from reflection.jobs.sweeper import find_overdue_jobs, nudge
 from reflection.jobs.workers import forget_old_workers, owner_name, record_claim, worker_name
 from reflection.llm.budget import resume_projects
@@ -47,18 +48,25 @@ PERIODIC = (
 
 @shared_task(ignore_result=True)
 def run_job(job_id: str) -> None:
-    """Run one job. Does nothing where another worker has it or nothing is left to do."""
+    """Run one job. Does nothing where another worker has it or nothing is left to do.
+
+    One that goes last lets another go first; its message is sent again.
+    """
     try:
         id = UUID(job_id)
     except ValueError:
         log.error("message_not_understood")
         return
-    kind_name: str | None = Job.objects.filter(pk=id).values_list("kind", flat=True).first()
-    kind = get_kind(kind_name) if kind_name else None
+    job = Job.objects.only("kind", "goes_last").filter(pk=id).first()
+    kind = get_kind(job.kind) if job else None
     if kind is None or not kind.queue:  # a message in the default queue: this worker gets what it should get
         record_claim(worker_name())
-    if kind is not None:
-        kind.run(id, owner=owner_name())
+    if job is None or kind is None:
+        return
+    first = find_first(job) if job.goes_last else id
+    if first != id:
+        doorbell.ring(id, kind.name)
+    kind.run(first, owner=owner_name())
 
 
 @shared_task(ignore_result=True)

@@ -1,5 +1,6 @@
 """The list of agents, and the page of each: what it is, what it was, its runs, and a box to talk to it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
@@ -9,19 +10,33 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from agents.admin.revision_text import compare, number_tools, write_rule
-from agents.admin.talking import may_talk, read_message
-from agents.models.agents import Agent
+from agents.admin.talking import may_allow, may_talk, read_message
+from agents.models.agents import Agent, AgentRevision
 from agents.models.effects import Approval, ApprovalStatus
 from agents.models.runs import Run
-from agents.models.tools import Tool
+from agents.models.tools import ToolRevision
+from agents.revisions import allow_tool, ask_again
+from agents.rules import is_allowed, needs_approval, read_rules
 from agents.runs import RunRequest, start_run
+from agents.tools.catalogue import core_tools
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.blocks.models import Block
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
+from memory.redaction.visible_text import show_hidden
 
 SHOWN_REVISIONS = 20
 SHOWN_RUNS = 15
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownTool:
+    """A tool of an agent; `revision` is None for one of ERL. `asks`: a person has to approve some of its calls."""
+
+    name: str
+    revision: ToolRevision | None
+    is_allowed: bool
+    asks: bool
 
 
 @admin.register(Agent)
@@ -59,7 +74,9 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
         agent = self.get_object(request, object_id)
         if agent is None or agent.current is None:
             return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
-        talks = may_talk(request.user, agent.project_id)
+        talks, allows = may_talk(request.user, agent.project_id), may_allow(request.user, agent.project_id)
+        if request.method == "POST" and "tool" in request.POST:
+            return self._decide_about_tool(request, agent, allows=allows)
         if request.method == "POST":
             if not talks:
                 raise PermissionDenied("You need the permission “send messages to agents” and the role of a reviewer "
@@ -71,8 +88,25 @@ class AgentAdmin(ReadOnlyAdmin[Agent]):
                 messages.error(request, str(refusal))
                 return HttpResponseRedirect(request.path)
             return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
-        context = agent_context(agent) | {"may_talk": talks}
+        context = agent_context(agent) | {"may_talk": talks, "may_allow": allows}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+
+    def _decide_about_tool(self, request: HttpRequest, agent: Agent, *, allows: bool) -> HttpResponse:
+        """Allow a tool for always, or let people be asked about it again."""
+        if not allows:
+            raise PermissionDenied("You need the permission “decide about calls of agents” and the role of a reviewer "
+                                   "in this project to allow a tool.")  # fmt: skip
+        name, by = request.POST["tool"][:200], Actor.person(request.user)  # type: ignore[arg-type]
+        try:
+            if request.POST.get("do") == "ask":
+                ask_again(agent, name, by=by)
+                messages.success(request, f"From its next run on, people are asked about {show_hidden(name)} again.")
+            else:
+                allow_tool(agent, name, by=by, sha256=request.POST.get("sha256", ""))
+                messages.success(request, f"From its next run on, calls of {show_hidden(name)} wait for nobody.")
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+        return HttpResponseRedirect(request.path)
 
 
 def agent_context(agent: Agent) -> dict[str, Any]:
@@ -81,7 +115,6 @@ def agent_context(agent: Agent) -> dict[str, Any]:
     assert current is not None
     revisions = list(agent.revisions.order_by("-number")[: SHOWN_REVISIONS + 1])
     numbers = number_tools([current, *revisions])
-    own = {tool.name: tool.pk for tool in Tool.objects.filter(project=agent.project_id)}
     blocks = Block.objects.select_related("current").in_bulk([each["block"] for each in current.blocks])
     by_id = {str(id): block for id, block in blocks.items()}
     pairs = zip(revisions, [*revisions[1:], None], strict=True)
@@ -90,10 +123,7 @@ def agent_context(agent: Agent) -> dict[str, Any]:
         "current": current,
         "model": current.model or "the server's own",
         "blocks": [(each["label"], by_id.get(each["block"])) for each in current.blocks],
-        "tools": [
-            (each["name"], own.get(each["name"]) if "revision" in each else None, numbers.get(each.get("revision", "")))
-            for each in current.tools
-        ],
+        "tools": describe_tools(current),
         "rules": [write_rule(each) for each in current.rules],
         "limits": [(name.replace("_", " "), value) for name, value in current.limits.items() if value is not None],
         "revisions": [(one, older, compare(older, one, numbers)) for one, older in pairs][:SHOWN_REVISIONS],
@@ -106,3 +136,18 @@ def agent_context(agent: Agent) -> dict[str, Any]:
         ),
         "title": "Agent",
     }
+
+
+def describe_tools(current: AgentRevision) -> list[ShownTool]:
+    """Return the tools of an agent in their order. One query."""
+    revisions = ToolRevision.objects.in_bulk([each["revision"] for each in current.tools if "revision" in each])
+    by_id, rules, shown = {str(pk): revision for pk, revision in revisions.items()}, read_rules(current.rules), []
+    for each in current.tools:
+        name, id = each["name"], each.get("revision", "")
+        revision = by_id.get(id)
+        is_there = revision is not None or name in core_tools()
+        by_itself = revision is not None and revision.requires_approval
+        allowed = is_there and is_allowed(rules, tool=name, revision=id)
+        asks = is_there and needs_approval(rules, tool=name, arguments=None, revision=id, by_itself=by_itself)
+        shown.append(ShownTool(name=name, revision=revision, is_allowed=allowed, asks=asks))
+    return shown

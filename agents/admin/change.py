@@ -21,7 +21,7 @@ from agents.changes.policy import find_objections, last_shadow
 from agents.changes.proposals import new_tools
 from agents.changes.shadow import tabulate
 from agents.models.changes import Change, ChangeRung
-from agents.sandbox.errors import SandboxError
+from agents.sandbox.calls import SandboxError
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role

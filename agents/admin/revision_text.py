@@ -38,6 +38,8 @@ def write_tool(named: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
 
 def write_rule(rule: Mapping[str, Any]) -> str:
     """Return a rule in words."""
+    if rule["type"] == "always_allow":
+        return f"always allow {rule['tool']}{', until it has another revision' if rule.get('revision') else ''}"
     more = [f"{name}: {_write(value)}" for name, value in rule.items() if name not in ("type", "tool")]
     return ", ".join([f"{rule['type'].replace('_', ' ')} {rule['tool']}", *more])
 

@@ -1,4 +1,4 @@
-"""Who may send messages to agents on the pages, and what was sent."""
+"""Who may send messages to agents on the pages and allow their tools, and what was sent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +14,11 @@ Role = ProjectMembership.Role
 def may_talk(user: Any, project_id: Any) -> bool:
     """Tell whether a person may send messages to a project's agents, and cancel and resume their runs."""
     return user.has_perm("agents.talk_to_agent") and has_role(user, project_id, Role.REVIEWER, Role.OPERATOR)
+
+
+def may_allow(user: Any, project_id: Any) -> bool:
+    """Tell whether a person may allow a tool of a project's agent for always: those who decide about its calls may."""
+    return user.has_perm("agents.decide_approval") and has_role(user, project_id, Role.REVIEWER)
 
 
 def read_message(data: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The list of tools, and the page of each: its revisions with source and examples, to be put in force by their hash."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -8,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from agents.definitions.storage import approve_tool
+from agents.definitions.storage import approve_tool, reject_tool
 from agents.models.agents import Agent
 from agents.models.effects import Effect
 from agents.models.tools import Tool, ToolRevision, ToolStatus
@@ -77,26 +78,31 @@ class ToolAdmin(ReadOnlyAdmin[Tool]):
                 raise PermissionDenied("You need the permission “put tools of agents in force” and the role of a "
                                        "reviewer in this project.")  # fmt: skip
             try:
-                done = put_in_force(tool, request.POST.get("sha256", ""), by=Actor.person(request.user))  # type: ignore[arg-type]
+                said = decide(tool, request.POST, by=Actor.person(request.user))  # type: ignore[arg-type]
             except MemoryAppError as refusal:
                 messages.error(request, str(refusal))
             else:
-                messages.success(request, f"Revision {done.number} is in force. New revisions of agents get it.")
+                messages.success(request, said)
             return HttpResponseRedirect(request.path)
         context = tool_context(tool) | {"may_review": may_review}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
 
-def put_in_force(tool: Tool, sha256: str, *, by: Actor) -> ToolRevision:
-    """Put the revision with a hash in force.
+def decide(tool: Tool, data: Mapping[str, Any], *, by: Actor) -> str:
+    """Put the revision with a hash in force, or reject it; return what was done, as a sentence.
 
     Raises:
-        MemoryAppError: there is none, or it was rejected.
+        MemoryAppError: there is none, or it was decided about otherwise.
     """
+    sha256 = str(data.get("sha256", ""))
     revision = tool.revisions.filter(sha256=sha256[:64]).first()
     if revision is None:
         raise MemoryAppError("There is no revision with the content that you read. Load the page again.")
-    return approve_tool(revision, by=by, sha256=sha256)
+    if data.get("do") == "reject":
+        reject_tool(revision, by=by, sha256=sha256)
+        return f"Revision {revision.number} is rejected."
+    approve_tool(revision, by=by, sha256=sha256)
+    return f"Revision {revision.number} is in force. New revisions of agents get it."
 
 
 def tool_context(tool: Tool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from agents.api.shapes import (
     AgentMembers,
     AgentPage,
     AgentPatch,
+    AllowToolInput,
     MessagePage,
     RevisionPage,
     describe_agent,
@@ -25,7 +26,7 @@ from agents.api.shapes import (
 )
 from agents.models.agents import Agent, AgentRevision
 from agents.models.conversations import Conversation, Message
-from agents.revisions import AgentSpec, archive_agent, create_agent, revise_agent, spec_of
+from agents.revisions import AgentSpec, allow_tool, archive_agent, create_agent, revise_agent, spec_of
 from agents.tools.catalogue import pin_tools
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
@@ -48,8 +49,7 @@ class AgentListView(ApiView):
         responses=AgentPage,
     )
     def get(self, request: Request) -> Response:
-        agents = Agent.objects.for_project(self.project).select_related("current")
-        return self.get_paginated_response([describe_agent(one) for one in self.paginate_queryset(agents) or ()])
+        return self.answer_rows(Agent.objects.for_project(self.project).select_related("current"), describe_agent)
 
     @describe(
         "createAgent",
@@ -105,6 +105,25 @@ class AgentView(ApiView):
         return Response(status=204)
 
 
+class AllowToolView(ApiView):
+    required_scopes = {"POST": Scope.APPROVE}
+
+    @describe(
+        "allowTool",
+        tag="agents",
+        summary="Always allow a tool",
+        description="Makes a revision of the agent in which calls of this tool wait for no approval, until the agent "
+        "has another revision of the tool. It holds from the next run on; calls that wait are still decided. "
+        "To be asked again, change the agent to have its rules without this one.",
+        request=AllowToolInput,
+        responses=AgentAnswer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        sent = AllowToolInput.from_body(self.body)
+        allow_tool(get_agent(self, id), sent.tool, by=self.actor, sha256=sent.sha256 or "")
+        return Response(describe_agent(get_agent(self, id)))
+
+
 class AgentRevisionListView(ApiView):
     required_scopes = {"GET": Scope.RUN}
     pagination_class = LimitOffset
@@ -118,8 +137,7 @@ class AgentRevisionListView(ApiView):
         responses=RevisionPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        rows = get_agent(self, id).revisions.order_by("-number")
-        return self.get_paginated_response([describe_revision(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(get_agent(self, id).revisions.order_by("-number"), describe_revision)
 
 
 class MessageListView(ApiView):
@@ -141,7 +159,7 @@ class MessageListView(ApiView):
         rows: Any = conversation.messages.order_by("seq")
         if text := request.query_params.get("query", ""):
             rows = rows.filter(content__icontains=text)
-        return self.get_paginated_response([describe_message(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(rows, describe_message)
 
 
 def get_agent(view: ApiView, id: UUID) -> Agent:

@@ -44,8 +44,7 @@ class ApprovalListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         rows = Approval.objects.filter(project=self.project).select_related("run", "effect__step")
-        page = self.paginate_queryset(self.filter_queryset(rows)) or ()
-        return self.get_paginated_response([describe_approval(one) for one in page])
+        return self.answer_rows(rows, describe_approval)
 
 
 class DecideView(ApiView):

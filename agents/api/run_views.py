@@ -68,8 +68,7 @@ class AgentRunListView(ApiView):
         responses=RunPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        rows = self.filter_queryset(shown_runs(self).filter(agent=get_agent(self, id)))
-        return self.get_paginated_response([answer_run(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(shown_runs(self).filter(agent=get_agent(self, id)), answer_run)
 
     @describe(
         "startRun",
@@ -173,8 +172,7 @@ class StepListView(ApiView):
         responses=StepPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        rows = get_run(self, id).steps.order_by("seq")
-        return self.get_paginated_response([describe_step(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(get_run(self, id).steps.order_by("seq"), describe_step)
 
 
 class EffectListView(ApiView):
@@ -191,8 +189,7 @@ class EffectListView(ApiView):
         responses=EffectPage,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        rows = get_run(self, id).effects.select_related("step").order_by("id")
-        return self.get_paginated_response([describe_effect(one) for one in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(get_run(self, id).effects.select_related("step").order_by("id"), describe_effect)
 
 
 def shown_runs(view: ApiView) -> QuerySet[Run]:

@@ -63,6 +63,15 @@ class AgentPatch(AgentMembers):
     """What to change; what is left out stays as it is."""
 
 
+class AllowToolInput(Input):
+    """A tool that a person has read and trusts this agent with."""
+
+    tool: Annotated[Name, Field(min_length=1, description="The name of a tool of the agent.")]
+    sha256: Annotated[
+        ContentHash | None, Field(description="The hash of the revision that was read; none for ERL's own tools.")
+    ] = None
+
+
 class RunInput(Input):
     """What an agent is to do."""
 

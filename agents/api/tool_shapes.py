@@ -45,7 +45,7 @@ class ToolInput(Input):
         dict[str, Any],
         Field(description="method, url with {argument} in it, headers, secret_headers, seconds, max_bytes."),
     ] = {}
-    requires_approval: Annotated[bool, Field(description="Unless a rule of the agent says otherwise.")] = False
+    requires_approval: Annotated[bool, Field(description="Unless a person allowed an agent to call it.")] = False
 
     def as_definition(self) -> ToolDefinition:
         """Return what was sent as a definition."""
@@ -69,7 +69,7 @@ class ToolInput(Input):
         )
 
 
-class ApproveToolInput(Input):
+class ToolDecisionInput(Input):
     """The content that was read."""
 
     sha256: Annotated[ContentHash, Field(description="The hash of the revision that was read.")]

@@ -12,19 +12,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api.tool_shapes import (
-    ApproveToolInput,
     ToolAnswer,
+    ToolDecisionInput,
     ToolInput,
     ToolPage,
     TryAnswer,
     TryInput,
     describe_tool,
 )
-from agents.definitions.storage import approve_tool, save_tool
+from agents.definitions.storage import approve_tool, reject_tool, save_tool
 from agents.errors import InvalidArguments, InvalidDefinition
 from agents.models.tools import Tool, ToolKind, ToolRevision, ToolRuntime
-from agents.sandbox import HostError, ToolCall, ToolOutcome, run_tool
-from agents.sandbox.limits import read_limits
+from agents.sandbox import HostError, ToolCall, ToolOutcome, read_limits, run_tool
 from agents.schema import bind_arguments, check_arguments
 from memory.api.base import ApiView
 from memory.api.pagination import LimitOffset
@@ -72,8 +71,11 @@ class ToolListView(ApiView):
         try:
             stored = save_tool(self.project, sent.as_definition(), by=self.actor)
         except InvalidDefinition as error:
-            place = "/request" if sent.runtime == ToolRuntime.HTTP else "/source"
-            raise InvalidInput({place: [str(fault) for fault in error.faults]}) from None
+            code = "request" if sent.runtime == ToolRuntime.HTTP else "source"
+            places: dict[str, list[str]] = {}
+            for fault in error.faults:
+                places.setdefault(f"/{fault.member or code}", []).append(fault.message if fault.member else str(fault))
+            raise InvalidInput(places) from None
         tool = _shown(self.project).get(pk=stored.revision.tool_id)
         response = Response(describe_tool(tool, stored.revision), status=201 if stored.created else 200)
         response.resource_id = tool.pk  # type: ignore[attr-defined]
@@ -103,16 +105,37 @@ class ApproveToolView(ApiView):
         tag="agents",
         summary="Approve a tool",
         description="Puts the revision with this hash in force. Agents that pin another revision keep it.",
-        request=ApproveToolInput,
+        request=ToolDecisionInput,
         responses=ToolAnswer,
     )
     def post(self, request: Request, id: UUID) -> Response:
-        sent = ApproveToolInput.from_body(self.body)
-        tool = get_object_or_404(_shown(self.project), pk=id)
-        revision = tool.revisions.filter(sha256=sent.sha256).first() or _get_latest(tool)
-        approve_tool(revision, by=self.actor, sha256=sent.sha256)
-        tool = _shown(self.project).get(pk=id)
-        return Response(describe_tool(tool, _get_latest(tool)))
+        return _decide(self, id, approve_tool)
+
+
+class RejectToolView(ApiView):
+    required_scopes = {"POST": Scope.REVIEW}
+
+    @describe(
+        "rejectTool",
+        tag="agents",
+        summary="Reject a tool",
+        description="Decides that the proposed revision with this hash is not put in force. One that was approved "
+        "stays.",
+        request=ToolDecisionInput,
+        responses=ToolAnswer,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        return _decide(self, id, reject_tool)
+
+
+def _decide(view: ApiView, id: UUID, decide: Callable[..., ToolRevision]) -> Response:
+    """Decide about the revision whose content was read, and answer with its tool."""
+    sent = ToolDecisionInput.from_body(view.body)
+    tool = get_object_or_404(_shown(view.project), pk=id)
+    revision = tool.revisions.filter(sha256=sent.sha256).first() or _get_latest(tool)
+    decide(revision, by=view.actor, sha256=sent.sha256)
+    tool = _shown(view.project).get(pk=id)
+    return Response(describe_tool(tool, _get_latest(tool)))
 
 
 class TryToolView(ApiView):

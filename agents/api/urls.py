@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, MessageListView
+from agents.api.agent_views import AgentListView, AgentRevisionListView, AgentView, AllowToolView, MessageListView
 from agents.api.approval_views import ApprovalListView, DecideView
 from agents.api.change_views import (
     ChangeListView,
@@ -24,12 +24,13 @@ from agents.api.run_views import (
     RunView,
     StepListView,
 )
-from agents.api.tool_views import ApproveToolView, ToolListView, ToolView, TryToolView
+from agents.api.tool_views import ApproveToolView, RejectToolView, ToolListView, ToolView, TryToolView
 
 app_name = "agents_api"
 urlpatterns = [
     path("agents", AgentListView.as_view(), name="agent-list"),
     path("agents/<uuid:id>", AgentView.as_view(), name="agent"),
+    path("agents/<uuid:id>/allow", AllowToolView.as_view(), name="agent-allow"),
     path("agents/<uuid:id>/revisions", AgentRevisionListView.as_view(), name="agent-revisions"),
     path("agents/<uuid:id>/runs", AgentRunListView.as_view(), name="agent-runs"),
     path("agents/<uuid:id>/evolution", EvolutionView.as_view(), name="agent-evolution"),
@@ -53,5 +54,6 @@ urlpatterns = [
     path("tools", ToolListView.as_view(), name="tool-list"),
     path("tools/<uuid:id>", ToolView.as_view(), name="tool"),
     path("tools/<uuid:id>/approve", ApproveToolView.as_view(), name="tool-approve"),
+    path("tools/<uuid:id>/reject", RejectToolView.as_view(), name="tool-reject"),
     path("tools/<uuid:id>/try", TryToolView.as_view(), name="tool-try"),
 ]

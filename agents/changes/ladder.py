@@ -95,7 +95,7 @@ def start_trial(change: Change, *, sha256: str, by: Actor, share: int = FIRST_SH
         )
     for revision in new_tools(change):
         let_run(revision, by=by)
-    check_spec(project, spec_of(change.target))
+    check_spec(project, spec_of(change.target), before=agent.current)
     named = {"revision": str(change.target_id), "sha256": change.target.sha256}
     release = cut_variant(project, part="agents", named={str(agent.pk): named}, by=by, note=f"{agent.name}: {change}")
     Change.objects.filter(pk=change.pk).update(release=release, decided_by=by.label, decided_at=Now(), decision=reason)

@@ -8,7 +8,7 @@ from agents.changes.jobs import request_shadow
 from agents.changes.ladder import check_change, reject_change, start_trial
 from agents.models.agents import ChangesBy
 from agents.models.changes import Change, CheckVerdict, ShadowRun
-from agents.sandbox.errors import SandboxError
+from agents.sandbox.calls import SandboxError
 from memory.errors import MemoryAppError
 from memory.projects.actors import Actor
 

@@ -16,7 +16,7 @@ from agents.errors import InvalidArguments
 from agents.models.tools import ToolRuntime
 from agents.rules import Called, ends_run, find_missing, goes_on, needs_approval, read_rules, refuse_call
 from agents.sandbox import HostError, ToolCall, run_tool
-from agents.sandbox.limits import read_limits
+from agents.sandbox.calls import read_limits
 from agents.schema import bind_arguments, check_arguments
 from reflection.llm.base import estimate_tokens
 from reflection.llm.chat import ChatAnswer, ChatMessage, ChatRequest, ChatTool

@@ -20,7 +20,8 @@ class Fit(StrEnum):
 
     FITS = "fits"
     TOO_LONG = "too_long"  # the conversation has to be shortened, and can be
-    IMPOSSIBLE = "impossible"  # it does not fit, however short the conversation is shown
+    HEAD_TOO_LONG = "head_too_long"  # instructions, memory, lessons and tools alone do not fit
+    NEWEST_TOO_LONG = "newest_too_long"  # the newest messages, which have to be shown, do not fit beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,10 @@ def measure(run: Run) -> Fit:
         return Fit.FITS
     if plan_compaction(shown) is not None:
         return Fit.TOO_LONG
-    return Fit.FITS if tokens <= budget else Fit.IMPOSSIBLE
+    if tokens <= budget:
+        return Fit.FITS
+    head_tokens = write_request(run, (), compaction=None).estimated_input_tokens
+    return Fit.HEAD_TOO_LONG if head_tokens > budget else Fit.NEWEST_TOO_LONG
 
 
 def plan_compaction(shown: Shown) -> Plan | None:

@@ -12,12 +12,12 @@ from agents.definitions.values import Example, ToolDefinition
 from agents.errors import Fault, InvalidArguments, InvalidDefinition
 from agents.http_tools import read_request
 from agents.models.tools import ToolRuntime
-from agents.sandbox import HostError, ToolCall, run_tool
-from agents.sandbox.errors import BUSY, SandboxError
+from agents.sandbox import HostError, SandboxError, ToolCall, read_limits, run_tool
+from agents.sandbox.calls import BUSY, MOST
 from agents.sandbox.json_values import NotJson, to_json_value
-from agents.sandbox.limits import MOST, read_limits
 from agents.sandbox.workers import get_pool
 from agents.schema import check_arguments, find_schema_faults
+from agents.tools.catalogue import core_tools
 
 FROZEN_AT = datetime(2026, 1, 1, tzinfo=UTC)  # the clock of examples
 MAX_EXAMPLES = 20
@@ -61,15 +61,10 @@ def check_tool(definition: ToolDefinition, *, known: Mapping[str, Mapping[str, A
 
 def find_form_faults(definition: ToolDefinition) -> list[Fault]:
     """Return what keeps a definition from being stored at all: its sizes, its schema, its parts."""
-    faults = [Fault(said) for said in find_schema_faults(dict(definition.parameters))]
-    if definition.runtime == ToolRuntime.PYTHON:
-        faults.append(
-            Fault(
-                f"{definition.name}: ERL runs no tools of the runtime python. Write it for monty, or as a request with "
-                "http_tool.",
-                _line(definition, 1),
-            )
-        )
+    faults = [Fault(said, member="parameters") for said in find_schema_faults(dict(definition.parameters))]
+    if definition.name in core_tools():
+        said = f"{definition.name} is one of ERL's own tools. Give yours another name."
+        faults.append(Fault(said, _line(definition, 1), member="name"))
     return faults + _check_sizes(definition) + _check_parts(definition)
 
 

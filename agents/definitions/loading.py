@@ -16,6 +16,7 @@ from agents.limits import Compacting, Limits
 from agents.models.agents import Agent, AgentRevision
 from agents.models.tools import Tool, ToolRevision
 from agents.revisions import AgentSpec, create_agent, revise_agent
+from agents.tools.catalogue import pin_tools
 from memory.blocks.edits import NewBlock, create_block
 from memory.blocks.models import Block
 from memory.errors import InvalidInput, MemoryAppError
@@ -68,9 +69,11 @@ def save_agent(project: Project, definition: AgentDefinition, *, by: Actor) -> b
     try:
         spec = _make_spec(project, definition, before, by=by)
         if agent is None:
-            create_agent(project, name=definition.name, spec=spec, by=by, description=definition.description)
+            create_agent(
+                project, name=definition.name, spec=spec, by=by, description=definition.description, may_allow=True
+            )
             return True
-        after = revise_agent(agent, spec=spec, by=by, description=definition.description)
+        after = revise_agent(agent, spec=spec, by=by, description=definition.description, may_allow=True)
     except InvalidInput as error:
         raise InvalidDefinition(
             [
@@ -97,15 +100,11 @@ def _make_spec(project: Project, definition: AgentDefinition, before: AgentRevis
         for name in ("window_tokens", "max_output_tokens", "temperature")
         if (value := getattr(definition, name)) is not None
     }
-    current = dict(Tool.objects.filter(project=project, current__isnull=False).values_list("name", "current"))
     there = {each["label"]: each for each in before.blocks} if before else {}
     return AgentSpec(
         system=definition.system,
         model=definition.model,
-        tools=tuple(
-            {"name": name, "revision": str(current[name])} if name in current else {"name": name}
-            for name in definition.tools
-        ),
+        tools=tuple(pin_tools(project, definition.tools)),
         blocks=tuple(there.get(each.label) or _make_block(project, each, by=by) for each in definition.blocks),
         rules=tuple(dict(each) for each in definition.rules),
         limits=Limits.model_validate(dict(definition.limits)),

@@ -29,6 +29,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "max_count_per_run": ("count",),
     "required_before_exit": (),
     "requires_approval": ("when",),
+    "always_allow": ("revision",),
 }
 _TOOL_MEMBERS = ("uses", "kind", "examples", "limits", "runtime", "requires_approval")
 _HTTP_MEMBERS = ("name", "description", "parameters", "request", "kind", "requires_approval")

@@ -17,6 +17,8 @@ from memory.errors import AlreadyDecided, ChangedMeanwhile
 from memory.projects.actors import Actor, name_actor
 from memory.projects.models import Project
 
+OTHER_CONTENT = "The tool has another content than the one you read. Read it again."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
@@ -105,11 +107,35 @@ def approve_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevis
     tool = Tool.objects.select_for_update().get(pk=revision.tool_id)
     revision = tool.revisions.get(pk=revision.pk)
     if revision.sha256 != sha256:
-        raise ChangedMeanwhile("The tool has another content than the one you read. Read it again.")
+        raise ChangedMeanwhile(OTHER_CONTENT)
     if revision.status == ToolStatus.REJECTED:
         raise AlreadyDecided("This revision was rejected. Store it with a change to propose it again.")
     if tool.current_id != revision.pk:
         _put_in_force(tool, revision, by=by)
+    return revision
+
+
+@transaction.atomic
+def reject_tool(revision: ToolRevision, *, by: Actor, sha256: str) -> ToolRevision:
+    """Decide that a proposed revision is not put in force. The same content is not proposed again.
+
+    Args:
+        sha256: the hash of the content that the person read.
+
+    Raises:
+        ChangedMeanwhile: that is another content.
+        AlreadyDecided: it was approved.
+    """
+    tool = Tool.objects.select_for_update().get(pk=revision.tool_id)
+    revision = tool.revisions.get(pk=revision.pk)
+    if revision.sha256 != sha256:
+        raise ChangedMeanwhile(OTHER_CONTENT)
+    if revision.status not in (ToolStatus.PROPOSED, ToolStatus.REJECTED):
+        raise AlreadyDecided("This revision was approved, and agents may have it. Only a proposed one can be rejected.")
+    name_actor(by)
+    waits = ToolRevision.objects.filter(pk=revision.pk, status=ToolStatus.PROPOSED)
+    waits.update(status=ToolStatus.REJECTED, decided_by=by.label, decided_at=Now())
+    revision.refresh_from_db()
     return revision
 
 

@@ -139,15 +139,15 @@ def _out_of_time(rows: RunRows) -> Action | None:
 
 
 def _ask(rows: RunRows) -> Action:
-    fit = rows.fit()
-    if fit == Fit.TOO_LONG:
-        return Compact()
-    if fit == Fit.IMPOSSIBLE:
-        return _failed(
-            StopReason.CONTEXT_OVERFLOW,
-            "The instructions, memory, lessons and tools alone do not fit into the context window. Make them shorter, "
-            "or the window larger.",
-        )
+    match rows.fit():
+        case Fit.TOO_LONG:
+            return Compact()
+        case Fit.HEAD_TOO_LONG:
+            said = "The instructions, memory, lessons and tools alone do not fit into the context window. Make them "
+            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}shorter, or the window larger.")
+        case Fit.NEWEST_TOO_LONG:
+            said = "The newest messages do not fit into the context window, and they cannot be left out. Send less at "
+            return _failed(StopReason.CONTEXT_OVERFLOW, f"{said}once, or make the window larger.")
     return AskModel()
 
 

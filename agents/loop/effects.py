@@ -41,6 +41,7 @@ def execute_effect(claimed: Claimed, effect_id: UUID, *, kind: str) -> None:
     if effect.kind != Effect.Kind.PURE and not _start(claimed, effect_id):
         return
     failpoint("agent.effect_started")
+    claimed.heartbeat.ensure_held()  # a process that was held up until here, and has a successor, calls nothing
     try:
         status, value = _execute(tool, effect)
     except CallsHost as call:

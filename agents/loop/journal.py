@@ -65,8 +65,12 @@ def plan_effect(
     refused = _refuse(effect, found, arguments, rules)
     if refused:
         effect.status, effect.error, effect.finished_at = Effect.Status.REFUSED, refused, timezone.now()
-    elif replaces is None and (
-        (found is not None and found.needs_approval) or needs_approval(rules, tool=tool, arguments=arguments)
+    elif replaces is None and needs_approval(
+        rules,
+        tool=tool,
+        arguments=arguments,
+        revision=str(effect.tool_revision_id or ""),
+        by_itself=found is not None and found.needs_approval,
     ):
         effect.status, effect.needs_approval = Effect.Status.WAITING, True
     elif replaces is not None:
@@ -122,8 +126,7 @@ def end_effect(effect: Effect, *, status: str, result: str = "", error: str = ""
     """Write down how a call ended and, for a call of the model, the message that answers it, if there is none yet."""
     effect.status, effect.finished_at = status, timezone.now()
     effect.result, effect.error = result.replace("\x00", "\ufffd"), error.replace("\x00", "\ufffd")
-    effect.snapshot = None
-    effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "snapshot", "fence"])
+    effect.save(update_fields=["status", "result", "error", "finished_at", "started_at", "fence"])
     append_event(
         effect.run_id,
         "effect",

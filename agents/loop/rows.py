@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max, Q
-from django.db.models.functions import Now
+from django.db.models import Case, Max, Q, TextField, Value, When
+from django.db.models.functions import Coalesce, Now, NullIf
 
 from agents.context.planning import Fit, measure
 from agents.models.conversations import Message
 from agents.models.effects import Effect
 from agents.models.runs import Run, Step
-from agents.rules import Called, read_rules
+from agents.rules import Called, find_conditional, read_rules
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,16 +68,23 @@ def load_rows(run_id: UUID) -> RunRows:
 def read_history(run: Run) -> tuple[Called, ...]:
     """Return the calls of a run in their order, without those that were not let start by a rule.
 
-    Those of tools in the sandbox come last: they have no place among the model's own.
+    Those of tools in the sandbox come last: they have no place among the model's own. What a call returned is read only
+    where a rule asks for it: a run may have many long results, and this is read before each action.
     """
+    asked_for = find_conditional(read_rules(run.revision.rules))
+    returned = Coalesce(NullIf("result", Value("")), "error")
     rows = (
         run.effects.exclude(status__in=[Effect.Status.REFUSED, Effect.Status.SUPERSEDED])
-        .annotate(by_tool=Q(parent__isnull=False))
+        .annotate(
+            by_tool=Q(parent__isnull=False),
+            output=Case(
+                When(status__in=Effect.OPEN, then=Value(None)),
+                When(tool__in=asked_for, then=returned),
+                default=Value(""),
+                output_field=TextField(),
+            ),
+        )
         .order_by("by_tool", "step_id", "index", "id")
-        .values_list("tool", "step__seq", "status", "result", "error", "by_tool")
+        .values_list("tool", "step__seq", "output", "by_tool")
     )
-    open_ = set(Effect.OPEN)
-    return tuple(
-        Called(tool=tool, step=step, output=None if status in open_ else result or error, by_tool=by_tool)
-        for tool, step, status, result, error, by_tool in rows
-    )
+    return tuple(Called(tool=tool, step=step, output=output, by_tool=by_tool) for tool, step, output, by_tool in rows)

@@ -27,8 +27,8 @@ class EffectStatus(models.TextChoices):
 class Effect(models.Model):
     """One call of a tool. Its id is the key under which a service can know that it was called before.
 
-    A tool in the sandbox calls functions of its host: those are effects too, with the tool's as `parent`. `snapshot` is
-    where such a tool stopped. `replaces` is the call that a person edited.
+    A tool in the sandbox calls functions of its host: those are effects too, with the tool's as `parent`. `replaces` is
+    the call that a person edited.
     """
 
     Kind = ToolKind
@@ -50,7 +50,6 @@ class Effect(models.Model):
     kind = models.TextField(choices=Kind.choices)
     needs_approval = models.BooleanField(default=False)
     status = models.TextField(choices=Status.choices, default=Status.PLANNED)
-    snapshot = models.BinaryField(null=True)
     result = models.TextField(blank=True, default="")
     error = models.TextField(blank=True, default="")
     fence = models.PositiveIntegerField(default=0, help_text="The attempt that started it.")

@@ -99,7 +99,7 @@ class ToolRevision(models.Model):
     examples = models.JSONField(default=list, blank=True)
     limits = models.JSONField(default=dict, blank=True)
     request = models.JSONField(default=dict, blank=True)
-    requires_approval = models.BooleanField(default=False, help_text="Unless a rule of the agent says otherwise.")
+    requires_approval = models.BooleanField(default=False, help_text="Unless a person allowed an agent to call it.")
     sha256 = models.CharField(max_length=64, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.PROPOSED)
     created_by = models.TextField(editable=False)

@@ -3,23 +3,36 @@
     call = ToolCall(source=…, function="refund_order", arguments={"order_id": "A1"}, frozen_at=now, seed="…")
     outcome = run_tool(call, {"get_order": get_order})
 
-A host function that raises `Suspend` stops the tool there: `outcome.snapshot` goes on in any process with
-`resume_tool`. docs/sandbox.md says what a tool may do and what is promised.
+A host function that raises `Suspend` stops the tool there: run again with the answers so far as `journal`, in any
+process, it comes to the same place. docs/sandbox.md says what a tool may do and what is promised.
 """
 
-from agents.sandbox.calls import Answer, HostCall, HostError, Limits, Status, Suspend, ToolCall, ToolFault, ToolOutcome
-from agents.sandbox.monty import resume_tool, run_tool
+from agents.sandbox.calls import (
+    Answer,
+    HostCall,
+    HostError,
+    Limits,
+    SandboxError,
+    Status,
+    Suspend,
+    ToolCall,
+    ToolFault,
+    ToolOutcome,
+    read_limits,
+)
+from agents.sandbox.monty import run_tool
 
 __all__ = [
     "Answer",
     "HostCall",
     "HostError",
     "Limits",
+    "SandboxError",
     "Status",
     "Suspend",
     "ToolCall",
     "ToolFault",
     "ToolOutcome",
-    "resume_tool",
+    "read_limits",
     "run_tool",
 ]

@@ -6,6 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from agents.errors import Fault, InvalidDefinition
+from memory.errors import MemoryAppError
+
+BUSY = "All workers of the sandbox are busy. Try again in a moment."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
@@ -19,6 +24,24 @@ class Limits:
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+MOST = Limits(seconds=10.0, memory_bytes=256 * 1024 * 1024, output_chars=200_000, recursion=1_000, host_calls=1_000)
+
+
+def read_limits(stored: Mapping[str, Any]) -> Limits:
+    """Return the limits of a tool, with the defaults for those it does not set, or raise InvalidDefinition."""
+    for name, value in stored.items():
+        most = getattr(MOST, name, None) if name in Limits.__slots__ else None
+        if most is None:
+            raise InvalidDefinition(
+                [Fault(f"There is no limit {name!r}. The limits are {', '.join(Limits.__slots__)}.", member="limits")]
+            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= most or (name != "seconds" and not isinstance(value, int)):
+            kind = "a number above 0, at most" if name == "seconds" else "a whole number from 1 to"
+            raise InvalidDefinition([Fault(f"The limit {name} is {kind} {most:,}.", member="limits")])
+    return Limits(**stored)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +72,12 @@ class Answer:
     call: HostCall
     value: Any = None
     error: str = ""
+
+
+class SandboxError(MemoryAppError):
+    """The sandbox itself failed, or this host has none for what was asked. The message says what to do."""
+
+    code = "sandbox_unavailable"
 
 
 class Suspend(BaseException):
@@ -87,8 +116,7 @@ class ToolOutcome:
     """How a call ended, or where it waits.
 
     `journal` has the answers of the host functions in their order, those served again included: with it, `run_tool`
-    replays the call from its start. Where it is suspended, `pending` is the call that waits and `snapshot` the sealed
-    state.
+    replays the call from its start. Where it is suspended, `pending` is the call that waits.
     """
 
     status: Status
@@ -99,4 +127,3 @@ class ToolOutcome:
     duration_ms: float = 0.0
     journal: tuple[Answer, ...] = ()
     pending: HostCall | None = None
-    snapshot: bytes | None = None

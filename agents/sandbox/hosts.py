@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 
-from agents.sandbox.calls import Status, ToolCall
-from agents.sandbox.errors import SandboxError
+from agents.sandbox.calls import SandboxError, Status, ToolCall
 from agents.sandbox.monty import run_tool
 
 TRY_SECONDS = 10.0

@@ -1,6 +1,5 @@
 """Run a tool in the interpreter, and answer what it asks of the host."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +21,20 @@ from pydantic_monty import (
     SyncSnapshot,
 )
 
-from agents.sandbox.calls import Answer, HostCall, HostError, Limits, Status, Suspend, ToolCall, ToolFault, ToolOutcome
-from agents.sandbox.errors import BUSY, SandboxError, SnapshotOfOtherVersion
+from agents.sandbox.calls import (
+    BUSY,
+    Answer,
+    HostCall,
+    HostError,
+    Limits,
+    SandboxError,
+    Status,
+    Suspend,
+    ToolCall,
+    ToolFault,
+    ToolOutcome,
+)
 from agents.sandbox.json_values import NotJson, to_json_value
-from agents.sandbox.snapshots import seal, unseal
 from agents.sandbox.workers import get_pool
 
 Host = Mapping[str, Callable[..., Any]]
@@ -53,36 +62,6 @@ def run_tool(call: ToolCall, host: Host, *, journal: Sequence[Answer] = ()) -> T
         inputs = {_ARGUMENTS: dict(call.arguments)}
         code = f"{call.source}\n{call.function}(**{_ARGUMENTS})"
         return run.drive(lambda: session.feed_start(code, inputs=inputs, print_callback=run.take_output))
-
-
-def resume_tool(
-    call: ToolCall, snapshot: bytes, answer: Answer, host: Host, *, journal: Sequence[Answer] = ()
-) -> ToolOutcome:
-    """Go on with a suspended call, in any process; `call` is the one that was suspended.
-
-    Args:
-        answer: what the pending call is answered with.
-        journal: the answers before it, as in the outcome that had the snapshot. A snapshot of another version of the
-            interpreter is replayed from its start with them.
-
-    Raises:
-        InvalidSnapshot: the snapshot is not one of this call.
-        SandboxError: as for `run_tool`.
-    """
-    try:
-        state = unseal(snapshot, bound_to=_identity(call))
-    except SnapshotOfOtherVersion:
-        return run_tool(call, host, journal=[*journal, answer])
-    with _checkout(call) as session:
-        run = _Run(call, host, ())
-        run.answered = [*journal, answer]
-
-        def go_on() -> SyncSnapshot:
-            waiting = session.load_snapshot(state, print_callback=run.take_output)
-            assert isinstance(waiting, FunctionSnapshot), "only host calls are sealed"
-            return waiting.resume(_as_result(answer))
-
-        return run.drive(go_on)
 
 
 class _Run:
@@ -158,8 +137,7 @@ class _Run:
             return lambda: state.resume({"exc_type": "NameError", "message": fault})
         answer = self._answer(_read_call(name, state, self._call.limits))
         if isinstance(answer, HostCall):
-            snapshot = seal(state.dump(), bound_to=_identity(self._call))
-            return self._outcome(status=Status.SUSPENDED, pending=answer, snapshot=snapshot)
+            return self._outcome(status=Status.SUSPENDED, pending=answer)
         self.answered.append(answer)
         return lambda: state.resume(_as_result(answer))
 
@@ -203,22 +181,6 @@ def _checkout(call: ToolCall) -> Iterator[MontySession]:
         except TimeoutError as error:
             raise SandboxError(BUSY) from error
         yield session
-
-
-def _identity(call: ToolCall) -> bytes:
-    """What a snapshot belongs to: everything that decided what the tool did before it."""
-    written = json.dumps(
-        [
-            call.source,
-            call.function,
-            dict(call.arguments),
-            call.frozen_at.isoformat(),
-            call.seed,
-            call.limits.as_json(),
-        ],
-        sort_keys=True,
-    )
-    return hashlib.sha256(written.encode()).digest()
 
 
 def _read_call(name: str, state: FunctionSnapshot, limits: Limits) -> HostCall:

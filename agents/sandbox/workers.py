@@ -10,7 +10,7 @@ import threading
 
 from pydantic_monty import Monty
 
-from agents.sandbox.errors import SandboxError
+from agents.sandbox.calls import SandboxError
 
 MAX_WORKERS = 4
 # A worker that has not answered for so long is killed. The interpreter stops at the limits of a call by itself.

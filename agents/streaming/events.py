@@ -1,12 +1,18 @@
 """The events of a run: written in the transaction of what happened, and announced to those who follow the run."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import orjson
 from django.db import connection
+from django.db.models.functions import Now
+
+from agents.models.runs import Event
 
 CHANNEL = "agents_event"
+PARTS_KEPT = timedelta(hours=1)
+PARTS_AT_ONCE = 10_000
 
 # One statement: the number comes from the run's own row, whose lock lasts until the commit. So events become visible in
 # the order of their numbers, and the notification is sent with the commit.
@@ -28,3 +34,9 @@ def append_event(run_id: UUID, kind: str, /, **payload: Any) -> int:
         cursor.execute(_APPEND, [run_id, run_id, kind, orjson.dumps(payload, default=str).decode(), str(run_id)])
         row = cursor.fetchone()
     return int(row[0]) if row else 0
+
+
+def prune_parts() -> int:
+    """Delete the parts of answers in runs that ended an hour ago; the messages stay. Return how many."""
+    old = Event.objects.filter(kind="text", run__finished_at__lt=Now() - PARTS_KEPT)
+    return Event.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:PARTS_AT_ONCE])).delete()[0]

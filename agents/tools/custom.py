@@ -7,6 +7,7 @@ makes the same calls. Therefore it survives any restart between a question and i
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,9 +15,10 @@ from agents.errors import InvalidArguments, OutcomeUnknown, ToolError
 from agents.http_tools import RequestFailed, read_request, send_request
 from agents.models.effects import Effect, EffectStatus
 from agents.models.tools import ToolKind, ToolRuntime
-from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, run_tool
-from agents.sandbox.limits import read_limits
+from agents.sandbox import HostError, Status, Suspend, ToolCall, ToolOutcome, read_limits, run_tool
 from agents.schema import bind_arguments
+
+RESEND_AFTER_SECONDS = (0.5, 2.0)
 
 
 class CallsHost(Exception):
@@ -62,7 +64,7 @@ class _Host:
 
     def __init__(self, effect: Effect) -> None:
         self._effect = effect
-        answered = effect.children.exclude(status=EffectStatus.SUPERSEDED).order_by("index")
+        answered = effect.children.exclude(status=EffectStatus.SUPERSEDED).select_related("replaces").order_by("index")
         self._answered = list(answered)
         self._made = 0
         self.waiting: CallsHost | None = None
@@ -78,13 +80,15 @@ class _Host:
         return call
 
     def _answer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arguments = self._bind(name, args, kwargs)  # a call with arguments that do not fit has no place in the journal
         index, self._made = self._made, self._made + 1
         if index >= len(self._answered):
-            self.waiting = CallsHost(index=index, name=name, arguments=self._bind(name, args, kwargs))
+            self.waiting = CallsHost(index=index, name=name, arguments=arguments)
             raise Suspend
         child = self._answered[index]
-        if child.tool != name:
-            raise ToolError(f"The tool called {name} where it called {child.tool} before, so it cannot go on.")
+        if (child.tool, _find_asked(child)) != (name, arguments):
+            said = f"The tool called {name} where it called {child.tool} before, or with other arguments"
+            raise ToolError(f"{said}, so it cannot go on.")
         if child.status == EffectStatus.SUCCEEDED:
             return json.loads(child.result)
         raise HostError(child.error)
@@ -102,24 +106,38 @@ class _Host:
             raise HostError(str(error)) from None
 
 
+def _find_asked(child: Effect) -> dict[str, Any]:
+    """Return the arguments with which the tool made a call, before a person edited them."""
+    while child.replaces is not None:
+        child = child.replaces
+    arguments: dict[str, Any] = child.arguments
+    return arguments
+
+
 def send(effect: Effect) -> Any:
     """Call a service. One that makes repetitions one is told the id of the effect.
 
+    Where it may be asked again and gives no answer, it is, a few times and under the same id.
+
     Raises:
         OutcomeUnknown: no answer came, the service may have acted, and it must not act twice.
-        RequestFailed: it has not acted, or may be asked again.
+        RequestFailed: it has not acted, or was asked again and gave no answer either.
     """
     revision = effect.tool_revision
     if revision is None:
         raise ToolError("The tool is no longer there.")
     request = read_request(revision.request, revision.parameters)
     key = str(effect.pk) if effect.kind == ToolKind.IDEMPOTENT else ""
-    try:
-        return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
-    except RequestFailed as error:
-        if error.is_certain or effect.kind != ToolKind.UNSAFE:
-            raise
-        raise OutcomeUnknown(str(error)) from error
+    waits_seconds = [] if effect.kind == ToolKind.UNSAFE else list(RESEND_AFTER_SECONDS)
+    while True:
+        try:
+            return send_request(request, revision.parameters, effect.arguments, idempotency_key=key).value
+        except RequestFailed as error:
+            if effect.kind == ToolKind.UNSAFE and not error.is_certain:
+                raise OutcomeUnknown(str(error)) from error
+            if not waits_seconds or not error.may_pass:
+                raise
+        time.sleep(waits_seconds.pop(0))
 
 
 EXECUTORS: dict[str, Callable[[Effect], Any]] = {ToolRuntime.MONTY: run_python, ToolRuntime.HTTP: send}

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 OVERLOAD_RETRY_SECONDS = 1
-_QUIET_PATHS = frozenset({"/health", "/ready"})  # polled every few seconds by monitoring
+_QUIET_PATHS = frozenset({"/health", "/ready", "/waiting"})  # polled every few seconds by monitoring
 
 
 class RequestIdMiddleware:

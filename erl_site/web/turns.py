@@ -61,6 +61,10 @@ class Turns:
         if turn.has_thread:
             self.step_aside(turn)
 
+    def count_waiting(self) -> int:
+        """Return how many requests have no thread yet. Any thread may ask."""
+        return sum(len(queue) for queue in tuple(self._waiting.values()))
+
     def _start_next(self) -> None:
         while self._busy < self._threads and (turn := self._find_next()) is not None:
             turn.has_thread = True

@@ -10,6 +10,7 @@ from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
 
 from erl_site.web import health as checks
+from erl_site.web.worker import waiting_requests
 from memory.api.errors import RETRY_AFTER_SECONDS, ErrorCode, problem
 from memory.api.exception_handler import find_refusal
 
@@ -33,6 +34,15 @@ def ready(request: HttpRequest) -> HttpResponse:
         return JsonResponse(body, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
     degraded = "unavailable" in found.values()
     return JsonResponse({"status": "degraded" if degraded else "ready", "checks": {"database": "ok", **found}})
+
+
+@csrf_exempt
+def waiting(request: HttpRequest) -> HttpResponse:
+    """Say how many requests wait for a thread of this process."""
+    if refused := _refuse_method(request):
+        return refused
+    text = f"# TYPE erl_waiting_requests gauge\nerl_waiting_requests {waiting_requests.get()}\n"
+    return HttpResponse(text, content_type="text/plain; version=0.0.4")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

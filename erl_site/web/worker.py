@@ -23,10 +23,13 @@ from memory.api.waiting import MAX_WAITING, step_aside
 
 DEFAULT_BODY_BYTES = 1024 * 1024  # for applications other than ERL
 PARSED_BYTES = 65_536  # gunicorn's parser copies what it has not read yet
-PROBES = {b"/health": 1, b"/ready": 2}  # threads of their own, so that they are answered whatever the others do
+# Threads of their own, so that they are answered whatever the others do
+PROBES = {b"/health": 1, b"/ready": 2, b"/waiting": 1}
 
 # How long the current request waited for a thread
 waited_seconds: ContextVar[float] = ContextVar("waited_seconds", default=0.0)
+# How many requests of this process wait for a thread
+waiting_requests: ContextVar[int] = ContextVar("waiting_requests", default=0)
 
 
 class WebWorker(Worker):  # type: ignore[misc]
@@ -137,6 +140,7 @@ class WebWorker(Worker):  # type: ignore[misc]
         None says that the answer lasts, and is sent by a thread of its own.
         """
         waited_seconds.set(time.monotonic() - turn.arrived_at)
+        waiting_requests.set(self._turns.count_waiting())
         step_aside.set(lambda: self._loop.call_soon_threadsafe(self._turns.step_aside, turn))
         self.nr += 1
         sink, source = Sink(), _read(turn.request.data)

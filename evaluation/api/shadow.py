@@ -33,7 +33,7 @@ NOTHING: dict[str, Any] = {
     "PATCH /deployment.",
     "is_on": False,
     **dict.fromkeys(("stable", "candidate", "stable_tokens", "candidate_tokens", "last_at")),
-    **dict.fromkeys(("share", "per_minute", "seen", "compared", "dropped", "skipped", "differing"), 0),
+    **dict.fromkeys(("percent", "per_minute", "seen", "compared", "dropped", "skipped", "differing"), 0),
     "families": [],
 }
 
@@ -76,7 +76,7 @@ class ShadowReportAnswer(BaseModel):
     stable: int | None
     candidate: int | None
     is_on: Annotated[bool, Field(description="Whether new answers are being compared.")]
-    share: Annotated[float, Field(description="Share of the answers to compare.")]
+    percent: Annotated[float, Field(description="Share of the answers to compare.")]
     per_minute: Annotated[int, Field(description="Most answers to compare in a minute.")]
     seen: Annotated[int, Field(description="Answers of both arms since the comparison began.")]
     compared: Count
@@ -165,7 +165,7 @@ class ShadowAnswerListView(ApiView):
             rows = rows.filter(differs=query.differs)
         if query.family:
             rows = rows.filter(retrieval__task_id=query.family)
-        return self.get_paginated_response([_describe_answer(row) for row in self.paginate_queryset(rows) or ()])
+        return self.answer_rows(rows, _describe_answer)
 
 
 def _find_report(view: ApiView, release: str) -> ShadowReport | None:

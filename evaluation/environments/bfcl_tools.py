@@ -8,6 +8,8 @@ from typing import Any
 
 from evaluation.environments.bfcl import read_dialogues
 
+# The leaderboard calls the id of a ticket an integer, and in one dialogue the services have a ticket_001.
+TICKET_ID = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": ""}
 
 
@@ -22,7 +24,10 @@ def read_tools() -> dict[str, tuple[str, dict[str, Any]]]:
         path = folder / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[name]
         for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
             description = row["description"].rpartition("Tool description: ")[2]
-            tools[f"{name}_{row['name']}"] = description, _schema(row["parameters"])
+            schema = _schema(row["parameters"])
+            if "ticket_id" in schema["properties"]:
+                schema["properties"]["ticket_id"] = TICKET_ID
+            tools[f"{name}_{row['name']}"] = description, schema
     return tools
 
 

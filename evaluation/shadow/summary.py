@@ -65,7 +65,7 @@ class ShadowReport:
     stable: Release
     candidate: Release
     is_on: bool
-    share: float
+    percent: float
     per_minute: int
     seen: int
     compared: int
@@ -130,7 +130,7 @@ def describe_shadow(project: Project, candidate: Release | None = None) -> Shado
         stable=stable,
         candidate=candidate,
         is_on=is_on,
-        share=deployment.shadow_share / 1000,
+        percent=deployment.shadow_share / 10,
         per_minute=deployment.shadow_per_minute,
         last_at=last_answer,
         families=_describe_families(project, stable, candidate),

@@ -117,6 +117,7 @@ def deployment_context(project: Project) -> dict[str, Any]:
         "next_percent": (find_next_step(deployment) or 0) / 10,
         "canary_percent": deployment.canary_share / 10,
         "holdout_percent": deployment.holdout_share / 10,
+        "shadow_percent": deployment.shadow_share / 10,
         "returns_to": deployment.stable if deployment.candidate else deployment.previous,
         "roll_backs": DeploymentEvent.objects.unseen_roll_backs().filter(project=project).order_by("-version")[:1],
         "forms": {"settings": SettingsForm.of(deployment), "canary": CanaryForm.of(deployment, newest)},

@@ -23,7 +23,7 @@ from memory.releases.deployments import (
     roll_back,
     start_canary,
 )
-from memory.releases.models import Deployment, Release
+from memory.releases.models import MOST_SHADOWED, Deployment, Release
 
 STEPS = (10, 100, 500)  # shares of a canary that the button goes through, in thousandths
 _Role = ProjectMembership.Role
@@ -54,19 +54,25 @@ class _DeploymentForm(forms.Form):
 class SettingsForm(_DeploymentForm):
     """How a project is served."""
 
-    field_order = ("mode", "holdout_percent", "unit", "cut_policy", "reason")
+    field_order = ("mode", "holdout_percent", "shadow_percent", "shadow_per_minute", "unit", "cut_policy", "reason")
     mode = forms.ChoiceField(
         choices=Deployment.Mode.choices, widget=forms.RadioSelect, label="When do agents get what is approved?"
     )
     holdout_percent = _percent_field("Hold-out, %", "Share of the units that get no lessons: the control group.")
+    shadow_percent = _percent_field("Shadow, %", "Share of the answers that are worked out for the candidate too.")
+    shadow_per_minute = forms.IntegerField(
+        min_value=1, max_value=MOST_SHADOWED, label="Shadow, a minute", help_text="At most so many of them."
+    )
     unit = forms.ChoiceField(choices=Deployment.Unit.choices, help_text="What stays in one arm.")
     cut_policy = forms.ChoiceField(choices=Deployment.CutPolicy.choices, label="Cut releases")
 
     @classmethod
     def of(cls, deployment: Deployment) -> "SettingsForm":
         """The form as it is first shown."""
-        copied = {name: getattr(deployment, name) for name in ("mode", "unit", "cut_policy", "version")}
-        return cls(initial={**copied, "holdout_percent": deployment.holdout_share / 10}, prefix="settings")
+        same = ("mode", "shadow_per_minute", "unit", "cut_policy", "version")
+        copied = {name: getattr(deployment, name) for name in same}
+        percents = {"holdout_percent": deployment.holdout_share / 10, "shadow_percent": deployment.shadow_share / 10}
+        return cls(initial=copied | percents, prefix="settings")
 
 
 class CanaryForm(_DeploymentForm):
@@ -138,6 +144,8 @@ def _change_settings(project: Project, data: dict[str, Any], *, by: Actor) -> De
     change = DeploymentChange(
         mode=data["mode"],
         holdout_share=round(data["holdout_percent"] * 10),
+        shadow_share=round(data["shadow_percent"] * 10),
+        shadow_per_minute=data["shadow_per_minute"],
         unit=data["unit"],
         cut_policy=data["cut_policy"],
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Max, Q
+from django.db.models import Exists, F, Max, OuterRef, Q
 from django.utils import timezone
 from pgvector.django import MaxInnerProduct
 
@@ -24,7 +24,7 @@ from memory.heuristics.extensions import can_reflect_again, find_tallies
 from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
-from memory.retrieval.models import HeuristicEmbedding
+from memory.retrieval.models import HeuristicEmbedding, Retrieval
 from memory.runs.models import Trajectory
 
 _RUNS = 5  # runs shown; the rest are counted
@@ -67,6 +67,7 @@ class CitedRun:
     trajectory: Trajectory
     steps: tuple[ShownStep, ...]
     quotes: tuple[str, ...]  # those of the run as a whole
+    had_lessons: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +185,9 @@ def _cited_runs(heuristic: Heuristic) -> list[CitedRun]:
     """Return the newest runs of a lesson and its group, each once, with all that is cited of it."""
     evidence = find_group_evidence(heuristic)
     newest = evidence.values("trajectory").annotate(newest=Max("created_at")).order_by("-newest")[:_RUNS]
-    evidence = evidence.filter(trajectory__in=[row["trajectory"] for row in newest])
+    evidence = evidence.filter(trajectory__in=[row["trajectory"] for row in newest]).annotate(
+        had_lessons=Exists(Retrieval.objects.filter(pk=OuterRef("trajectory__retrieval")).exclude(injected_ids=[]))
+    )
     by_run: dict[Trajectory, list[Evidence]] = {}
     for item in evidence.select_related("trajectory").order_by("-created_at", "first_step"):
         by_run.setdefault(item.trajectory, []).append(item)
@@ -208,6 +211,7 @@ def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
             if step["index"] in shown
         ),
         quotes=tuple(item.quote for item in citations if item.first_step is None and item.quote),
+        had_lessons=any(item.had_lessons for item in citations),  # type: ignore[attr-defined]
     )
 
 

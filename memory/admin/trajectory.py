@@ -7,7 +7,7 @@ from uuid import UUID
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
@@ -19,6 +19,7 @@ from memory.api.base import represent
 from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectorySerializer
 from memory.redaction.visible_text import show_hidden
+from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
 
 MAX_QUERY_CHARS = 200
@@ -43,7 +44,7 @@ class GivenFilter(admin.SimpleListFilter):
 @admin.register(Trajectory)
 class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     change_form_template = "admin/memory/trajectory/read.html"
-    list_display = ["task_line", "outcome", "score_shown", "task_id", "agent", "project", "created_at"]
+    list_display = ["task_line", "outcome", "score_shown", "was_given", "task_id", "agent", "project", "created_at"]
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
     search_fields = ["task", "task_id", "external_id", "agent"]
@@ -53,7 +54,14 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trajectory]:
         rows = super().get_queryset(request)
         is_list = request.resolver_match is not None and request.resolver_match.url_name == LIST
-        return rows.defer(*_LONG_FIELDS) if is_list else rows
+        if not is_list:
+            return rows
+        given = Retrieval.objects.filter(pk=OuterRef("retrieval")).exclude(injected_ids=[])
+        return rows.defer(*_LONG_FIELDS).annotate(given=Exists(given))
+
+    @admin.display(description="lessons", boolean=True)
+    def was_given(self, trajectory: Trajectory) -> bool:
+        return bool(trajectory.given)  # type: ignore[attr-defined]
 
     @admin.display(description="task", ordering="task")
     def task_line(self, trajectory: Trajectory) -> str:

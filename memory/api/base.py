@@ -1,6 +1,6 @@
 """The view every endpoint of the API is made of."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, ClassVar
 from urllib.parse import unquote, unquote_to_bytes
@@ -121,6 +121,11 @@ class ApiView(IdempotentMixin, GenericAPIView[Any]):
         """Answer with the page of the rows that the query asks for, after its filters."""
         page = self.paginate_queryset(self.filter_queryset(rows))
         return self.get_paginated_response(represent_all(serializer_class, page))
+
+    def answer_rows(self, rows: QuerySet[Any], describe: Callable[[Any], Any]) -> Response:
+        """Answer with the page of the rows that the query asks for, after its filters, each as it is described."""
+        page = self.paginate_queryset(self.filter_queryset(rows)) or ()
+        return self.get_paginated_response([describe(one) for one in page])
 
     def get_named(self, model: Any, id: UUID | None, member: str) -> Any:
         """Return the row of this project that a member of the body names, None where it names none, or answer 404."""

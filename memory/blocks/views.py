@@ -265,7 +265,7 @@ class BlockHistoryView(ApiView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         revisions = get_block(self, id).revisions.select_related("base").order_by("-number")
-        return self.get_paginated_response([describe_revision(one) for one in self.paginate_queryset(revisions) or ()])
+        return self.answer_rows(revisions, describe_revision)
 
 
 class BlockDecisionView(ApiView):

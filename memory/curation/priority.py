@@ -2,7 +2,7 @@
 
     priority = traffic · uncertainty · harm · gain
 
-Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, by meaning and words; the
+Traffic is the mean similarity to those of the project's newest tasks that the lesson fits, as retrieval has it; the
 runs it was learnt from do not count. Uncertainty falls with the number of runs it was seen in, and
 with the reflector's confidence, if stated, the further it is from a half. Harm grows with what the checks found, with a
 scope of the whole project, and if an earlier wording is in use. Gain grows with the share of the failures on record
@@ -24,36 +24,44 @@ from django.utils import timezone
 from memory.heuristics.extensions import Tally, find_flags, find_tallies
 from memory.heuristics.models import Heuristic, HeuristicRevision
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
+from memory.retrieval.ranking import FLOORS
+from memory.retrieval.scoring import MEANING_WEIGHT
 
 log = structlog.get_logger(__name__)
 
-FLOOR = 0.15  # of meaning and words together, from which on a lesson fits a task
 BATCH = 100
 VALID_FOR = timedelta(hours=1)
 SHOWN_TASKS = 12
 
-# How similar each recent task is to the best-matching text of a lesson's newest wording, by meaning and words.
-_SIMILARITY = """
-SELECT v.heuristic_id, t.trajectory_id, t.recorded_at,
-       max(t.meaning_weight * coalesce(-(v.vector <#> t.vector), 0)
-           + (1 - t.meaning_weight) * coalesce(-(v.terms <#> t.terms), 0)) AS similarity
+# How similar each recent task is to the best-matching text of a lesson's newest wording, where that is enough to be
+# given it: what a lesson says counts by its meaning, an earlier task by meaning and words (`measure_fit`). Names are
+# not looked for. Where one of the two has no vector, words decide.
+_SIMILARITY = f"""
+SELECT v.heuristic_id, t.trajectory_id, t.recorded_at, max(fit.similarity) AS similarity,
+       bool_or(fit.similarity >= CASE WHEN fit.has_meaning THEN {FLOORS["hybrid"]} ELSE {FLOORS["lexical"]} END) AS fits
 FROM memory_heuristic h
 JOIN memory_heuristicembedding v ON v.revision_id = h.current_revision_id
 JOIN memory_taskvector t ON t.project_id = h.project_id AND t.embedding_model_id = v.embedding_model_id
+CROSS JOIN LATERAL (SELECT -(v.vector <#> t.vector) AS meaning, coalesce(-(v.terms <#> t.terms), 0) AS words) AS near
+CROSS JOIN LATERAL (
+    SELECT near.meaning IS NOT NULL AS has_meaning,
+           CASE WHEN near.meaning IS NULL THEN near.words WHEN v.kind = 'lesson' THEN near.meaning
+           ELSE {MEANING_WEIGHT} * near.meaning + {1 - MEANING_WEIGHT} * near.words END AS similarity
+) AS fit
 WHERE h.id = ANY(%(ids)s) AND NOT EXISTS (
     SELECT FROM memory_evidence e WHERE e.heuristic_id = h.id AND e.trajectory_id = t.trajectory_id)
 GROUP BY v.heuristic_id, t.trajectory_id, t.recorded_at
-"""
+"""  # noqa: S608 - constants
 _COUNT = f"""
-SELECT heuristic_id, count(*) FILTER (WHERE similarity >= %(floor)s), count(*),
-    coalesce(sum(similarity) FILTER (WHERE similarity >= %(floor)s), 0) FROM ({_SIMILARITY}) s GROUP BY heuristic_id
+SELECT heuristic_id, count(*) FILTER (WHERE fits), count(*), coalesce(sum(similarity) FILTER (WHERE fits), 0)
+FROM ({_SIMILARITY}) s GROUP BY heuristic_id
 """  # noqa: S608 - constants of this module
 _SHOW = f"""
 SELECT r.id, left(r.task, 300), r.outcome, r.created_at,
     EXISTS (SELECT FROM memory_retrieval a WHERE a.id = r.retrieval_id AND a.injected_ids <> '{{}}'),
     count(*) OVER ()
 FROM ({_SIMILARITY}) s JOIN memory_trajectory r ON r.id = s.trajectory_id
-WHERE s.similarity >= %(floor)s
+WHERE s.fits
 ORDER BY s.recorded_at DESC, r.id DESC LIMIT %(limit)s
 """  # noqa: S608 - constants of this module
 
@@ -82,7 +90,7 @@ class _Fit:
 def find_fitting_tasks(heuristic: Heuristic) -> list[FittingTask]:
     """Return the newest recorded tasks that a heuristic's newest wording fits, newest first. One query, bounded."""
     with connection.cursor() as cursor:
-        cursor.execute(_SHOW, {"ids": [heuristic.pk], "floor": FLOOR, "limit": SHOWN_TASKS})
+        cursor.execute(_SHOW, {"ids": [heuristic.pk], "limit": SHOWN_TASKS})
         rows = cursor.fetchall()
     return [FittingTask(**dict(zip(FittingTask.__slots__, row, strict=True))) for row in rows]
 
@@ -128,7 +136,7 @@ def weigh(
     """Return the priority and what it is made of."""
     revision = heuristic.current_revision
     broad = revision is not None and revision.scope == HeuristicRevision.Scope.PROJECT
-    traffic = (fit.similarity + FLOOR) / (fit.tasks + 1)  # without any task: as if one just fitted
+    traffic = (fit.similarity + FLOORS["hybrid"]) / (fit.tasks + 1)  # without any task: as if one just fitted
     uncertainty = max(1, heuristic.support) ** -0.5
     if heuristic.confidence is not None:
         uncertainty *= 1 - abs(2 * heuristic.confidence - 1) / 2
@@ -168,7 +176,7 @@ def prioritise_queue() -> int:
 
 def _count_fitting_tasks(ids: list[UUID]) -> dict[UUID, _Fit]:
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT, {"ids": ids, "floor": FLOOR})
+        cursor.execute(_COUNT, {"ids": ids})
         return {
             heuristic_id: _Fit(matches=matches, tasks=tasks, similarity=similarity)
             for heuristic_id, matches, tasks, similarity in cursor.fetchall()

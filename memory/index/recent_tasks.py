@@ -14,7 +14,6 @@ from memory.heuristics.models import Heuristic
 from memory.index.heuristic_vectors import get_active_model
 from memory.projects.models import Project
 from memory.retrieval.models import EmbeddingModel, TaskVector
-from memory.retrieval.scoring import MEANING_WEIGHT
 from memory.runs.models import Trajectory
 
 log = structlog.get_logger(__name__)
@@ -24,11 +23,11 @@ BATCH = 32
 
 _INSERT = """
 INSERT INTO memory_taskvector
-    (trajectory_id, project_id, embedding_model_id, vector, terms, meaning_weight, recorded_at)
+    (trajectory_id, project_id, embedding_model_id, vector, terms, recorded_at)
 VALUES (%(trajectory)s, %(project)s, %(model)s, %(vector)s::halfvec, memory_query_vector(%(project)s, %(task)s),
-    %(weight)s, %(at)s)
+    %(at)s)
 ON CONFLICT (trajectory_id) DO UPDATE SET embedding_model_id = EXCLUDED.embedding_model_id, vector = EXCLUDED.vector,
-    terms = EXCLUDED.terms, meaning_weight = EXCLUDED.meaning_weight
+    terms = EXCLUDED.terms
 """
 
 
@@ -62,7 +61,6 @@ def remember_tasks(project_id: UUID) -> int:
                     "model": model.pk,
                     "vector": vector,
                     "task": task,
-                    "weight": MEANING_WEIGHT if vector is not None else 0.0,
                     "at": created_at,
                 }
                 for (pk, task, created_at), vector in zip(rows, vectors, strict=True)

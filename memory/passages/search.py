@@ -23,7 +23,7 @@ from memory.projects.models import Project
 from memory.redaction import redact_text
 from memory.retrieval.name_match import MAX_NAMES, MOST_LESSONS, choose_added, find_names, weigh
 from memory.retrieval.ranking import FLOORS, LISTED_SHARE
-from memory.retrieval.scoring import MEANING_WEIGHT, Parts, measure_fit, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import MEANING_WEIGHT, Parts, measure_fit, score_heuristic
 from memory.retrieval.task_vector import embed_task
 
 log = structlog.get_logger(__name__)
@@ -126,13 +126,12 @@ def _rank(asked: dict[str, Any], text: str) -> list[tuple[UUID, Parts]]:
     places = _read(_NAMED, asked | {"keys": names, "most": MOST_LESSONS + 1}) if names else []
     named = weigh(names, places)
     rows = _read(_SEARCH, asked | {"named": choose_added(named)})
-    weight = weigh_meaning(asked["weight"], [meaning for _, meaning, _ in rows], [words for *_, words in rows])
     floor = LISTED_SHARE * FLOORS["hybrid" if asked["vector"] is not None else "lexical"]
     fitting = []
     for pk, meaning, words in rows:
         share = named[pk].share if pk in named else 0.0
         if max(words or 0.0, measure_fit(meaning, words, (), named_share=share)) >= floor:
-            fitting.append((pk, score_heuristic(meaning, words, (), meaning_weight=weight, named_share=share)))
+            fitting.append((pk, score_heuristic(meaning, words, (), meaning_weight=asked["weight"], named_share=share)))
     return sorted(fitting, key=lambda each: (-each[1].total, each[0]))[:MAX_FOUND_PASSAGES]
 
 

@@ -20,6 +20,9 @@ class ReleaseHow(models.TextChoices):
     API = "api", "By API"
 
 
+MOST_SHADOWED = 1000  # answers a minute; each takes a worker some hundredths of a second
+
+
 class Release(models.Model):
     """An immutable manifest of wordings and settings, named by its hash. The same content is the same release.
 
@@ -180,6 +183,8 @@ class Deployment(models.Model):
             said += f", {self.candidate} is on trial with {self.canary_share / 10:g} % of the units"
         if self.holdout_share:
             said += f", {self.holdout_share / 10:g} % of the units get no lessons"
+        if self.candidate is not None and self.shadow_share:
+            said += f", {self.shadow_share / 10:g} % of the answers are compared in shadow"
         return f"{said}."
 
 

@@ -8,14 +8,13 @@ from pydantic import BaseModel, Field
 
 from memory.api.input import WHOLE, Input, OneOf, Percent, ReleaseName
 from memory.limits import MAX_REASON_CHARS
-from memory.releases.models import Deployment, DeploymentEvent, Release
+from memory.releases.models import MOST_SHADOWED, Deployment, DeploymentEvent, Release
 from memory.retrieval.serializers import LessonPage
 
 Named = Annotated[
     str, ReleaseName(min_length=1), Field(description="Its number, its hash, or the beginning of its hash.")
 ]
 Why = Annotated[str, Field(max_length=MAX_REASON_CHARS, description="Why; kept with the change.")]
-MOST_SHADOWED = 1000  # a minute; each takes a worker some hundredths of a second
 
 
 class CutInput(Input):

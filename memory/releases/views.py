@@ -56,7 +56,7 @@ class ReleaseListView(ApiView):
     )
     def get(self, request: Request) -> Response:
         releases = Release.objects.filter(project=self.project).select_related("parent").order_by("-number")
-        return self.get_paginated_response([describe_release(one) for one in self.paginate_queryset(releases) or ()])
+        return self.answer_rows(releases, describe_release)
 
     @describe(
         "cutRelease",

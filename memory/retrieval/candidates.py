@@ -13,10 +13,8 @@ from memory.retrieval.database_search import Search, UsableIndex, draw_rows, sea
 from memory.retrieval.name_match import Naming, choose_added, find_named
 from memory.retrieval.project_state import ProjectState
 from memory.retrieval.question import NO_FILTERS, Filters
-from memory.retrieval.scoring import NO_PARTS, Parts, measure_fit, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import NO_PARTS, Parts, measure_fit, score_heuristic
 from memory.retrieval.snapshot import snapshots
-
-_MEANING, _WORDS = -4, -3  # columns of a row that a search returns
 
 
 class Candidate(NamedTuple):  # a dataclass takes ten times as long to make, and every task makes forty
@@ -92,8 +90,6 @@ def _find_named(search: Search) -> Mapping[UUID, Naming]:
 
 def _score(rows: Iterable[tuple[Any, ...]], meaning_weight: float, named: Mapping[UUID, Naming]) -> list[Candidate]:
     """Score what a search returned, and put it in order, best first."""
-    rows = [*rows]
-    meaning_weight = weigh_meaning(meaning_weight, (row[_MEANING] for row in rows), (row[_WORDS] for row in rows))
     candidates = []
     for *texts, revision_id, meaning, words, tasks, vector in rows:
         naming = named.get(revision_id)

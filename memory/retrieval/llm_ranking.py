@@ -21,7 +21,7 @@ from memory.retrieval.candidates import Candidate
 from memory.retrieval.database import read_vector
 from memory.retrieval.limits import NO_LIMITS, Limits
 from memory.retrieval.question import Question
-from memory.retrieval.ranking import Ranked, get_wording
+from memory.retrieval.ranking import Ranked
 from memory.retrieval.safe_text import clean
 
 log = structlog.get_logger(__name__)
@@ -190,7 +190,8 @@ def _take(ordered: Sequence[tuple[Choice, Candidate]], *, top_k: int) -> list[Ra
             worth.append((1 - DIVERSITY) * choice.relevance - DIVERSITY * max(known, default=0.0) - repeated)
         best = worth.index(max(worth))
         choice, one, vector = left.pop(best)
-        if (wording := get_wording(one)) not in said:
+        wording = tuple(f"{one.trigger} {one.guideline} {one.avoid}".casefold().split())
+        if wording not in said:
             said.add(wording)
             taken.append(_as_ranked(choice, one))
             vectors += [vector] if vector is not None else []

@@ -330,7 +330,6 @@ class TaskVector(models.Model):
     embedding_model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     vector = HalfVectorField(null=True)
     terms = SparseVectorField(null=True)
-    meaning_weight = models.FloatField(help_text="Weight of meaning against words, from 0 to 1; lower for long tasks.")
     recorded_at = models.DateTimeField(help_text="When the run was recorded.")
 
     class Meta:

@@ -1,7 +1,7 @@
-"""The order of an answer: scores with boosts, without repeats, within limits, and none if none fits."""
+"""The order of an answer: scores with boosts, within limits, and none if none fits."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from memory.retrieval.candidates import Candidate
@@ -56,7 +56,7 @@ def rank(
     parts, covers_parts = split_task(question.task), lists_its_parts(question.task)
     wanted = len(boosted) if limits != NO_LIMITS or covers_parts else top_k
     factors = {one.heuristic_id: its for one, its in boosted}
-    chosen = _leave_out_repeats((one for one, _ in boosted), top_k=wanted)
+    chosen = [one for one, _ in boosted[:wanted]]
     if limits != NO_LIMITS:
         chosen = limits.apply(chosen, top_k=top_k)
     texts = ((one.trigger, one.guideline, one.matched_task, " ".join(one.tags)) for one in chosen)
@@ -116,21 +116,6 @@ def get_factors(candidate: Candidate, task_id: str) -> dict[str, float]:
         family = OTHER_FAMILY
     factors = {"usefulness": min(max(record, LOWEST_BOOST), HIGHEST_BOOST), "family": family}
     return {name: factor for name, factor in factors.items() if factor != 1}
-
-
-def get_wording(candidate: Candidate) -> tuple[str, ...]:
-    """Return what a lesson says, for a comparison with others: the same words in capitals are the same."""
-    return tuple(f"{candidate.trigger} {candidate.guideline} {candidate.avoid}".casefold().split())
-
-
-def _leave_out_repeats(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
-    """Take the first `top_k`, passing over those that say what a better one said in the same words."""
-    chosen: dict[tuple[str, ...], Candidate] = {}
-    for one in candidates:
-        if len(chosen) == top_k:
-            break
-        chosen.setdefault(get_wording(one), one)
-    return [*chosen.values()]
 
 
 def _cover(placed: Sequence[tuple[Candidate, str]], *, top_k: int) -> list[tuple[Candidate, str]]:

@@ -4,15 +4,11 @@ The searches, in the database and in memory, only find candidates and their simi
 scored here. docs/appendix/retrieval.md says what else was tried.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-# Meaning (the cosine of sentence vectors) and words (the cosine of word vectors) count the same, or up to a quarter
-# more or less: a measure by which the best lesson stands far above the next RIVALS counts more, since one that gives
-# all of them nearly the same value tells little.
-MEANING_WEIGHT = 0.5
-SHARPNESS = 0.25
-RIVALS = 10
+# The cosine of sentence vectors counts so much, and the cosine of word vectors the rest.
+MEANING_WEIGHT = 0.45
 
 # Earlier tasks of a lesson count as the length of the vector of the four most similar ones, and only as far as that is
 # more than ENOUGH times what the lesson itself says: a lesson that has no tasks yet is at no great disadvantage.
@@ -37,26 +33,6 @@ class Parts(NamedTuple):
 
 
 NO_PARTS = Parts(None, None, 0.0, 0.0)
-
-
-def weigh_meaning(weight: float, meanings: Iterable[float | None], words: Iterable[float | None]) -> float:
-    """Return what meaning counts for a task, 0–1, around `weight`; where that is 0 or 1, the other is not compared.
-
-    Args:
-        meanings: cosines of all candidates' sentence vectors with the task's; None where there is nothing to compare.
-        words: cosines of their word vectors, likewise.
-    """
-    by_meaning, by_words = _measure_gap(meanings), _measure_gap(words)
-    if weight in (0, 1) or by_meaning + by_words == 0:
-        return weight
-    more = 2 * by_meaning / (by_meaning + by_words) - 1
-    return min(max(weight + SHARPNESS * more, 0.0), 1.0)
-
-
-def _measure_gap(cosines: Iterable[float | None]) -> float:
-    """Return how far the highest is above the mean of the next."""
-    highest, *rivals = sorted((cosine or 0.0 for cosine in cosines), reverse=True)[: RIVALS + 1] or [0.0]
-    return highest - sum(rivals) / len(rivals) if rivals else 0.0
 
 
 def score_heuristic(

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -19,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 from django.conf import settings
-from django.db import Error, connection, transaction
+from django.db import Error, connection, connections, transaction
 
 from memory.embeddings.base import Vectors
-from memory.retrieval.database import execute_prepared, read_prepared, read_vector
+from memory.retrieval.database import execute_prepared, find_alias, read_near, read_prepared, read_vector
 from memory.retrieval.database_search import Search, read_rows
 from memory.retrieval.project_state import ProjectState, read_state
 
@@ -235,7 +236,7 @@ class Snapshots:
         key = project_id, release_id
         started = time.monotonic()
         limit = settings.ERL_RETRIEVE_MEMORY_MB * 1_000_000
-        snapshot = _read(project_id, release_id, limit)
+        snapshot = read_near(partial(_read, project_id, release_id, limit))
         now = time.monotonic()
         with self._lock:
             self._held.pop(key, None)
@@ -267,7 +268,7 @@ class Snapshots:
             with self._lock:
                 self._not_before[project_id, release_id] = time.monotonic() + REST_SHARE
         finally:
-            connection.close()  # this thread's own
+            connections.close_all()  # this thread's own
             self._loading = False
 
 
@@ -275,8 +276,9 @@ snapshots = Snapshots()
 
 
 def _read(project_id: UUID, release_id: UUID | None, limit: int) -> Snapshot | None:
-    with transaction.atomic():
-        execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+    alias = find_alias()
+    with transaction.atomic(using=alias):
+        execute_prepared("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {}, alias=alias)
         state = replace(read_state(project_id), release_id=release_id)
         parameters = {"project": project_id, "model": state.model_id, "release": release_id}
         of_release = _OF_RELEASE if release_id is not None else ""

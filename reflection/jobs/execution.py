@@ -1,6 +1,7 @@
 """Carry out a claimed job: keep its lease, and write on its row how the attempt ended."""
 
 import random
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,6 +46,7 @@ class Heartbeat:
         self._lease_seconds = settings.ERL_REFLECTION_LEASE_SECONDS
         limit_seconds = get_kind(job.kind).time_limit_seconds or settings.CELERY_TASK_TIME_LIMIT
         self._beats_left = int(limit_seconds / self._lease_seconds * BEATS_PER_LEASE)
+        self._held_until = time.monotonic() + self._lease_seconds
         self._stop = Event()
         self._lost = Event()
         self._thread = Thread(target=self._beat, name=f"heartbeat-{job.pk}", daemon=True)
@@ -60,8 +62,8 @@ class Heartbeat:
         self._thread.join(timeout=self._lease_seconds)
 
     def ensure_held(self) -> None:
-        """Raise `LostClaim` where the last beat found that another worker holds the job."""
-        if self._lost.is_set():
+        """Raise `LostClaim` where another worker holds the job, or may: this process was held up beyond its lease."""
+        if self._lost.is_set() or time.monotonic() > self._held_until:
             raise LostClaim("Another worker holds this job now.")
 
     def _beat(self) -> None:
@@ -78,6 +80,7 @@ class Heartbeat:
 
     def _extend(self) -> bool:
         """Return whether to continue. A database that does not answer now may answer at the next beat."""
+        asked_at = time.monotonic()
         try:
             held = extend_lease(self._job, lease_seconds=self._lease_seconds)
         except (DatabaseError, InterfaceError) as error:
@@ -87,6 +90,8 @@ class Heartbeat:
         if not held:
             log.warning("claim_lost", job_id=str(self._job.pk), attempts=self._job.attempts)
             self._lost.set()
+        else:
+            self._held_until = asked_at + self._lease_seconds
         return held
 
 

@@ -70,6 +70,7 @@ class Job(models.Model):
     subject = models.TextField(editable=False)
     status = models.TextField(choices=Status.choices, default=Status.QUEUED)
     available_at = models.DateTimeField(default=timezone.now)
+    goes_last = models.BooleanField(default=False, help_text="Whether others of its kind are taken first.")
     attempts = models.PositiveIntegerField(default=0)
     lease_owner = models.TextField(blank=True, default="")
     lease_until = models.DateTimeField(null=True, blank=True)

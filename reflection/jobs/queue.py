@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Exists, F
 from django.db.models.functions import Now
 
 from memory.after_commit import after_commit
@@ -25,6 +25,7 @@ from reflection.jobs.models import Job, JobQuerySet
 log = structlog.get_logger(__name__)
 
 MAX_BACKOFF_SECONDS = 300.0
+LAST_FOR_SECONDS = 3600.0  # a job that goes last does so for an hour, so that it is taken at all
 WORKER_LOST_CODE = "worker_lost"
 WORKER_LOST = (
     "Every worker that took this {kind} died or hung, the last at attempt {attempts}. Look into the workers' logs for "
@@ -59,7 +60,8 @@ _OLDEST = f"""
 abandoned AS (SELECT id FROM reflection_job WHERE kind = %(kind)s AND {_LEASE_IS_OVER}
               ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED),
 waiting AS (SELECT id FROM reflection_job WHERE kind = %(kind)s AND {_WAITS}
-            ORDER BY available_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+            ORDER BY goes_last AND available_at > statement_timestamp() - make_interval(secs => %(patience)s),
+                available_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 """  # noqa: S608 - constants of this module
 _BY_ID = f"""
 abandoned AS (SELECT id FROM reflection_job WHERE id = %(id)s AND kind = %(kind)s AND ({_LEASE_IS_OVER} OR {_WAITS})
@@ -110,6 +112,7 @@ def claim(kind: str, job_id: UUID | None = None, *, owner: str, lease_seconds: f
         "max_attempts": _most_attempts(kind),
         "lost_code": WORKER_LOST_CODE,
         "lost": WORKER_LOST.replace("{kind}", kind),
+        "patience": LAST_FOR_SECONDS,
     }
     statement = _CLAIM_OLDEST if job_id is None else _CLAIM_BY_ID
     while True:
@@ -121,6 +124,17 @@ def claim(kind: str, job_id: UUID | None = None, *, owner: str, lease_seconds: f
         log.error(job.event("dead"), job_id=str(job.pk), code=job.last_error_code)
         if job_id is not None:
             return None
+
+
+def find_first(job: Job) -> UUID:
+    """Return what to take in place of a job that goes last: the one of its kind that is due longest and does not.
+
+    That is the job itself where none waits, or where it has waited long enough.
+    """
+    since = Now() - timedelta(seconds=LAST_FOR_SECONDS)
+    goes_last = Job.objects.waiting().filter(pk=job.pk, available_at__gt=since)
+    others = Job.objects.waiting().filter(Exists(goes_last), kind=job.kind, goes_last=False)
+    return others.order_by("available_at").values_list("pk", flat=True).first() or job.pk
 
 
 def get_claimed(model: type[_AnyJob], job: Job) -> _AnyJob | None:

@@ -1,9 +1,9 @@
 """What a project may spend on models in a UTC day: reserved before each call, settled after it (reliability B11)."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -13,18 +13,9 @@ from reflection.errors import BudgetExhausted
 from reflection.jobs.models import Job
 from reflection.llm.base import Completion, CompletionRequest
 from reflection.llm.chat import ChatRequest
-from reflection.llm.models import DailySpend
+from reflection.llm.models import DailySpend, Reservation
 
 MILLION = Decimal(1_000_000)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reservation:
-    """What one call may cost at most, set aside on the project's day."""
-
-    spend_id: int
-    tokens: int
-    cost_usd: Decimal
 
 
 def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
@@ -34,7 +25,7 @@ def cost_usd(*, input_tokens: int, output_tokens: int) -> Decimal:
     return (input_tokens * price_in + output_tokens * price_out) / MILLION
 
 
-def reserve(project: Project, request: CompletionRequest | ChatRequest) -> Reservation:
+def reserve(project: Project, request: CompletionRequest | ChatRequest, *, job: Job | None = None) -> Reservation:
     """Set aside what a call may cost at most, in one conditional statement, so that two calls cannot pass the limit.
 
     Raises:
@@ -45,25 +36,41 @@ def reserve(project: Project, request: CompletionRequest | ChatRequest) -> Reser
     cost = cost_usd(input_tokens=input_tokens, output_tokens=request.max_output_tokens)
     spend, _ = DailySpend.objects.get_or_create(project=project, day=database_today())
     fits = _within(project, calls=1, tokens=tokens, cost=cost)
-    reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
-        calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
-    )
+    reservation = Reservation(project=project, spend=spend, job=job, tokens=tokens, cost_usd=cost)
+    with transaction.atomic(savepoint=False):
+        reserved = DailySpend.objects.filter(fits, pk=spend.pk).update(
+            calls=F("calls") + 1, tokens=F("tokens") + tokens, cost_usd=F("cost_usd") + cost
+        )
+        if reserved:
+            reservation.save(force_insert=True)
     if not reserved:
         raise BudgetExhausted("The project's budget for today is used up. The work waits for the next day.")
-    return Reservation(spend_id=spend.pk, tokens=tokens, cost_usd=cost)
+    return reservation
 
 
 def settle(reservation: Reservation, completion: Completion) -> Decimal:
-    """Replace what was set aside by what the call took, and return its cost."""
+    """Replace what was set aside by what the call took, and return its cost.
+
+    A job makes one call at a time. What is still set aside for others was left by workers that died in the call: it is
+    replaced by the same, since they asked what was asked again.
+    """
     cost = cost_usd(input_tokens=completion.input_tokens, output_tokens=completion.output_tokens)
     tokens = completion.input_tokens + completion.output_tokens
-    _correct(reservation, tokens=tokens, cost=cost)
+    _end(reservation, tokens=tokens, cost=cost)
+    if reservation.job_id is not None:
+        for left in Reservation.objects.filter(job=reservation.job_id).exclude(pk=reservation.pk):
+            _end(left, tokens=tokens, cost=cost)
     return cost
 
 
 def release(reservation: Reservation) -> None:
     """Give back what was set aside for a call that the provider refused. It still counts as a call."""
-    _correct(reservation, tokens=0, cost=Decimal(0))
+    _end(reservation, tokens=0, cost=Decimal(0))
+
+
+def keep(reservation: Reservation) -> None:
+    """Count as spent what was set aside for a call that may have been charged and will not be answered."""
+    _end(reservation, tokens=reservation.tokens, cost=reservation.cost_usd)
 
 
 def resume_projects() -> int:
@@ -97,7 +104,11 @@ def _within(project: Project, *, calls: int, tokens: int, cost: Decimal) -> Q:
     return fits
 
 
-def _correct(reservation: Reservation, *, tokens: int, cost: Decimal) -> None:
-    DailySpend.objects.filter(pk=reservation.spend_id).update(
-        tokens=F("tokens") - reservation.tokens + tokens, cost_usd=F("cost_usd") - reservation.cost_usd + cost
-    )
+@transaction.atomic(savepoint=False)
+def _end(reservation: Reservation, *, tokens: int, cost: Decimal) -> None:
+    """Correct the day by what a call took; not twice, where another worker settled for one that was held up."""
+    ended, _ = Reservation.objects.filter(pk=reservation.pk).delete()
+    if ended:
+        DailySpend.objects.filter(pk=reservation.spend_id).update(
+            tokens=F("tokens") - reservation.tokens + tokens, cost_usd=F("cost_usd") - reservation.cost_usd + cost
+        )

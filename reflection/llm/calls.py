@@ -14,7 +14,7 @@ from reflection.llm import breaker, budget
 from reflection.llm.base import Completion, CompletionRequest, OnText, Provider, ProviderError, storable
 from reflection.llm.chat import ChatAnswer, ChatRequest, read_calls, stored_calls
 from reflection.llm.http import STREAM_FAILED
-from reflection.llm.models import ModelCall
+from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import configured_name, get_provider
 
 # Asks a model: a step's name and a question in, the answer out. `RememberedAsk` keeps answers, costs and budgets.
@@ -38,10 +38,11 @@ class _Remembered:
     The answer and what it cost are committed as soon as it came. No transaction is open during the call.
     """
 
-    def __init__(self, job: Job, claim: Claim, *, provider: str, subject: str = "") -> None:
+    def __init__(self, job: Job, claim: Claim, *, provider: str, circuit: str, subject: str = "") -> None:
         self._job = job
         self._claim = claim
         self._provider = provider
+        self._circuit = circuit
         self._subject = subject
 
     def _recall(self, step: str, request: CompletionRequest | ChatRequest) -> ModelCall | None:
@@ -60,19 +61,18 @@ class _Remembered:
             ProviderError: there is no answer.
         """
         self._claim.ensure_held()
-        with breaker.admitted(self._provider) as is_probe:
-            reservation = budget.reserve(self._job.project, request)
+        with breaker.admitted(self._circuit) as is_probe:
+            reservation = budget.reserve(self._job.project, request, job=self._job)
             try:
                 with span("model call", **{"erl.step": step, "gen_ai.provider.name": self._provider}):
                     answer = ask()
             except ProviderError as error:
-                breaker.note_failure(self._provider, error)
-                if error.code not in MAYBE_CHARGED:
-                    budget.release(reservation)
+                breaker.note_failure(self._circuit, error)
+                (budget.keep if error.code in MAYBE_CHARGED else budget.release)(reservation)
                 if is_probe and breaker.is_down(error):  # the job that tried for all loses no attempt by it
-                    breaker.refuse(self._provider)
+                    breaker.refuse(self._circuit)
                 raise without_echo(error, request) from error
-            breaker.note_answer(self._provider)
+            breaker.note_answer(self._circuit)
         return self._store(step, request, answer, reservation)
 
     def _store(
@@ -80,7 +80,7 @@ class _Remembered:
         step: str,
         request: CompletionRequest | ChatRequest,
         answer: Completion,
-        reservation: budget.Reservation,
+        reservation: Reservation,
     ) -> ModelCall:
         with transaction.atomic():
             cost = budget.settle(reservation, answer)
@@ -123,7 +123,7 @@ class RememberedAsk(_Remembered):
     """Asks once for each question of a job; a later attempt finds the answer of an earlier one."""
 
     def __init__(self, job: Job, claim: Claim, *, ask_model: Ask) -> None:
-        super().__init__(job, claim, provider=configured_name())
+        super().__init__(job, claim, provider=configured_name(), circuit=configured_name())
         self._ask_model = ask_model
 
     def __call__(self, step: str, request: CompletionRequest) -> Completion:
@@ -137,11 +137,12 @@ class RememberedChat(_Remembered):
     """Continues a conversation once for each state of it; a later attempt finds the answer of an earlier one.
 
     With a `subject`, such as the id of a run, every job of the project that works on it finds the answers. A stored
-    answer is not streamed again.
+    answer is not streamed again. Chats have a circuit of their own: where long questions of reflections fail, the short
+    ones of agents, perhaps to another model, may well be answered.
     """
 
     def __init__(self, job: Job, claim: Claim, *, provider: Provider, subject: str = "") -> None:
-        super().__init__(job, claim, provider=provider.name, subject=subject)
+        super().__init__(job, claim, provider=provider.name, circuit=f"{provider.name} (chats)", subject=subject)
         self._chat = provider.chat
 
     def __call__(

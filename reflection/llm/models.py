@@ -72,6 +72,26 @@ class DailySpend(models.Model):
         return f"{self.day}: {self.tokens} tokens"
 
 
+class Reservation(models.Model):
+    """What a call that is under way may cost at most, set aside on the project's day; deleted when the call has ended.
+
+    One that was left by a worker that died in the call is settled with the answer to the same question.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    spend = models.ForeignKey(DailySpend, on_delete=models.CASCADE, related_name="reservations")
+    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
+    tokens = models.PositiveBigIntegerField()
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.tokens} tokens set aside"
+
+
 class ProviderStateName(models.TextChoices):
     CLOSED = "closed"
     OPEN = "open"
@@ -79,7 +99,7 @@ class ProviderStateName(models.TextChoices):
 
 
 class ProviderState(models.Model):
-    """Whether a provider answers, as all workers together have seen it (reliability B10).
+    """Whether a provider answers, as all workers together have seen it (reliability B10); chats count apart.
 
     After several failures in a row it is not asked (open) until `opened_until`; then one call goes through as a probe
     (half open), whose end decides.

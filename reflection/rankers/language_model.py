@@ -30,7 +30,7 @@ from reflection.llm.base import (
     strip_fence,
 )
 from reflection.llm.calls import MAYBE_CHARGED
-from reflection.llm.models import ModelCall
+from reflection.llm.models import ModelCall, Reservation
 from reflection.llm.registry import find_config, get_provider
 from reflection.llm.transport import deadline
 from reflection.prompts import Frame, cut_middle, read_prompt
@@ -134,13 +134,12 @@ def _account(
     project: Project,
     provider: Provider,
     request: CompletionRequest,
-    reservation: budget.Reservation,
+    reservation: Reservation,
     answer: Completion | ProviderError,
 ) -> None:
     if isinstance(answer, ProviderError):
         breaker.note_failure(provider.name, answer)
-        if answer.code not in MAYBE_CHARGED:
-            budget.release(reservation)
+        (budget.keep if answer.code in MAYBE_CHARGED else budget.release)(reservation)
         return
     breaker.note_answer(provider.name)
     with transaction.atomic():

@@ -21,6 +21,8 @@ MAX_WAITING = 10_000  # reflections of a project, before its clients get 429
 def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "", traceparent: str = "") -> Reflection:
     """Queue a reflection of a run in the caller's transaction, or return the one that is queued or running.
 
+    Runs that were given lessons go last: what the others show is not an effect of lessons.
+
     Raises:
         QueueFull: an API client asks, and too many reflections of the project wait (reliability B11).
     """
@@ -34,6 +36,7 @@ def enqueue_reflection(trajectory: Trajectory, *, by: Actor, request_id: str = "
             project_id=trajectory.project_id,
             subject=str(trajectory.pk),
             trajectory=trajectory,
+            goes_last=_was_given_lessons(trajectory),
             requested_by=by.label,
             request_id=request_id,
             traceparent=traceparent,
@@ -69,6 +72,10 @@ def requeue_reflection(reflection: Reflection, *, by: Actor) -> Reflection:
     )
     log.info("reflection_requeued", reflection_id=str(new.pk), after=str(reflection.pk), by=by.label)
     return new
+
+
+def _was_given_lessons(trajectory: Trajectory) -> bool:
+    return trajectory.retrieval is not None and bool(trajectory.retrieval.injected_ids)
 
 
 def _refuse_if_full(trajectory: Trajectory) -> None:

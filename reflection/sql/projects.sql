@@ -5,6 +5,7 @@ SELECT memory_belongs_to_project('reflection_dailyspend');
 SELECT memory_belongs_to_project('reflection_job');
 SELECT memory_belongs_to_project('reflection_modelcall');
 SELECT memory_belongs_to_project('reflection_proposal');
+SELECT memory_belongs_to_project('reflection_reservation');
 SELECT memory_belongs_to_project('reflection_runpatterns');
 SELECT memory_belongs_to_project('reflection_suggestion');
 SELECT memory_belongs_to_project('reflection_suggestionevidence');
@@ -32,6 +33,10 @@ SELECT memory_check_references('reflection_runpatterns', ARRAY[
     ['trajectory_id', 'memory_trajectory', '']
 ]);
 SELECT memory_check_references('reflection_modelcall', ARRAY[
+    ['job_id', 'reflection_job', '']
+]);
+SELECT memory_check_references('reflection_reservation', ARRAY[
+    ['spend_id', 'reflection_dailyspend', ''],
     ['job_id', 'reflection_job', '']
 ]);
 

@@ -114,7 +114,7 @@ def find_link(delivery: WebhookDelivery) -> str:
         case _, [id]:
             page = reverse("admin:memory_heuristic_change", args=[id])
         case EventKind.APPROVAL_WAITING, _:
-            page = reverse("admin:index")
+            page = reverse("admin:agents_approval_changelist", query={"status__exact": "pending"})
         case EventKind.EVALUATION_FINISHED, _:
             page = reverse("admin:evaluation_evaluationrun_change", args=[delivery.details["evaluation"]])
         case EventKind.PROPOSAL_WAITING, _:

@@ -1,15 +1,19 @@
 """Agents over HTTP."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.test import Client
 
+from agents.definitions.storage import save_tool
+from agents.definitions.values import ToolDefinition
 from agents.models.runs import Run
 from agents.streaming.events import append_event
 from agents.streaming.feed import read_events
 from agents.streaming.sse import write_events
+from memory.projects.actors import Actor
 from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import bearer, make_api_key, make_project
 
@@ -112,6 +116,44 @@ def test_approval_is_listed_and_decided() -> None:
         "Sent.",
         "Done.",
     ]
+
+
+def test_tool_is_allowed_for_always_until_it_changes() -> None:
+    api = Api()
+    by, project = Actor(label="user:ana"), api.key.api_key.project
+    definition = ToolDefinition(
+        name="greet",
+        description="Greet.",
+        parameters={"type": "object", "properties": {}},
+        source="def greet() -> str:\n    return 'Hi'\n",
+        requires_approval=True,
+    )
+    sha256 = save_tool(project, definition, by=by, approve=True).revision.sha256
+    made = api.post("agents", {"name": "support", "tools": ["greet"]}).json()
+
+    other = api.post(f"agents/{made['id']}/allow", {"tool": "greet", "sha256": "0" * 64})
+    allowed = api.post(f"agents/{made['id']}/allow", {"tool": "greet", "sha256": sha256})
+    greeted = api.post(f"agents/{made['id']}/runs", {"input": "Hi"}).json()
+    finish(greeted, [("greet", {})], "Done.")
+    save_tool(project, replace(definition, description="Say hello."), by=by, approve=True)
+    api.client.patch(f"/api/v1/agents/{made['id']}", {"tools": ["greet"]}, content_type=JSON, headers=api.headers)
+    asked = api.post(f"agents/{made['id']}/runs", {"input": "Hi"}).json()
+    finish(asked, [("greet", {})])
+
+    assert (other.status_code, allowed.status_code, allowed.json()["current"]["number"]) == (409, 200, 2)
+    assert [api.get(f"runs/{run['id']}").json()["status"] for run in (greeted, asked)] == ["succeeded", "waiting"]
+
+
+def test_tool_is_not_allowed_for_always_by_who_may_only_change_agents() -> None:
+    api = Api(scopes=["agents", "run"])
+    rules = [{"type": "always_allow", "tool": "send_message"}]
+    made = api.post("agents", {"name": "support", "tools": ["send_message"]}).json()
+
+    by_rule = api.client.patch(f"/api/v1/agents/{made['id']}", {"rules": rules}, content_type=JSON, headers=api.headers)
+
+    assert (by_rule.status_code, list(by_rule.json()["error"]["fields"])) == (400, ["/rules/0"])
+    assert api.post("agents", {"name": "other", "tools": ["send_message"], "rules": rules}).status_code == 400
+    assert api.post(f"agents/{made['id']}/allow", {"tool": "send_message"}).status_code == 403
 
 
 def test_cancelled_run_ends_before_its_next_action() -> None:

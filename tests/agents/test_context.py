@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from agents.context.prompt import hash_prompt, rebuild_request, write_prompt
-from agents.limits import Limits
 from agents.models.runs import Run
 from agents.models.tools import ToolKind
 from agents.tools.catalogue import Tool, core_tools
@@ -32,7 +31,7 @@ def look(times: int) -> list[Turn]:
     return [[("look", {})] for _ in range(times)]
 
 
-def run_long(turns: list[Turn], *, window_tokens: int = 8_000, **spec: Any) -> tuple[Run, Script]:
+def run_long(turns: list[Turn], *, window_tokens: int = 4_000, **spec: Any) -> tuple[Run, Script]:
     agent = make_agent(tools=["look", "read_result"], window_tokens=window_tokens, max_output_tokens=500, **spec)
     run, script = make_run(agent), Script(*turns)
     go_on(run, script)
@@ -41,7 +40,7 @@ def run_long(turns: list[Turn], *, window_tokens: int = 8_000, **spec: Any) -> t
 
 @pytest.mark.usefixtures("_long_tool")
 def test_every_prompt_is_rebuilt_to_the_byte() -> None:
-    run, script = run_long([*look(20), "Done."])
+    run, script = run_long([*look(10), "Done."])
 
     rebuilt = [rebuild_request(step) for step in run.steps.order_by("seq")]
 
@@ -51,7 +50,7 @@ def test_every_prompt_is_rebuilt_to_the_byte() -> None:
 
 @pytest.mark.usefixtures("_long_tool")
 def test_old_results_are_left_out_where_the_window_is_full() -> None:
-    run, script = run_long([*look(20), "Done."])
+    run, script = run_long([*look(10), "Done."])
 
     results = [said.content for said in script.asked[-1].messages if said.role == "tool"]
     assert results[0].startswith("[Result 3 of look, 2,0")
@@ -61,14 +60,14 @@ def test_old_results_are_left_out_where_the_window_is_full() -> None:
 
 @pytest.mark.usefixtures("_long_tool")
 def test_left_out_result_can_be_read_again() -> None:
-    run, _ = run_long([*look(20), [("read_result", {"result": 3, "count": 6})], "Done."])
+    run, _ = run_long([*look(10), [("read_result", {"result": 3, "count": 6})], "Done."])
 
     assert run.effects.get(tool="read_result").result.startswith("0 word\n[")
 
 
 @pytest.mark.usefixtures("_long_tool")
 def test_prompt_keeps_its_beginning_between_compactions() -> None:
-    run, script = run_long([*look(20), "Done."])
+    run, script = run_long([*look(10), "Done."])
 
     changed = sum(not _continues(one, two) for one, two in zip(script.asked, script.asked[1:], strict=False))
 
@@ -77,12 +76,12 @@ def test_prompt_keeps_its_beginning_between_compactions() -> None:
 
 @pytest.mark.usefixtures("_long_tool")
 def test_messages_are_summarised_where_leaving_out_results_is_not_enough() -> None:
-    run, script = run_long([*look(60), "Done."], window_tokens=4_000, limits=Limits(max_steps=100))
+    run, script = run_long([*look(24), "Done."], window_tokens=2_000)
 
     assert run.status == "succeeded"
     assert "extract" in {each.method for each in run.conversation.compactions.all()}
     assert "Where is order 1?" in script.asked[-1].messages[1].content
-    assert run.messages.count() == 122
+    assert run.messages.count() == 50
 
 
 def test_fixed_part_that_does_not_fit_is_refused_clearly() -> None:
@@ -91,6 +90,16 @@ def test_fixed_part_that_does_not_fit_is_refused_clearly() -> None:
     go_on(run, Script())
 
     assert (run.status, run.stop_reason) == ("failed", "context_overflow")
+    assert run.error.startswith("The instructions, memory, lessons and tools alone do not fit")
+
+
+def test_message_that_does_not_fit_is_refused_as_one() -> None:
+    run = make_run(make_agent(window_tokens=4_000, max_output_tokens=500), "word " * 4_000)
+
+    go_on(run, Script())
+
+    assert (run.status, run.stop_reason) == ("failed", "context_overflow")
+    assert run.error.startswith("The newest messages do not fit")
 
 
 def _continues(one: ChatRequest, two: ChatRequest) -> bool:

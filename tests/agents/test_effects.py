@@ -1,9 +1,12 @@
 """What happens to calls of tools: refused, carried out once, found again after a crash."""
 
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db.models import F
+from django.db.models.functions import Now
 
 from agents.approvals import decide_effect
 from agents.definitions.python_file import read_definitions
@@ -11,7 +14,8 @@ from agents.definitions.storage import save_tool
 from agents.errors import OutcomeUnknown
 from agents.loop import asking
 from agents.loop.actions import ExecuteEffect, MarkUnknown, next_action
-from agents.loop.rows import load_rows
+from agents.loop.execution import Attempt
+from agents.loop.rows import load_rows, read_history
 from agents.models.agents import Agent
 from agents.models.effects import Effect
 from agents.models.runs import Event, Run
@@ -21,12 +25,16 @@ from agents.tools.catalogue import Tool, core_tools, pin_tools
 from memory.blocks.edits import NewBlock, create_block
 from memory.failpoints import FailpointError, armed
 from memory.projects.actors import Actor
+from reflection.jobs.execution import Outcome
 from reflection.jobs.models import Job
+from reflection.llm.models import ModelCall
 from tests.agents.running import BY, Script, go_on, make_agent, make_run
 from tests.factories import make_project
 
 pytestmark = pytest.mark.django_db
 FILE = '''
+import json
+
 from agents.definitions import tool
 
 @tool(kind="pure")
@@ -40,6 +48,21 @@ def tell(number: int) -> str:
     twice = double(number)
     send_message(message=f"It is {twice}.")
     return "Told."
+
+@tool(uses=["note", "send_message"], kind="pure")
+def note_and_tell(text: str) -> str:
+    """Note a text and tell it."""
+    note(text=text)
+    send_message(message=text)
+    return "Told."
+
+@tool(uses=["double"], kind="pure")
+def insist(text: str) -> int:
+    """Double what a text says, or else 20 and 1."""
+    try:
+        return double(json.loads(text))
+    except RuntimeError:
+        return double(20) + double(1)
 '''
 
 
@@ -47,13 +70,13 @@ def make_python_agent(*names: str, rules: tuple[dict[str, Any], ...] = ()) -> Ag
     """Make an agent with tools of the file."""
     project = make_project()
     for definition in read_definitions(FILE).tools:
-        others = {"send_message": core_tools()["send_message"].parameters}
-        save_tool(project, definition, by=BY, approve=True, others=others)
+        if set(definition.uses) <= {*core_tools(), "double"}:
+            save_tool(project, definition, by=BY, approve=True)
     spec = AgentSpec(tools=tuple(pin_tools(project, names)), rules=rules)
     return create_agent(project, name="python", spec=spec, by=BY)
 
 
-def register(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
+def register(monkeypatch: pytest.MonkeyPatch, kind: str, **schema: Any) -> list[str]:
     """Offer a tool of a kind whose calls are listed."""
     called: list[str] = []
 
@@ -61,7 +84,7 @@ def register(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[str]:
         called.append(str(effect.pk))
         return "noted"
 
-    tool = Tool(name="note", description="Note.", parameters={"type": "object"}, kind=kind, execute=note)
+    tool = Tool(name="note", description="Note.", parameters={"type": "object"} | schema, kind=kind, execute=note)
     monkeypatch.setitem(core_tools(), "note", tool)
     return called
 
@@ -187,6 +210,69 @@ def test_approval_inside_a_tool_stops_it_there() -> None:
     assert run.effects.get(tool="tell").result == "Told."
 
 
+def test_what_a_tool_did_before_it_waited_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = register(monkeypatch, Effect.Kind.UNSAFE, properties={"text": {"type": "string"}})
+    rules = ({"type": "requires_approval", "tool": "send_message"},)
+    run = make_run(make_python_agent("note_and_tell", "send_message", rules=rules))
+    go_on(run, Script([("note_and_tell", {"text": "Tea"})]))
+    waiting = run.effects.get(status="waiting")
+
+    edited = {"message": "Green tea"}
+    decide_effect(waiting, decision="edit", arguments_sha256=waiting.arguments_sha256, by=BY, arguments=edited)
+    crash(run, at="agent.local_before_commit")
+    go_on(run, Script("Done."))
+
+    assert (run.status, len(called)) == ("succeeded", 1)
+    assert list(run.messages.filter(is_reply=True).values_list("content", flat=True)) == ["Green tea", "Done."]
+    assert run.effects.get(tool="note_and_tell").result == "Told."
+
+
+def test_call_of_a_tool_with_arguments_that_do_not_fit_leaves_no_gap() -> None:
+    run = make_run(make_python_agent("insist"))
+
+    go_on(run, Script([("insist", {"text": '"x"'})], "Done."))
+
+    assert run.effects.get(tool="insist").result == "42"
+
+
+def test_second_worker_does_not_take_a_run_that_another_works_on() -> None:
+    run, attempts = make_run(make_agent()), list[Attempt]()
+
+    def look_aside(request: Any) -> str:
+        attempts.append(go_on(run, Script(), owner="second"))
+        return "Done."
+
+    go_on(run, Script(look_aside), owner="first")
+
+    assert (run.status, attempts[0].outcome) == ("succeeded", Outcome.NOTHING)
+
+
+def test_worker_that_was_held_up_writes_nothing_after_another_went_on() -> None:
+    run = make_run(make_agent())
+
+    def hold_up(request: Any) -> str:
+        Job.objects.filter(subject=str(run.pk)).update(lease_until=Now() - timedelta(seconds=1))
+        go_on(run, Script("Here."), owner="second")
+        return "Late."
+
+    attempt = go_on(run, Script(hold_up), owner="first")
+
+    assert (run.status, run.steps_taken, attempt.outcome) == ("succeeded", 1, Outcome.LOST)
+    assert list(run.messages.filter(is_reply=True).values_list("content", flat=True)) == ["Here."]
+    assert ModelCall.objects.filter(subject=f"run:{run.pk}").count() == 1
+
+
+def test_worker_that_was_held_up_before_a_call_does_not_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = register(monkeypatch, Effect.Kind.UNSAFE)
+    run = make_run(make_agent(tools=["note"]))
+    now = time.monotonic()
+
+    with armed("agent.effect_started", lambda: monkeypatch.setattr(time, "monotonic", lambda: now + 7200)):
+        attempt = go_on(run, Script([("note", {})]))
+
+    assert (attempt.outcome, called) == (Outcome.LOST, [])
+
+
 def test_agent_edits_its_block_and_reads_it_in_the_next_run() -> None:
     project = make_project()
     block = create_block(project, NewBlock(label="human", value="Name: Ana"), by=BY)
@@ -215,6 +301,24 @@ def test_passage_is_kept_and_found() -> None:
     )
 
     assert "4711" in run.effects.get(tool="archival_search").result
+
+
+def test_many_long_results_in_one_answer_are_kept_and_not_read_before_each_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "word " * 40_000
+    tool = Tool(
+        name="look", description=".", parameters={"type": "object"}, kind=Effect.Kind.PURE, execute=lambda effect: text
+    )
+    monkeypatch.setitem(core_tools(), "look", tool)
+    run = make_run(make_agent(tools=["look", "read_result"], window_tokens=8_000, max_output_tokens=500))
+    script = Script([("look", {})] * 50, [("read_result", {"result": 3, "start": 150_000})], "Done.")
+
+    go_on(run, script)
+
+    assert (run.status, run.effects.filter(tool="look", status="succeeded").count()) == ("succeeded", 50)
+    assert run.effects.get(tool="read_result").result.startswith("word word")
+    assert {each.output for each in read_history(run)} == {""}
 
 
 def test_next_action_after_a_crash_depends_on_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
+from agents.definitions.storage import save_tool
+from agents.definitions.values import ToolDefinition
 from agents.errors import InvalidArguments, InvalidDefinition
 from agents.http_tools import RequestFailed, read_request, send_request
+from agents.models.effects import Effect
+from agents.revisions import AgentSpec, create_agent
+from agents.tools import custom
+from agents.tools.catalogue import pin_tools
 from erl_site.checks.services import check_services
-from tests.scripted_answers import raw
+from tests.agents.running import BY, Script, go_on, make_run
+from tests.factories import make_project
+from tests.scripted_answers import Behaviour, raw, silence
 from tests.scripted_provider import ScriptedProvider
 
 PARAMETERS = {
@@ -100,6 +108,50 @@ def test_faulty_request_is_refused(shop: ScriptedProvider, members: dict[str, An
     with pytest.raises(InvalidDefinition) as raised:
         request_to(shop, **members)
     assert said in str(raised.value)
+
+
+def run_refund(shop: ScriptedProvider, kind: str) -> Effect:
+    """Let an agent call the shop by a tool of a kind that waits for 0.3 seconds, and return the call."""
+    project = make_project()
+    sent = {"method": "POST", "url": f"{shop.anthropic_url}/orders/{{order_id}}/refund", "seconds": 0.3}
+    definition = ToolDefinition(
+        name="refund", description="Pay back.", parameters=PARAMETERS, kind=kind, runtime="http", request=sent
+    )
+    save_tool(project, definition, by=BY, approve=True)
+    run = make_run(
+        create_agent(project, name="shop", spec=AgentSpec(tools=tuple(pin_tools(project, ["refund"]))), by=BY)
+    )
+    go_on(run, Script([("refund", {"order_id": "A1"})], "Done."))
+    return run.effects.get()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("script", "status", "times"),
+    [
+        ([silence(0.6), raw(b"busy", status=409), raw(b'{"paid": 5}')], "succeeded", 3),
+        ([raw(b"no", status=503)] * 4, "failed", 3),
+        ([raw(b"no such order", status=404)], "failed", 1),
+    ],
+    ids=["answers late", "does not answer", "refuses"],
+)
+def test_idempotent_call_without_an_answer_is_sent_again_under_its_id(
+    shop: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, script: list[Behaviour], status: str, times: int
+) -> None:
+    monkeypatch.setattr(custom, "RESEND_AFTER_SECONDS", (0.0, 0.0))
+    shop.script(*script)
+
+    effect = run_refund(shop, "idempotent")
+
+    assert (effect.status, len(shop.requests)) == (status, times)
+    assert {each.headers["idempotency-key"] for each in shop.requests} == {str(effect.pk)}
+
+
+@pytest.mark.django_db
+def test_unsafe_call_without_an_answer_is_not_sent_again(shop: ScriptedProvider) -> None:
+    shop.script(raw(b"no", status=503))
+
+    assert (run_refund(shop, "unsafe").status, len(shop.requests)) == ("unknown", 1)
 
 
 @pytest.mark.parametrize("secrets", [["shop"], {"shop": "Bearer x"}, {"shop": {"value": "Bearer x"}}])

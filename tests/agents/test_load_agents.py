@@ -60,6 +60,11 @@ def test_tool_that_no_host_runs_is_refused() -> None:
     assert not Tool.objects.exists()
 
 
+def test_tool_with_the_name_of_one_of_erl_is_refused() -> None:
+    with pytest.raises(InvalidDefinition, match="get_lessons is one of ERL's own tools"):
+        load_file(make_project(), OFFLINE.replace("def refund(", "def get_lessons("), by=BY)
+
+
 def test_changed_tool_is_a_new_revision_that_the_agent_pins(tmp_path: Path) -> None:
     project = make_project()
     load_file(project, SHOP, by=BY)

@@ -4,11 +4,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from agents.limits import Limits
 from agents.models.conversations import Message
 from agents.models.runs import Run
 from memory.trust.erasure import erase_trajectory
+from reflection.llm.base import ProviderError
 from reflection.llm.models import ModelCall
-from tests.agents.running import BY, Script, go_on, make_agent, make_run
+from tests.agents.running import BY, Script, Turn, go_on, make_agent, make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +38,22 @@ def test_finished_run_is_a_trajectory() -> None:
     assert run.trajectory.retrieval_id == run.retrieval_id
 
 
+@pytest.mark.parametrize(
+    ("turn", "stop_reason", "outcome"),
+    [
+        (ProviderError("No key.", transient=False, status=401), "model_failed", "unknown"),
+        ([("send_message", {"message": "Looking."})], "max_steps", "failure"),
+    ],
+)
+def test_failed_run_counts_as_a_failure_where_the_agent_failed(turn: Turn, stop_reason: str, outcome: str) -> None:
+    run = make_run(make_agent(tools=["send_message"], limits=Limits(max_steps=1)))
+
+    go_on(run, Script(turn))
+
+    assert run.trajectory is not None
+    assert (run.status, run.stop_reason, run.trajectory.outcome) == ("failed", stop_reason, outcome)
+
+
 def count_statements(steps: int) -> int:
     """Return how many statements a run takes that calls a tool in each step but the last."""
     run = make_run(make_agent(tools=["send_message"], name=f"agent-{steps}"))
@@ -47,7 +65,7 @@ def count_statements(steps: int) -> int:
 
 
 def test_step_with_a_call_takes_no_more_statements_than_known() -> None:
-    assert count_statements(4) - count_statements(3) == 70
+    assert count_statements(4) - count_statements(3) == 73
 
 
 def test_erasure_of_the_trajectory_takes_the_run_along() -> None:

@@ -8,11 +8,14 @@ from django.urls import reverse
 
 from agents.approvals import decide_effect
 from agents.definitions.loading import load_file
+from agents.definitions.python_file import read_definitions
+from agents.definitions.storage import save_tool
 from agents.models.agents import Agent
 from agents.models.effects import Approval, Effect
 from agents.models.runs import Run
 from agents.models.tools import Tool
 from agents.revisions import AgentSpec, revise_agent
+from agents.tools import catalogue
 from memory.projects.models import Project
 from tests.agents.rows import store_agent
 from tests.agents.running import BY, Script, go_on, make_agent, make_run
@@ -217,6 +220,36 @@ def test_tool_is_put_in_force_by_the_hash_that_was_read() -> None:
     assert Tool.objects.get().current == first
 
 
+def test_proposed_tool_is_rejected_and_then_not_put_in_force() -> None:
+    project = make_project()
+    definition = read_definitions(TOOL).tools[0]
+    revision = save_tool(project, definition, by=BY).revision
+    client, sent = log_in(project), {"sha256": revision.sha256, "do": "reject"}
+    assert ">Reject</button>" in client.get(path_of(revision.tool)).content.decode()
+
+    client.post(path_of(revision.tool), sent)
+    client.post(path_of(revision.tool), {"sha256": revision.sha256})
+
+    revision.refresh_from_db()
+    assert (revision.status, revision.decided_by) == ("rejected", f"user:reviewer-{project.slug}")
+    assert Tool.objects.get().current is None
+
+
+def test_tool_is_allowed_for_always_on_the_page_of_the_agent() -> None:
+    run, _ = waiting()
+    path, client = path_of(run.agent), log_in(run.project)
+    assert ">Always allow</button>" in client.get(path).content.decode()
+    assert log_in(run.project, role="operator").post(path, {"tool": "send_message"}).status_code == 403
+
+    client.post(path, {"tool": "send_message", "do": "allow"})
+    later = make_run(Agent.objects.get(), conversation=None)
+    go_on(later, Script([("send_message", {"message": "Hi"})], "Done."))
+    assert (later.status, later.effects.get().status) == ("succeeded", "succeeded")
+
+    client.post(path, {"tool": "send_message", "do": "ask"})
+    assert [each["type"] for each in Agent.objects.get().current.rules] == ["requires_approval"]  # type: ignore[union-attr]
+
+
 def test_texts_of_strangers_are_shown_as_text_and_unknown_calls_say_what_can_be_done() -> None:
     project = make_project()
     approval = store_agent(project, "<script>x</script>\u202e")
@@ -233,6 +266,24 @@ def test_texts_of_strangers_are_shown_as_text_and_unknown_calls_say_what_can_be_
     decide(client, approval, "reject", reason="I looked.")
     approval.refresh_from_db()
     assert (approval.status, approval.effect.status) == ("rejected", "rejected")
+
+
+def test_page_of_a_run_shows_the_beginning_of_a_long_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = catalogue.Tool(
+        name="look",
+        description=".",
+        parameters={"type": "object"},
+        kind="pure",
+        execute=lambda effect: "word " * 200_000,
+    )
+    monkeypatch.setitem(catalogue.core_tools(), "look", tool)
+    run = make_run(make_agent(tools=["look"]))
+    go_on(run, Script([("look", {})], "Done."))
+
+    page = log_in(run.project).get(path_of(run)).content.decode()
+
+    assert "The first 20,000 characters." in page
+    assert len(page) < 200_000
 
 
 def test_number_of_queries_of_the_pages(django_assert_max_num_queries: Any) -> None:

@@ -62,6 +62,22 @@ def test_stored_tool_is_proposed_and_the_same_content_is_the_same_revision(
     assert again.json()["latest"]["kind"] == "unsafe"
 
 
+@pytest.mark.parametrize(
+    ("changed", "place", "said"),
+    [
+        ({"name": "send_message"}, "/name", "send_message is one of ERL's own tools. Give yours another name."),
+        ({"limits": {"seconds": 20}}, "/limits", "The limit seconds is a number above 0, at most 10.0."),
+    ],
+)
+def test_tool_that_cannot_be_stored_is_refused_at_its_place(
+    client: Client, made: Any, changed: dict[str, Any], place: str, said: str
+) -> None:
+    refused = call(client, made.token, "post", "/tools", PRICE | changed)
+
+    assert refused.status_code == 400
+    assert refused.json()["error"]["fields"][place] == [said]
+
+
 def test_approval_is_of_the_hash_that_was_read(client: Client, made: Any, tool_id: str) -> None:
     path = f"/tools/{tool_id}/approve"
     latest = call(client, made.token, "get", f"/tools/{tool_id}").json()["latest"]
@@ -70,6 +86,20 @@ def test_approval_is_of_the_hash_that_was_read(client: Client, made: Any, tool_i
     approved = call(client, made.token, "post", path, {"sha256": latest["sha256"]}).json()
     assert approved["current"]["number"] == 1
     assert approved["current"]["decided_by"].startswith("key:")
+
+
+def test_proposed_tool_is_rejected_by_its_hash_and_an_approved_one_is_not(
+    client: Client, made: Any, tool_id: str
+) -> None:
+    latest = call(client, made.token, "get", f"/tools/{tool_id}").json()["latest"]
+    price = call(client, made.token, "post", "/tools", PRICE).json()
+
+    assert call(client, made.token, "post", f"/tools/{tool_id}/reject", {"sha256": "0" * 64}).status_code == 409
+    rejected = call(client, made.token, "post", f"/tools/{tool_id}/reject", {"sha256": latest["sha256"]}).json()
+    refused = call(client, made.token, "post", f"/tools/{price['id']}/reject", {"sha256": price["latest"]["sha256"]})
+
+    assert (rejected["current"], rejected["latest"]["status"]) == (None, "rejected")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "already_decided")
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,8 @@ def _store_tools(call: Any) -> None:
     stored = call("storeTool", "post", "/tools", tool)
     path = f"/tools/{stored['id']}"
     call("approveTool", "post", f"{path}/approve", {"sha256": stored["latest"]["sha256"]})
+    asks = call("storeTool", "post", "/tools", tool | {"requires_approval": True})
+    call("rejectTool", "post", f"{path}/reject", {"sha256": asks["latest"]["sha256"]})
     call("tryTool", "post", f"{path}/try", {"arguments": {"first": "2026-02-27", "last": "2026-03-01"}})
     call("getTool", "get", path)
     call("listTools", "get", "/tools?limit=1")
@@ -251,6 +253,7 @@ def _run_agents(call: Any) -> None:
     call("listMessages", "get", f"/conversations/{run['conversation']}/messages?limit=2")
     other = call("startRun", "post", f"{path}/runs", {"input": "And order 18?", "conversation": run["conversation"]})
     call("cancelRun", "post", f"/runs/{other['id']}/cancel")
+    call("allowTool", "post", f"{path}/allow", {"tool": "send_message"})
     go_on(Run.objects.get(pk=other["id"]), Script())
     call("resumeRun", "post", f"/runs/{other['id']}/resume", {"limits": {"max_steps": 10}})
 

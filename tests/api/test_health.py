@@ -9,6 +9,7 @@ from django.test import Client, override_settings
 from structlog.testing import capture_logs
 
 from erl_site.web.health import Probe
+from erl_site.web.worker import waiting_requests
 from tests.api.problems import error_of
 
 pytestmark = pytest.mark.django_db
@@ -26,6 +27,14 @@ def test_health_asks_nobody(client: Client, django_assert_num_queries: object) -
         response = client.get("/health")
 
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+def test_waiting_says_how_many_requests_have_no_thread(client: Client) -> None:
+    token = waiting_requests.set(3)
+    response = client.get("/waiting")
+    waiting_requests.reset(token)
+
+    assert response.content == b"# TYPE erl_waiting_requests gauge\nerl_waiting_requests 3\n"
 
 
 def test_ready_when_everything_answers(client: Client, broker: str) -> None:

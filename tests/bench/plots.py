@@ -1,5 +1,6 @@
 """Plots of benchmarks as SVG, drawn by the commands that measure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -67,7 +68,7 @@ def draw_bars(bars: Sequence[Bar], *, title: str, path: Path) -> None:
             )
     for place, name in enumerate(groups):
         centre = LEFT + place * group_width + group_width / 2
-        for row, line in enumerate(name.split(", ")):
+        for row, line in enumerate(re.split(", |_", name)):
             baseline = TOP + HEIGHT + 18 + 14 * row
             parts.append(f'<text x="{centre}" y="{baseline}" text-anchor="middle" fill="#222222">{escape(line)}</text>')
     parts.append(f'<text x="{LEFT}" y="{height - 8}" font-size="10" fill="#666666">{escape(title)}</text></svg>')

@@ -4,7 +4,8 @@
 
 - `proposals.jsonl`: the proposals that were judged, with the runs they cite
 - `verdicts-a.jsonl`, `verdicts-b.jsonl`: one verdict for each proposal: approve, edit, wrong or noise
-- `proposals-6.jsonl`: what version 6 proposes from the same runs; nobody judged those with other words
+- `proposals-6.jsonl`: what version 6 proposes from the same runs; those with other words have an id
+- `verdicts-6-a.jsonl`, `verdicts-6-b.jsonl`: one verdict for each of these; empty while a judge has not read them
 - `failures.jsonl`: failed runs; `failures-a.jsonl`, `failures-b.jsonl`: whether the run shows why it failed, and which
   proposals would have helped
 
@@ -98,9 +99,16 @@ def changes_line(
     wrong = sum("wrong" in (said[number] for said in judged) for number in kept)
     return (
         f"Version 6 makes {len(now)} proposals from the same runs. {len(kept)} of them have the words that were "
-        f"judged: the judges approve {approved} of these and call {wrong} wrong. Nobody judged the other "
-        f"{len(now) - len(kept)}."
+        f"judged: the judges approve {approved} of these and call {wrong} wrong."
     )
+
+
+def describe_other_words(judge: str, said: Sequence[str]) -> str:
+    """Say what a judge thinks of the proposals with other words."""
+    if not said:
+        return f"Judge {judge.upper()} has not judged the others."
+    counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in VERDICTS)
+    return f"Of the {len(said)} others, judge {judge.upper()} says: {counts}."
 
 
 def _text_of(proposal: Mapping[str, Any]) -> tuple[str, ...]:
@@ -122,8 +130,13 @@ def report(folder: Path) -> str:
     seen = [{row["id"]: row for row in read_rows(folder / f"failures-{judge}.jsonl")} for judge in "ab"]
     same = sum(a == b for a, b in zip(one, other, strict=True))
     agreement = f"The judges agree on {same} of {len(ids)} proposals; Cohen's kappa is {kappa(one, other):.2f}."
-    changes = changes_line(proposals, read_rows(folder / "proposals-6.jsonl"), one, other)
-    return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen), changes])
+    now = read_rows(folder / "proposals-6.jsonl")
+    changes = [changes_line(proposals, now, one, other)]
+    new = [proposal["id"] for proposal in now if "id" in proposal]
+    for judge in "ab":
+        path = folder / f"verdicts-6-{judge}.jsonl"
+        changes.append(describe_other_words(judge, read_verdicts(path, new) if path.stat().st_size else ()))
+    return "\n".join([*judged_table(proposals, one, other), "", agreement, failures_line(failures, *seen), *changes])
 
 
 def sample(folder: Path, count: int) -> str:

@@ -15,7 +15,7 @@ from memory.retrieval.ranking import FLOORS
 from memory.retrieval.scoring import MEANING_WEIGHT
 from tests.bench.plots import Bar
 
-WEIGHTS = (0.3, 0.4, 0.5, 0.6, 0.7)
+WEIGHTS = (0.3, 0.4, 0.45, 0.5, 0.6)
 PLAIN = ("bm25", "dense", "rrf", "nearest")
 ANSWERED = 0.98  # of the tasks of a set that should be given something
 LABELS = {"s": "one", "m": "two"}

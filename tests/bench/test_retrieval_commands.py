@@ -36,10 +36,17 @@ def test_request_that_is_refused_ends_a_benchmark() -> None:
         ApiMemory("Refused").ask(TOPICS["fare"], unknown=True)
 
 
-def test_baseline_table_has_a_row_for_each_plain_search(tmp_path: Path) -> None:
-    rows = print_table([write_folder(tmp_path / "one")])
+def test_baseline_table_tells_words_from_meaning(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "one")
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q-room", "text": "Where can I sleep tonight?"}))
 
-    assert [(row["method"], row["ndcg_at_10"]) for row in rows] == [("bm25", 1), ("dense", 1), ("rrf", 1)]
+    rows = print_table([folder])
+
+    assert [(row["method"], row["ndcg_at_10"], row["n"]) for row in rows] == [
+        ("bm25", 0, 1),
+        ("dense", 1, 1),
+        ("rrf", 1, 1),
+    ]
 
 
 def test_names_are_measured_with_and_without_their_worth(tmp_path: Path) -> None:
@@ -51,8 +58,10 @@ def test_names_are_measured_with_and_without_their_worth(tmp_path: Path) -> None
 
     rows = retrieval_names.measure_all(retrieval_names.read_options(asked))
 
-    assert [row["worth"] for row in rows if row["tasks"] == "all"] == [0.0, 0.3]
-    assert all(row["ndcg_at_10"] > 0 for row in rows if row["worth"])
+    without, with_names = (row for row in rows if row["tasks"] == "all")
+    assert (without["worth"], with_names["worth"]) == (0.0, 0.3)
+    assert without["ndcg_at_10"] < with_names["ndcg_at_10"] == 1
+    assert with_names["n"] == 3 * len(retrieval_names.SPELLINGS)
 
 
 def test_model_that_is_silent_is_told_from_one_that_ranks(tmp_path: Path) -> None:

@@ -25,11 +25,13 @@ APP = {name: service for name, service in SERVICES.items() if service["image"] =
 SETTINGS = {read.name for read in reads()}
 # What only compose reads
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}  # of glibc
-IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PROXY_IMAGE", "ERL_PYTHON_IMAGE"}
+IMAGES = {"ERL_DATABASE_IMAGE", "ERL_BROKER_IMAGE", "ERL_PROXY_IMAGE", "ERL_PYTHON_IMAGE", "ERL_POOLER_IMAGE"}
 COMPOSE_ONLY = IMAGES | {
     "POSTGRES_PASSWORD",
     "POSTGRES_OWNER_PASSWORD",
+    "POSTGRES_REPLICA_PASSWORD",
     "BROKER_PASSWORD",
+    "ERL_POOL_SIZE",
     "ERL_WEB_PROCESSES",
     "ERL_WORKER_PROCESSES",
     "ERL_DATABASE_MEMORY",
@@ -77,7 +79,8 @@ def test_broker_has_the_version_of_the_embedded_one() -> None:
 
 def test_database_keeps_its_data_where_the_image_puts_it() -> None:
     assert SERVICES["database"]["volumes"][0] == "database:/var/lib/postgresql"
-    assert set(COMPOSE["volumes"]) == {"database", "broker", "proxy"}
+    assert SERVICES["replica"]["volumes"] == ["replica:/var/lib/postgresql"]
+    assert set(COMPOSE["volumes"]) == {"database", "replica", "broker", "proxy"}
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
@@ -94,11 +97,19 @@ def test_every_service_starts_again(service: str) -> None:
 
 @pytest.mark.parametrize("service", sorted(set(APP) - {"migrate"}))
 def test_the_product_starts_after_its_tables_are_there(service: str) -> None:
-    assert {name: need["condition"] for name, need in APP[service]["depends_on"].items()} == {
-        "migrate": "service_completed_successfully",
-        "database": "service_healthy",
-        "broker": "service_healthy",
-    }
+    needs = {name: need["condition"] for name, need in APP[service]["depends_on"].items()}
+
+    assert (
+        needs.items()
+        >= {
+            "migrate": "service_completed_successfully",
+            "database": "service_healthy",
+            "broker": "service_healthy",
+        }.items()
+    )
+    assert set(needs) - {"migrate", "database", "broker"} == (
+        {"pooler", "replica"} if service == "web-cluster" else set()
+    )
 
 
 @pytest.mark.parametrize("service", sorted(APP))
@@ -122,17 +133,19 @@ def test_interpolated_variables_are_known() -> None:
 
 def test_secrets_are_required_and_come_from_the_environment() -> None:
     values = [value for service in SERVICES.values() for value in service.get("environment", {}).items()]
-    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|AUTH|DATABASE_URL|BROKER_URL", name)]
+    secret = [(name, value) for name, value in values if re.search("KEY|PASSWORD|AUTH$|DATABASE_URL|BROKER_URL", name)]
 
     assert len(secret) >= 15
-    assert [(name, value) for name, value in secret if ":?" not in value] == []
+    assert [(name, value) for name, value in secret if ":?" not in value] == [
+        (name, "${POSTGRES_REPLICA_PASSWORD:-}") for name in ("REPLICA_PASSWORD", "PGPASSWORD")
+    ]
 
 
 def test_only_the_proxy_is_published_to_other_hosts() -> None:
     ports = {
         name: [interpolate(port) for port in service["ports"]]
         for name, service in SERVICES.items()
-        if "ports" in service
+        if service.get("ports")
     }
 
     assert ports == {"web": ["127.0.0.1:8000:8000"], "proxy": ["80:80", "443:443"]}
@@ -171,11 +184,12 @@ def test_proxy_serves_the_site_by_its_name_with_a_certificate() -> None:
 
 def test_image_is_built_once_and_never_pulled() -> None:
     """Builds of one image side by side collide in newer versions of compose."""
-    assert len(APP) == 5
+    assert len(APP) == 6
     assert [name for name, service in APP.items() if "build" in service] == ["migrate"]
     assert {name: service["pull_policy"] for name, service in APP.items()} == {
         "migrate": "build",
         "web": "never",
+        "web-cluster": "never",
         "worker": "never",
         "evaluator": "never",
         "scheduler": "never",
@@ -241,7 +255,35 @@ def test_processes_are_started_with_options_they_know() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize("service", ["web", "worker"])
+def test_cluster_starts_only_on_demand() -> None:
+    profiles = {name: service["profiles"] for name, service in SERVICES.items() if "profiles" in service}
+
+    assert profiles == {"replica": ["cluster"], "pooler": ["cluster"], "web-cluster": ["cluster"]}
+
+
+def test_cluster_reads_the_replica_and_writes_through_the_pooler() -> None:
+    given = environment("web-cluster")
+
+    assert given["ERL_REPLICA_URL"].endswith("@replica:5432/erl")
+    assert given["DATABASE_URL"].endswith(f"@pooler:{SERVICES['pooler']['environment']['LISTEN_PORT']}/erl")
+    assert (given["ERL_DATABASE_POOLER"], SERVICES["pooler"]["environment"]["POOL_MODE"]) == ("true", "transaction")
+
+
+def test_cluster_answers_under_the_name_that_the_proxy_forwards_to() -> None:
+    assert SERVICES["web-cluster"]["networks"] == {"default": {"aliases": ["web"]}}
+    assert SERVICES["web-cluster"]["ports"] == []
+    assert SERVICES["web-cluster"]["deploy"]["replicas"] > 1
+
+
+def test_replica_is_copied_as_the_role_that_may() -> None:
+    (script,) = SERVICES["replica"]["command"][2:]
+
+    assert "--username=erl_replica" in script
+    assert "CREATE ROLE erl_replica LOGIN REPLICATION" in COMPOSE["configs"]["passwords"]["content"]
+    assert "host replication erl_replica" in COMPOSE["configs"]["replication"]["content"]
+
+
+@pytest.mark.parametrize("service", ["web", "web-cluster", "worker"])
 def test_deployment_check_is_clean(service: str, tmp_path: Path) -> None:
     """`check --deploy` under the variables of compose, warnings included, without a server in reach."""
     own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}

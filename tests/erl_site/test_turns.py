@@ -32,6 +32,13 @@ def test_keys_take_turns() -> None:
     assert [turn.credential for turn in begun] == [b"a", b"a", b"b", b"c", b"a", b"b"]
 
 
+def test_waiting_are_those_without_a_thread() -> None:
+    turns, begun, _ = started(b"a", b"a", b"b", threads=1)
+    assert turns.count_waiting() == 2
+    turns.finish(begun[0])
+    assert turns.count_waiting() == 1
+
+
 def test_request_that_steps_aside_leaves_its_thread_to_the_next() -> None:
     turns, begun, _ = started(b"a", b"b", threads=1)
     turns.step_aside(begun[0])

@@ -216,6 +216,7 @@ def test_api_reads_report_and_answers() -> None:
     compare()
 
     report = client.get("/api/v1/shadow").json()
+    assert report["percent"] == 100
     listed = client.get("/api/v1/shadow/answers?differs=true&family=airline&limit=5").json()
     none = client.get("/api/v1/shadow/answers?release=2&differs=false").json()
 

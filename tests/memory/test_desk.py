@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.curation.proposals import revise_heuristic
 from memory.heuristics.text import HeuristicText
+from memory.ids import uuid7
 from memory.projects.actors import Actor
 from reflection.reflectors.models import Proposal
 from tests.factories import (
@@ -48,6 +49,18 @@ def test_desk_costs_the_same_queries_however_much_there_is_to_show(reviewer: Cli
         page(reviewer, big)
 
     assert len(many) == len(few) == 29
+
+
+def test_desk_marks_runs_that_were_given_lessons(reviewer: Client) -> None:
+    project = make_project()
+    told = make_retrieval(project=project, injected_ids=[uuid7()])
+    held_out = make_retrieval(project=project, arm="holdout")
+    by_guided, by_other = (
+        make_heuristic(trajectory=make_trajectory(project=project, retrieval=answer)) for answer in (told, held_out)
+    )
+
+    assert ">given lessons</span>" in page(reviewer, by_guided)
+    assert ">given lessons</span>" not in page(reviewer, by_other)
 
 
 def test_desk_shows_the_nearest_lesson_with_a_word_diff(reviewer: Client) -> None:

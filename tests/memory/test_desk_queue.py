@@ -15,6 +15,7 @@ from memory.heuristics.text import HeuristicText
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
 from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
+from memory.retrieval.ranking import FLOORS
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
@@ -30,7 +31,6 @@ def remember(trajectory: Trajectory, *vector: float) -> Trajectory:
         project=trajectory.project,
         embedding_model=model(),
         vector=list(vector),
-        meaning_weight=0.5,
         recorded_at=trajectory.created_at,
     )
     return trajectory
@@ -79,6 +79,17 @@ def test_lesson_that_fits_more_recent_tasks_comes_first(reviewer: Client) -> Non
     html = reviewer.get(reverse("admin:memory_heuristic_changelist") + QUEUE).content.decode()
     assert "fits 3 of the last 3 tasks, seen in 0 runs" in html
     assert "fits 0 of the last 3 tasks" in html
+
+
+@pytest.mark.parametrize(("similarity", "matches"), [(FLOORS["hybrid"] + 0.02, 1), (FLOORS["hybrid"] - 0.02, 0)])
+def test_lesson_fits_the_tasks_that_it_would_be_given_to(similarity: float, matches: int) -> None:
+    heuristic = embed(make_heuristic(), 1, 0)
+    remember(make_trajectory(project=heuristic.project), similarity, (1 - similarity**2) ** 0.5)
+
+    prioritise_heuristics([heuristic.pk])
+
+    heuristic.refresh_from_db()
+    assert heuristic.review_basis["matches"] == matches
 
 
 def test_runs_it_was_learnt_from_do_not_count() -> None:

@@ -114,6 +114,12 @@ def test_list_of_runs_given_lessons_leaves_the_others_out(world: World, admin: C
     assert page.context["cl"].result_count == 3
 
 
+def test_list_of_runs_marks_those_given_lessons(world: World, admin: Client) -> None:
+    page = read(admin, "memory_trajectory_changelist")
+
+    assert page.count('icon-yes.svg" alt="True"') == len(world.given)
+
+
 def test_quarantine_names_the_answers_that_gave_it(world: World) -> None:
     carried = find_carried(world.project, set(world.heuristic.revisions.values_list("pk", flat=True)))
 

@@ -96,7 +96,18 @@ def test_hold_out_is_set_in_percent(project: Project) -> None:
     assert get_deployment(project).holdout_share == 25
 
 
-@pytest.mark.parametrize("arguments", [["promote"], ["diff", "1", "2"], ["holdout", "101"]])
+def test_shadow_is_set_in_percent_and_said_with_the_candidate(project: Project) -> None:
+    run("mode", "releases")
+    make_lesson(project, SECOND)
+    run("cut")
+    run("canary", "2", "0")
+
+    assert "12.5 % of the answers are compared in shadow" in run("shadow", "12.5", "--per-minute", "30")
+    deployment = get_deployment(project)
+    assert (deployment.shadow_share, deployment.shadow_per_minute) == (125, 30)
+
+
+@pytest.mark.parametrize("arguments", [["promote"], ["diff", "1", "2"], ["holdout", "101"], ["shadow", "-1"]])
 def test_refusal_is_a_sentence(project: Project, arguments: list[str]) -> None:
     with pytest.raises(CommandError, match=r"\.$"):
         run(*arguments)

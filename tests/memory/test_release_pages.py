@@ -146,13 +146,16 @@ def test_button_of_an_old_page_does_nothing(served: Project, deployer: Client) -
 
 def test_settings_are_one_form(project: Project, deployer: Client) -> None:
     make_heuristic(project=project, status="approved")
-    settings = {"mode": "releases", "holdout_percent": "2.5", "unit": "task", "cut_policy": "nightly", "version": 0}
+    shares = {"holdout_percent": "2.5", "shadow_percent": "12.5", "shadow_per_minute": "30"}
+    settings = {"mode": "releases", "unit": "task", "cut_policy": "nightly", "version": 0} | shares
 
     shown = press(deployer, project, "settings", **{f"settings-{name}": value for name, value in settings.items()})
 
     deployment = Deployment.objects.get(project=project)
     assert (deployment.mode, deployment.holdout_share) == ("releases", 25)
     assert (deployment.unit, deployment.cut_policy) == ("task", "nightly")
+    assert (deployment.shadow_share, deployment.shadow_per_minute) == (125, 30)
+    assert 'name="settings-shadow_percent" value="12.5"' in shown
     assert "2.5 % of the units get no lessons" in shown
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.retrieval.scoring import ENOUGH, NAMES_WEIGHT, Parts, measure_fit, score_heuristic, weigh_meaning
+from memory.retrieval.scoring import ENOUGH, NAMES_WEIGHT, Parts, measure_fit, score_heuristic
 
 LIKENESS = st.floats(0, 1)
 
@@ -19,25 +19,6 @@ def test_meaning_and_words_are_weighed_and_added(weight: float, parts: tuple[flo
     scored = score_heuristic(0.6, 0.2, [], meaning_weight=weight)
     assert scored == pytest.approx((*parts, 0.0, 0.0))
     assert scored.total == pytest.approx(sum(parts))
-
-
-@pytest.mark.parametrize(
-    ("meanings", "words", "weight"),
-    [
-        ([0.9, 0.1, 0.1], [0.3, 0.3, 0.3], 0.75),
-        ([0.5, 0.5, None], [0.6, 0.0, None], pytest.approx(0.397, abs=0.001)),
-        ([0.4, 0.2], [0.3, 0.1], pytest.approx(0.5)),
-        ([0.4], [0.1], 0.5),
-        ([], [], 0.5),
-    ],
-)
-def test_the_sharper_list_counts_more(meanings: list[float], words: list[float], weight: float) -> None:
-    assert weigh_meaning(0.5, meanings, words) == weight
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.0])
-def test_a_mode_of_one_measure_keeps_it(weight: float) -> None:
-    assert weigh_meaning(weight, [0.9, 0.1], [0.2, 0.1]) == weight
 
 
 def test_tasks_that_are_no_more_like_the_new_one_than_the_lesson_itself_add_nothing() -> None:

@@ -38,6 +38,15 @@ def test_claim_without_an_id_takes_the_one_due_longest() -> None:
     assert claimed == oldest
 
 
+def test_claim_without_an_id_takes_runs_with_lessons_last_for_an_hour() -> None:
+    long_ago, lately = (timezone.now() - timedelta(minutes=minutes) for minutes in (90, 2))
+    now_due = make_reflection()
+    guided = make_reflection(goes_last=True, available_at=lately)
+    waited = make_reflection(goes_last=True, available_at=long_ago)
+
+    assert [claim(owner="w") for _ in range(3)] == [waited, now_due, guided]
+
+
 def test_claim_takes_an_abandoned_reflection_before_waiting_ones() -> None:
     abandoned = make_reflection()
     claim(abandoned.pk, owner="dead worker")

@@ -6,12 +6,13 @@ import pytest
 import structlog
 from django.db import transaction
 
+from memory.ids import uuid7
 from memory.intake.recording import record_trajectory, report_outcome
 from memory.projects.actors import Actor
 from reflection.errors import StillQueued
 from reflection.reflectors.models import Reflection
 from reflection.reflectors.requests import enqueue_reflection, requeue_reflection
-from tests.factories import make_project, make_reflection, make_trajectory
+from tests.factories import make_project, make_reflection, make_retrieval, make_trajectory
 from tests.reflection.queueing import BY, Status, in_threads
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +30,16 @@ def test_enqueue_writes_a_row_that_can_be_claimed() -> None:
         "r-1",
         "00-trace",
     )
+
+
+@pytest.mark.parametrize(("arm", "given"), [("stable", True), ("holdout", False)])
+def test_reflection_on_a_run_that_was_given_lessons_goes_last(arm: str, given: bool) -> None:
+    project = make_project()
+    answer = make_retrieval(project=project, arm=arm, injected_ids=[uuid7()] if given else [])
+
+    reflection = enqueue_reflection(make_trajectory(project=project, retrieval=answer), by=BY)
+
+    assert reflection.goes_last == given
 
 
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.RETRY, Status.DEFERRED_BUDGET])

@@ -34,7 +34,7 @@ ANSWER = ChatAnswer(
 class Model:
     """Answers every chat, or raises, and counts; refuses to be asked inside a transaction."""
 
-    error: Exception | None = None
+    error: BaseException | None = None
     name: str = "openai"
     model: str = "scripted-1"
     calls: int = 0
@@ -167,6 +167,44 @@ def test_provider_that_is_down_is_not_asked() -> None:
         chat(job, model)
 
     assert model.calls == breaker.FAILURES
+
+
+def test_chats_go_on_where_other_questions_fail() -> None:
+    down = ProviderError("No.", transient=True, code="timeout")
+    for _ in range(breaker.FAILURES):
+        breaker.note_failure("openai", down)
+
+    assert chat(make_job(), Model()).text == "Look\ufffd."
+
+
+class Killed(BaseException):
+    """Ends a worker in the middle of a call."""
+
+
+def test_what_a_killed_call_set_aside_is_settled_with_the_answer_to_the_same_question() -> None:
+    job = make_job()
+    with pytest.raises(Killed):
+        chat(job, Model(error=Killed()))
+    assert DailySpend.objects.get().tokens > 200
+
+    chat(job, Model())
+
+    spend = DailySpend.objects.get()
+    assert (spend.calls, spend.tokens, spend.reservations.count()) == (2, 240, 0)
+
+
+def test_worker_that_was_held_up_in_a_call_settles_nothing_twice() -> None:
+    job, later = make_job(), Model()
+
+    def hold_up(request: ChatRequest, **options: Any) -> ChatAnswer:
+        chat(Job.objects.get(pk=job.pk), later)
+        return ANSWER
+
+    held_up = Model()
+    held_up.chat = hold_up  # type: ignore[method-assign]
+    chat(job, held_up)
+
+    assert DailySpend.objects.get().tokens == 240
 
 
 def test_worker_that_lost_its_job_asks_nothing() -> None:

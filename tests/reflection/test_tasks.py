@@ -57,6 +57,26 @@ def test_message_runs_the_reflection_it_names() -> None:
     assert (reflection.status, other.status) == (Reflection.Status.DONE, Reflection.Status.QUEUED)
 
 
+def test_message_about_a_run_with_lessons_lets_the_others_go_first() -> None:
+    guided = make_reflection(goes_last=True, available_at=timezone.now() - timedelta(minutes=2))
+    other = make_reflection()
+
+    run_job(str(guided.pk))
+
+    assert _statuses(guided, other) == [Reflection.Status.QUEUED, Reflection.Status.DONE]
+    run_job(str(guided.pk))
+    assert _statuses(guided) == [Reflection.Status.DONE]
+
+
+def test_message_about_a_run_with_lessons_that_waited_for_an_hour_runs_it() -> None:
+    guided = make_reflection(goes_last=True, available_at=timezone.now() - timedelta(hours=2))
+    other = make_reflection()
+
+    run_job(str(guided.pk))
+
+    assert _statuses(guided, other) == [Reflection.Status.DONE, Reflection.Status.QUEUED]
+
+
 def test_message_notes_that_a_message_arrived() -> None:
     run_job(str(uuid4()))
 
@@ -112,3 +132,7 @@ def test_sweep_forgets_workers_that_are_long_gone() -> None:
     sweep()
 
     assert WorkerHeartbeat.objects.get().name == "here"
+
+
+def _statuses(*reflections: Reflection) -> list[str]:
+    return [Reflection.objects.get(pk=one.pk).status for one in reflections]

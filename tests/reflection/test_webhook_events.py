@@ -16,7 +16,7 @@ from memory.effects.usefulness import HARMFUL_RUNS, refresh_usefulness
 from memory.heuristics.models import Heuristic
 from memory.heuristics.text import HeuristicText
 from memory.projects.models import Project
-from reflection.webhooks.bodies import write_body
+from reflection.webhooks.bodies import find_link, write_body
 from reflection.webhooks.models import WebhookDelivery
 from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import approve_as_read, bearer, make_api_key, make_heuristic, make_project, make_trajectory
@@ -210,6 +210,13 @@ def test_slack_gets_one_line_with_a_link(receiver: ScriptedProvider, project: Pr
     assert hook.receiver.requests[0].body == {
         "text": f"*Support &lt;1&gt;*: 1 lesson is new in the review queue, where 1 wait now. <{link}|Open in ERL>"
     }
+
+
+def test_call_that_waits_is_linked_to_the_calls_that_wait(receiver: ScriptedProvider, project: Project) -> None:
+    endpoint = make_hook(receiver, project=project).endpoint
+    delivery = WebhookDelivery(project=project, endpoint=endpoint, event_kind="approval.waiting", details={})
+
+    assert find_link(delivery) == "https://erl.example.com/admin/agents/approval/?status__exact=pending"
 
 
 def test_slack_text_cannot_mention_or_link(receiver: ScriptedProvider, project: Project) -> None:

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.definitions.loading import load_file
 from agents.errors import InvalidDefinition
-from agents.sandbox.errors import SandboxError
+from agents.sandbox import SandboxError
 from memory.management.options import add_project_argument, get_project
 from memory.projects.actors import Actor
 

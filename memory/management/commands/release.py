@@ -1,5 +1,6 @@
 """Cut, compare, try, promote and roll back releases."""
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -20,7 +21,7 @@ from memory.releases.deployments import (
     start_canary,
 )
 from memory.releases.diff import diff_releases
-from memory.releases.models import Deployment, Release
+from memory.releases.models import MOST_SHADOWED, Deployment, Release
 from memory.retrieval.context import write_body
 
 BY = Actor(label="command:release")
@@ -48,9 +49,14 @@ class Command(BaseCommand):
         rollback.add_argument("release", nargs="?", help="number or hash of the release to return to")
         holdout = actions.add_parser("holdout", help="give a share of the units no lessons, as a control group")
         holdout.add_argument("share", type=float, help=_SHARE_HELP)
+        shadow = actions.add_parser(
+            "shadow", help="work out what the candidate would answer, for a share of the answers"
+        )
+        shadow.add_argument("share", type=float, help="share of the answers in percent")
+        shadow.add_argument("--per-minute", type=_read_number, help="most of them in a minute")
         mode = actions.add_parser("mode", help="serve releases, or every approval at once")
         mode.add_argument("mode", choices=Deployment.Mode.values)
-        for action in (canary, promote_it, rollback, holdout, mode):
+        for action in (canary, promote_it, rollback, holdout, shadow, mode):
             action.add_argument("--reason", default="", help="why; kept with the change")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -110,6 +116,10 @@ class Command(BaseCommand):
         change = DeploymentChange(holdout_share=_read_share(options["share"]))
         self._say(change_deployment(project, change=change, by=BY, reason=options["reason"]))
 
+    def _shadow(self, project: Project, options: dict[str, Any]) -> None:
+        change = DeploymentChange(shadow_share=_read_share(options["share"]), shadow_per_minute=options["per_minute"])
+        self._say(change_deployment(project, change=change, by=BY, reason=options["reason"]))
+
     def _mode(self, project: Project, options: dict[str, Any]) -> None:
         change = DeploymentChange(mode=options["mode"])
         self._say(change_deployment(project, change=change, by=BY, reason=options["reason"]))
@@ -127,6 +137,13 @@ def _read_share(percent: float) -> int:
     if not 0 <= percent <= 100:
         raise CommandError(f"{percent:g} is not a share: give a number from 0 to 100.")
     return round(percent * 10)
+
+
+def _read_number(text: str) -> int:
+    """Return how many answers a minute may be worked out again."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SHADOWED:
+        raise ArgumentTypeError(f"{text} is not a number from 1 to {MOST_SHADOWED}")
+    return int(text)
 
 
 def _write(wording: HeuristicRevision) -> str:

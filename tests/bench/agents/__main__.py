@@ -1,6 +1,6 @@
 """What agents on ERL do and cost.
 
-    uv run python -m tests.bench.agents bfcl [--set base | long_context] [--limit 200] [--places 2]
+    uv run python -m tests.bench.agents bfcl [--set base | long_context] [--limit 200] [--only ID] [--places 2]
     uv run python -m tests.bench.agents dojo [--suites banking workspace] [--limit 20]
     uv run python -m tests.bench.agents prompts [--runs 1000] [--places 2]
     uv run python -m tests.bench.agents figures [--runs 200]
@@ -30,7 +30,8 @@ from tests.bench.retrieval_quality import scratch_database  # noqa: E402
 
 def run_bfcl(options: argparse.Namespace) -> None:
     windows = [bfcl.WIDE] if options.set == "base" else [bfcl.WIDE, bfcl.NARROW]
-    dialogues = [*read_dialogues(options.set).values()][: options.limit]
+    found = read_dialogues(options.set)
+    dialogues = [found[options.only]] if options.only else [*found.values()][: options.limit]
     with scratch_database(), Loopback() as loopback, started(loopback) as stack:
         places = []
         for number in range(options.places):
@@ -90,6 +91,7 @@ def main() -> None:
     command = commands.add_parser("bfcl")
     command.add_argument("--set", choices=("base", "long_context"), default="base")
     command.add_argument("--limit", type=int, help="Only the first dialogues.")
+    command.add_argument("--only", metavar="ID", help="Only this dialogue.")
     command.add_argument("--places", type=int, default=2, help="How many dialogues are held at a time.")
     command.set_defaults(run=run_bfcl)
     command = commands.add_parser("prompts")

@@ -32,11 +32,12 @@ PIECE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """How one dialogue went."""
+    """How one dialogue went. `ends_right`: the services end in the right state, whatever was answered."""
 
     id: str
     turns: int
     right_turns: int
+    ends_right: bool
     steps: int
     read_again: int
     tokens: int
@@ -150,6 +151,7 @@ class Place:
                 why = str((answers if states["valid"] else states)["error_message"])[:300]
                 break
             right_turns += 1
+        is_whole = len(runs) == len(dialogue.requests) and runs[-1]["status"] == "succeeded"
         steps = [step for run in runs for step in self.product.list_all(f"/runs/{run['id']}/steps")]
         compactions = Compaction.objects.filter(conversation_id=runs[-1]["conversation"])
         methods = [*compactions.values_list("method", flat=True)]
@@ -158,6 +160,7 @@ class Place:
             id=dialogue.id,
             turns=len(dialogue.requests),
             right_turns=right_turns,
+            ends_right=is_whole and checker.state_checker(self.apis.instances, right.instances)["valid"],
             steps=len(steps),
             read_again=self.read_again,
             tokens=sum(prompts),
@@ -192,7 +195,8 @@ def report(held: Sequence[Held], *, name: str, window: int) -> str:
     wrong = [f"wrong: {one.id} after {one.right_turns} of {one.turns} turns. {one.why}" for one in held if one.why]
     right, tokens = len(held) - len(wrong), sum(one.tokens for one in held)
     said = (
-        f"{name:12} window {window:>9,}  right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
+        f"{name:12} window {window:>9,}  ends right {sum(one.ends_right for one in held)}/{len(held)}, every turn "
+        f"right {right}/{len(held)}  turns {sum(one.turns for one in held)}  steps "
         f"{sum(one.steps for one in held)}  prompt tokens {tokens:,} (largest {max(one.largest for one in held):,})  "
         f"results left out in {sum(one.masks > 0 for one in held)}, summaries in "
         f"{sum(one.summaries > 0 for one in held)}, read again {sum(one.read_again for one in held)}"

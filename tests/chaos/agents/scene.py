@@ -74,10 +74,17 @@ class Scene:
 
 @contextmanager
 def scene(
-    name: str, *, plan: Plan = every_kind, seed: int = 0, workers: tuple[str, ...] = WORKERS, **spec: Any
+    name: str,
+    *,
+    plan: Plan = every_kind,
+    seed: int = 0,
+    workers: tuple[str, ...] = WORKERS,
+    lease_seconds: int = 60,
+    **spec: Any,
 ) -> Iterator[Scene]:
     """Set everything up, with the lease so long that only the sign of life can tell that a worker is gone."""
-    hosts = {"ERL_HTTP_HOSTS": "127.0.0.1", "ERL_REFLECTION_LEASE_SECONDS": "60", "ERL_LOG_LEVEL": "WARNING"}
+    hosts = {"ERL_HTTP_HOSTS": "127.0.0.1", "ERL_LOG_LEVEL": "WARNING"}
+    hosts["ERL_REFLECTION_LEASE_SECONDS"] = str(lease_seconds)
     with (
         CountingService(seed=seed) as service,
         override_settings(ERL_HTTP_HOSTS=["127.0.0.1"]),
