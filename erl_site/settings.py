@@ -10,6 +10,7 @@ from csp.constants import NONE, SELF
 from erl_site.embedded import roles, valkey
 from erl_site.embedded.home import EmbeddedServerError, check_secret_key, erl_home, secret_key
 from erl_site.monitoring.logs import logging_config
+from erl_site.web.static_files import hash_static_files
 from memory.limits import MAX_REQUEST_BYTES
 
 django_stubs_ext.monkeypatch()
@@ -147,9 +148,10 @@ AUTH_PASSWORD_VALIDATORS = [
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
-STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "templates" / "static"]
+STATIC_URL = f"static/{hash_static_files(STATICFILES_DIRS[0])}/"  # browsers keep the files until one of them changes
 WHITENOISE_USE_FINDERS = True  # no collectstatic needed
+WHITENOISE_IMMUTABLE_FILE_TEST = "^/static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGGING = logging_config(level=env.str("ERL_LOG_LEVEL", "INFO"))
 ERL_FAILPOINTS = env.list("ERL_FAILPOINTS", default=[])  # for tests only (memory/failpoints.py)

@@ -124,6 +124,18 @@ def end_run(run: EvaluationRun, status: str, *, failure: str = "") -> None:
         announce(Event(kind=EventKind.EVALUATION_FINISHED, project_id=run.project_id, details=details))
 
 
+def count_units(run: EvaluationRun) -> tuple[int, int]:
+    """Return how many parts of an evaluation are finished, and how many it has: seeds, data sets."""
+    finished = sum(map(len, run.units.values()))
+    if run.status == EvaluationRun.Status.FINISHED:
+        return finished, finished
+    try:
+        options = Options.from_json(run.configuration)
+        return finished, sum(len(get_suite(name).units(options)) for name in run.suites)
+    except EvaluationError:  # an operator's files and commands need not be on the machine that answers
+        return finished, finished
+
+
 def build_results(run: EvaluationRun, options: Options, *, seconds: float = 0.0) -> dict[str, Any]:
     """Return the report of a run. Apart from `timing`, it depends only on options and versions."""
     suites, timing = [], {}

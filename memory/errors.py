@@ -186,12 +186,6 @@ class SecondReviewerNeeded(MemoryAppError):
     code = "already_decided"
 
 
-class TooManyAtOnce(MemoryAppError):
-    """More was selected than one person can review at once."""
-
-    code = "invalid_request"
-
-
 class NotReadYet(MemoryAppError):
     """Lessons can be decided together only if the person had these words on the screen and no check flagged them."""
 

@@ -14,6 +14,7 @@ from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
+from reflection import home_page
 from reflection.consolidation import admin as pages
 from reflection.desk_panel import count_reflections, draw_checks, find_flags, reflect_on_run_again
 from reflection.errors import StillQueued
@@ -30,6 +31,7 @@ add_reflection_request(reflect_on_run_again)
 add_figures(count_reflections)
 pages.register()
 webhooks.register()
+home_page.register()
 
 
 class ProposalInline(admin.TabularInline[Proposal, Reflection]):

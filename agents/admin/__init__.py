@@ -1,7 +1,8 @@
 from agents.admin.agent import AgentAdmin
 from agents.admin.approval import ApprovalAdmin
 from agents.admin.change import ChangeAdmin
+from agents.admin.home import find_agents
 from agents.admin.run import RunAdmin
 from agents.admin.tool import ToolAdmin
 
-__all__ = ["AgentAdmin", "ApprovalAdmin", "ChangeAdmin", "RunAdmin", "ToolAdmin"]
+__all__ = ["AgentAdmin", "ApprovalAdmin", "ChangeAdmin", "RunAdmin", "ToolAdmin", "find_agents"]

@@ -7,6 +7,6 @@ from memory.admin.panels import add_deployment_panel, add_desk_panel, add_releas
 __all__ = ["EvaluationRunAdmin", "ExperimentAdmin"]
 
 add_deployment_panel(draw_deployment)
-add_desk_panel(draw_lesson_effect)
+add_desk_panel(draw_lesson_effect, tab="effect")
 add_release_panel(draw_release)
 add_release_uplift(draw_release_uplift)

@@ -6,11 +6,9 @@ from drf_spectacular.utils import extend_schema_field
 from pydantic import Field
 from rest_framework import serializers
 
-from evaluation.errors import EvaluationError
 from evaluation.models import EvaluationRun
-from evaluation.runner import MACHINE
+from evaluation.runner import MACHINE, count_units
 from evaluation.suites.base import Options
-from evaluation.suites.registry import get_suite
 from memory.api.input import WHOLE, Input, Text
 
 SMALL = {"limit": 120, "experience": 100}
@@ -73,17 +71,11 @@ class EvaluationRunSerializer(serializers.ModelSerializer[EvaluationRun]):
 
     @extend_schema_field(serializers.IntegerField(help_text="Number of finished parts: seeds, data sets."))
     def get_units_finished(self, run: EvaluationRun) -> int:
-        return sum(map(len, run.units.values()))
+        return count_units(run)[0]
 
     @extend_schema_field(serializers.IntegerField(help_text="Number of parts."))
     def get_units_total(self, run: EvaluationRun) -> int:
-        if run.status == EvaluationRun.Status.FINISHED:
-            return self.get_units_finished(run)
-        try:
-            options = Options.from_json(run.configuration)
-            return sum(len(get_suite(name).units(options)) for name in run.suites)
-        except EvaluationError:  # an operator's files and commands need not be on the machine that answers
-            return self.get_units_finished(run)
+        return count_units(run)[1]
 
     @extend_schema_field({"type": "object", "additionalProperties": True})
     def get_configuration(self, run: EvaluationRun) -> dict[str, Any]:

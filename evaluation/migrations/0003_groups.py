@@ -1,4 +1,6 @@
-"""Let the groups see experiments and what candidates would have answered. Who may deploy may start and stop them."""
+"""Let the groups see experiments and what candidates would have answered. Who may deploy may start and stop them.
+
+Operators start evaluations."""
 
 from typing import Any
 
@@ -6,7 +8,8 @@ from django.db import migrations
 
 from memory.groups import grant_permissions
 
-PERMISSIONS = {name: ["view_experiment", "view_shadowanswer"] for name in ("Auditor", "Reviewer", "Operator")}
+_VIEWED = ["view_experiment", "view_shadowanswer", "view_evaluationrun"]
+PERMISSIONS = {"Auditor": _VIEWED, "Reviewer": _VIEWED, "Operator": [*_VIEWED, "add_evaluationrun"]}
 
 
 def extend_groups(apps: Any, schema_editor: Any) -> None:

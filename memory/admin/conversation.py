@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.utils.safestring import SafeString
+
+from memory.admin.markdown import indent_json, looks_marked, render_markdown
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_by_heuristic
 from memory.heuristics.models import Evidence, Heuristic
@@ -14,6 +17,10 @@ from memory.runs.models import Trajectory
 
 FOLD_CHARS = 1_200  # longer texts are folded
 _PEEK_CHARS = 120
+_GIST_CHARS = 60
+_SECOND_MS = 1000
+_TOKEN_NAMES = ("input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "input", "output")
+_MARKED = frozenset({"thought", "said", "observation"})  # errors and calls are shown as they are
 _SPEECH = frozenset({"respond", "reply", "say", "message", "send_message", "answer", "final_answer", "finish"})
 
 
@@ -35,13 +42,16 @@ class Passage:
     length: int
     peek: str
     found: bool
+    markup: SafeString | None = None  # the same as HTML, where it is Markdown and nothing is searched for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadStep:
-    """One turn: the agent's side, then what it got back."""
+    """One turn: the agent's side, then what it got back. `gist` is one line of it, `cost` its tokens and time."""
 
     index: int
+    gist: str
+    cost: str
     tool: str
     agent: tuple[Passage, ...]
     answer: tuple[Passage, ...]
@@ -106,8 +116,12 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
     )
     index, tool = raw["index"], show_hidden(name)
     found = any(passage.found for passage in (*agent, *answer) if passage)
+    first = next((passage for passage in (*agent, *answer) if passage), None)
+    gist = tool if tool and not speech else (first.parts[0].text if first else "")
     return ReadStep(
         index=index,
+        gist=" ".join(gist.split())[:_GIST_CHARS],
+        cost=_describe_cost(raw.get("metadata") or {}),
         tool="" if speech else tool,
         agent=tuple(passage for passage in agent if passage),
         answer=tuple(passage for passage in answer if passage),
@@ -118,14 +132,38 @@ def _read_step(raw: dict[str, Any], quotes: dict[int, list[str]], query: str) ->
     )
 
 
+def _describe_cost(metadata: dict[str, Any]) -> str:
+    """Write the tokens and the time of a step, as far as the agent recorded them with it."""
+    tokens, milliseconds = _count_tokens(metadata), metadata.get("duration_ms")
+    parts = [f"{tokens:,} tokens"] if tokens else []
+    if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool) and milliseconds >= 0:
+        parts.append(f"{milliseconds:,.0f} ms" if milliseconds < _SECOND_MS else f"{milliseconds / _SECOND_MS:,.1f} s")
+    return " · ".join(parts)
+
+
+def _count_tokens(metadata: dict[str, Any]) -> int:
+    """Return the tokens of a step, by whichever names of the providers' they were logged."""
+    for value in (metadata.get("tokens"), metadata.get("usage")):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        if isinstance(value, dict):
+            counts = {name: count for name, count in value.items() if type(count) is int and count > 0}
+            total = counts.get("total_tokens") or sum(counts.get(name, 0) for name in _TOKEN_NAMES)
+            if total:
+                return total
+    return 0
+
+
 def _passage(kind: str, label: str, text: str, query: str) -> Passage | None:
     if not text:
         return None
-    shown = show_hidden(text)
+    shown = show_hidden(indent_json(text) or text)
     parts = _split(shown, query)
     found = len(parts) > 1 or parts[0].found
     peek = shown[:_PEEK_CHARS] if len(shown) > FOLD_CHARS else ""
-    return Passage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found)
+    is_marked = not query and kind in _MARKED and looks_marked(shown) and not shown.startswith(("{", "["))
+    markup = render_markdown(shown) if is_marked else None
+    return Passage(kind=kind, label=label, parts=parts, length=len(shown), peek=peek, found=found, markup=markup)
 
 
 def _split(text: str, query: str) -> tuple[Part, ...]:

@@ -73,6 +73,9 @@ class DecisionForm(forms.Form):
     decision = forms.ChoiceField(choices=[(name, name) for name in _DECISIONS])
     content_sha256 = forms.CharField(max_length=64, widget=forms.HiddenInput)
     opened = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput)
+    on_screen = forms.FloatField(
+        required=False, widget=forms.HiddenInput
+    )  # seconds; a page is fetched before it is shown
     into = forms.UUIDField(required=False, widget=forms.HiddenInput)
     into_sha256 = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     number = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -121,7 +124,8 @@ class DecisionForm(forms.Form):
     @property
     def is_editing(self) -> bool:
         """Whether the wording was being edited when the form came back."""
-        return bool(self.difference) or any(name in self.errors for name in _TEXTS)
+        asked = self.is_bound and self.data.get("decision") in ("edit", "preview")
+        return asked or any(name in self.errors for name in _TEXTS)
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
@@ -230,8 +234,12 @@ class DecisionForm(forms.Form):
 
     def _seconds_on_screen(self) -> float | None:
         opened_at = self._find_opening()
-        seconds = round(time.time() - opened_at.timestamp(), 1) if opened_at is not None else -1
-        return seconds if 0 <= seconds <= _MAX_SECONDS else None
+        if opened_at is None:
+            return None
+        seconds, said = time.time() - opened_at.timestamp(), self.cleaned_data["on_screen"]
+        if said is not None and 0 <= said <= seconds:
+            seconds = said
+        return round(seconds, 1) if 0 <= seconds <= _MAX_SECONDS else None
 
     def _find_opening(self) -> datetime | None:
         """Return when the page was drawn, as it says itself; None if it does not."""

@@ -1,8 +1,8 @@
-"""What the review desk shows for one heuristic: its text, evidence, similar lessons, effect and history."""
+"""What is shown of one lesson: its words, evidence, similar lessons, effect and history."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,18 +10,16 @@ from django.db.models import Exists, F, Max, OuterRef, Q
 from django.utils import timezone
 from pgvector.django import MaxInnerProduct
 
-from memory.admin.decision_form import DecisionForm
 from memory.admin.panels import draw_desk_panels
-from memory.admin.queue import Queue, explain_priority
+from memory.admin.queue import explain_priority
 from memory.admin.release_facts import describe_releases
 from memory.admin.serving_facts import describe_serving
 from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.curation.priority import find_fitting_tasks
 from memory.curation.proposal_groups import find_group_evidence, find_others
-from memory.curation.reviewers import open_heuristic
 from memory.effects.outcomes import count_by_heuristic, describe_effect
 from memory.heuristics.extensions import can_reflect_again, find_tallies
-from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Evidence, Heuristic, HeuristicRevision, Review, ReviewClaim
 from memory.projects.access import may_review
 from memory.retrieval.context import count_tokens, write_line
 from memory.retrieval.models import HeuristicEmbedding, Retrieval
@@ -35,6 +33,7 @@ _MIN_SIMILARITY = 0.5  # below it two lessons merely share a subject
 _OPPOSED = {HeuristicRevision.Polarity.WORKS, HeuristicRevision.Polarity.AVOID}
 _WORD = re.compile(r"\w{3,}")
 _MIN_WORDS, _SAME_WORDS = 3, 0.7
+_SOON = timedelta(minutes=2)  # within which workers rank a new proposal
 _IN_USE = (Heuristic.Status.PROPOSED, Heuristic.Status.APPROVED)
 _TITLES: dict[str, str] = {
     Review.Decision.APPROVE: "Approved",
@@ -112,60 +111,111 @@ class Stale:
     diff: list[DiffPart]
 
 
-def desk_context(
-    heuristic: Heuristic, *, queue: Queue, form: DecisionForm | None = None, stale: Stale | None = None
-) -> dict[str, Any]:
-    """Collect all that the desk's template needs, in a fixed number of queries.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """What a person may do about a lesson now, and who has claimed it."""
 
-    Opening a proposal claims it for a reviewer, unless another reviewer holds the claim.
-    """
+    heuristic: Heuristic
+    revision: HeuristicRevision
+    served: HeuristicRevision | None  # another wording that is served meanwhile
+    is_served: bool
+    may_review: bool
+    archived: bool
+    waiting: bool
+    claim: ReviewClaim | None
+    claimed_by_other: bool
+
+    def as_context(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def find_standing(heuristic: Heuristic, *, user: Any) -> Standing:
+    """Tell what a person may do about a lesson. Three queries at most; none claims it."""
     revision = heuristic.current_revision
     assert revision is not None
     served = None if revision.served else HeuristicRevision.objects.filter(heuristic=heuristic, served=True).first()
-    runs = _cited_runs(heuristic)
-    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
-    words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
-    line = write_line({"id": revision.heuristic_id, **words}, number=1)  # as in an agent's prompt
-    user = queue.user
+    now = timezone.now()
     archived_at = heuristic.project.archived_at
-    archived = archived_at is not None and archived_at <= timezone.now()
+    archived = archived_at is not None and archived_at <= now
     waiting = heuristic.status == Heuristic.Status.PROPOSED and not archived
-    reviews_here = may_review(user, heuristic.project_id)
-    claim = open_heuristic(heuristic, revision, user_id=user.pk) if reviews_here and waiting else None
+    claim = ReviewClaim.objects.filter(heuristic=heuristic.pk, expires_at__gt=now).select_related("user").first()
+    return Standing(
+        heuristic=heuristic,
+        revision=revision,
+        served=served,
+        is_served=revision.served or served is not None,
+        may_review=may_review(user, heuristic.project_id),
+        archived=archived,
+        waiting=waiting,
+        claim=claim if waiting else None,
+        claimed_by_other=waiting and claim is not None and claim.user_id != user.pk,
+    )
+
+
+def words_context(standing: Standing, *, user: Any) -> dict[str, Any]:
+    """Collect what stands beside the words that are decided on, in a fixed number of queries."""
+    heuristic, revision = standing.heuristic, standing.revision
     first_approvals = _first_approvals(revision) if heuristic.project.four_eyes else []
     return {
-        "heuristic": heuristic,
-        "revision": revision,
-        "served": served,
-        "agent_line": line,
-        "tokens": count_tokens(line + "\n"),
-        "runs": runs,
-        "runs_not_shown": max(0, heuristic.support - len(runs)),
         "serving": describe_serving(heuristic, revision),
         **describe_releases(heuristic),
-        "fitting": find_fitting_tasks(heuristic),
-        "tally": find_tallies([heuristic.pk]).get(heuristic.pk),
-        "wordings": find_wordings(heuristic, revision),
-        "similar": find_similar(revision, leader_id=heuristic.leader_id),
-        "panels": draw_desk_panels(heuristic),
-        "effect": describe_effect(heuristic, outcome),
-        "events": collect_events(heuristic, outcome.first_at if outcome else None),
-        "form": form or DecisionForm.for_revision(heuristic, revision),
-        "stale": stale,
-        "may_review": reviews_here,
-        "waiting": waiting,
-        "archived": archived,
-        "claim": claim,
-        "claimed_by_other": claim is not None and claim.user_id != user.pk,
         "first_approvals": first_approvals,
         "approved_by_me": any(review.reviewer_user_id == user.pk for review in first_approvals),
         "why_here": explain_priority(heuristic),
-        "can_reflect_again": can_reflect_again(),
-        "queue_query": queue.query,
-        "is_served": revision.served or served is not None,
-        "place": queue.find_place(heuristic),
-        "title": "Review" if waiting else "Lesson",
+        "wordings": find_wordings(heuristic, revision),
+        "tokens": count_tokens(_write_for_agents(revision) + "\n"),
     }
+
+
+def evidence_context(heuristic: Heuristic) -> dict[str, Any]:
+    """Collect the runs that a lesson comes from and what the checks found. The best cited step is in `best`."""
+    runs = _cited_runs(heuristic)
+    return {
+        "runs": runs,
+        "best": _find_best_step(runs),
+        "runs_not_shown": max(0, heuristic.support - len(runs)),
+        "tally": find_tallies([heuristic.pk]).get(heuristic.pk),
+        "evidence_panels": draw_desk_panels(heuristic, tab="evidence"),
+        "can_reflect_again": can_reflect_again(),
+    }
+
+
+def similar_context(heuristic: Heuristic, revision: HeuristicRevision) -> dict[str, Any]:
+    """Collect the lessons that say nearly the same, and what a consolidation suggests about them."""
+    return {
+        "similar": find_similar(revision, leader_id=heuristic.leader_id),
+        "similar_panels": draw_desk_panels(heuristic, tab="similar"),
+    }
+
+
+def effect_context(heuristic: Heuristic, revision: HeuristicRevision) -> dict[str, Any]:
+    """Collect what a lesson does or would do: the tasks it fits, and how the runs that were given it ended."""
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
+    return {
+        "fitting": find_fitting_tasks(heuristic),
+        "is_being_compared": _is_being_compared(heuristic),
+        "effect": describe_effect(heuristic, outcome),
+        "effect_panels": draw_desk_panels(heuristic, tab="effect"),
+        "agent_line": _write_for_agents(revision),
+    }
+
+
+def history_context(heuristic: Heuristic) -> dict[str, Any]:
+    """Collect what happened to a lesson."""
+    outcome = count_by_heuristic([heuristic.project_id], heuristic_ids=[heuristic.pk]).get(heuristic.pk)
+    return {"events": collect_events(heuristic, outcome.first_at if outcome else None)}
+
+
+def _write_for_agents(revision: HeuristicRevision) -> str:
+    """Return the line of a lesson as it stands in an agent's prompt."""
+    words = {name: getattr(revision, name) for name in ("trigger", "guideline", "avoid", "not_when")}
+    return write_line({"id": revision.heuristic_id, **words}, number=1)
+
+
+def _is_being_compared(heuristic: Heuristic) -> bool:
+    """Tell whether a worker can be expected to compare a new proposal with the recorded tasks within seconds."""
+    age = timezone.now() - heuristic.created_at
+    return heuristic.status == Heuristic.Status.PROPOSED and heuristic.prioritised_at is None and age < _SOON
 
 
 def compare_with_read(heuristic: Heuristic, content_sha256: str) -> Stale | None:
@@ -213,6 +263,15 @@ def _cited_run(trajectory: Trajectory, citations: list[Evidence]) -> CitedRun:
         quotes=tuple(item.quote for item in citations if item.first_step is None and item.quote),
         had_lessons=any(item.had_lessons for item in citations),  # type: ignore[attr-defined]
     )
+
+
+def _find_best_step(runs: list[CitedRun]) -> tuple[CitedRun, ShownStep] | None:
+    """Return the cited step that shows most: of the newest run that has one, a step with a quote or an error first."""
+    for run in runs:
+        cited = [step for step in run.steps if step.cited]
+        if cited:
+            return run, max(cited, key=lambda shown: (bool(shown.quotes), bool(shown.step.get("error"))))
+    return None
 
 
 def collect_events(heuristic: Heuristic, first_given_at: datetime | None) -> list[Event]:

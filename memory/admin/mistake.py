@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -12,28 +11,18 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.text import Truncator
 
-from memory.admin.mistake_desk import card_context
+from memory.admin.inbox.cards import CARDS
+from memory.admin.inbox.views import draw_own_page
+from memory.admin.mistake_desk import DONE, carry_out
 from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.score_charts import scores_context
 from memory.curation.decisions import MAX_AT_ONCE
 from memory.errors import MemoryAppError
-from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
-from memory.mistakes.merge import merge_cards, undo_merge
-from memory.mistakes.models import MistakeCard, MistakeMerge
+from memory.mistakes.models import MistakeCard
 from memory.projects.access import has_role
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
-
-_DONE = {
-    "approve": "Approved. Agents get it from now on.",
-    "reject": "Rejected. Its runs are still counted.",
-    "retire": "Retired. Agents no longer get it.",
-    "confirm_count": "The current count decides its place from now on.",
-    "reopen": "It is waiting for a decision again.",
-    "merge": "Merged. Its runs count with the other card's; the merge can be undone there.",
-    "undo_merge": "Merge undone. Each card counts its own runs, and the two are not merged automatically again.",
-}
 
 
 class MergedFilter(admin.SimpleListFilter):
@@ -72,7 +61,6 @@ class GrownFilter(admin.SimpleListFilter):
 
 @admin.register(MistakeCard)
 class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
-    change_form_template = "admin/memory/mistakecard/desk.html"
     change_list_template = "admin/memory/mistakecard/change_list.html"
     list_display = ["decision_line", "mistake_type", "seen_count", "status", "about", "seen_last"]
     list_filter = ["status", MergedFilter, GrownFilter, "project", "last_seen_at"]
@@ -133,18 +121,17 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         card = self.get_object(request, object_id)
         if card is None or card.current_revision is None:
             return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
-        may_review = self.has_review_permission(request, card)
         if request.method == "POST":
-            if not may_review:
+            if not self.has_review_permission(request, card):
                 raise PermissionDenied("You need the permission “review mistake cards” to decide on this page.")
-            decision = request.POST.get("decision", "")
-            if refusal := self._decide(request, card, decision, request.POST):
-                messages.error(request, refusal)
+            try:
+                done = CARDS.decide_on(card, user=request.user, data=request.POST)
+            except MemoryAppError as refusal:
+                messages.error(request, str(refusal))
             else:
-                messages.success(request, _DONE[decision])
+                messages.success(request, done.said)
             return HttpResponseRedirect(request.path)
-        context = card_context(card, may_review=may_review)
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
+        return draw_own_page(request, CARDS.draw_card(card, user=request.user), title="Mistake card", opts=self.opts)
 
     def _decide_selected(self, request: HttpRequest, queryset: QuerySet[MistakeCard], decision: str) -> None:
         selected = list(queryset.select_related("current_revision")[: MAX_AT_ONCE + 1])
@@ -164,7 +151,7 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
                 messages.error(request, f"{show_hidden(str(card))}: {refusal}")
             done += not refusal
         if done:
-            messages.success(request, f"{done} decided. {_DONE[decision]}")
+            messages.success(request, f"{done} decided. {DONE[decision]}")
 
     def _decide(self, request: HttpRequest, card: MistakeCard, decision: str, data: Mapping[str, Any]) -> str:
         """Carry out a decision; return why it was refused, or "" if it was not."""
@@ -173,49 +160,3 @@ class MistakeCardAdmin(ReadOnlyAdmin[MistakeCard]):
         except MemoryAppError as refusal:
             return str(refusal)
         return ""
-
-
-def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: Actor) -> None:
-    """Carry out one decision of a form.
-
-    Raises:
-        MemoryAppError: it cannot be taken now, or the form names another card or merge that does not exist.
-    """
-    reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256", "")
-    if decision in ("approve", "reject") and not sha256:
-        raise MemoryAppError(
-            "Nothing was decided, because the form does not say which words you read. Open the card's page, read it "
-            "and decide with its buttons (other programs send its content_sha256)."
-        )
-    match decision:
-        case "approve":
-            approve_card(card, by=by, content_sha256=sha256, reason=reason)
-        case "reject":
-            reject_card(card, by=by, content_sha256=sha256, reason=reason)
-        case "retire":
-            retire_card(card, by=by, reason=reason)
-        case "confirm_count":
-            confirm_count(card, by=by, reason=reason)
-        case "reopen":
-            reopen_card(card, by=by)
-        case "merge":
-            into_id = _read_id(data.get("into"))
-            into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None
-            if into is None:
-                raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")
-            merge_cards(card, into=into, by=by, reason=reason)
-        case "undo_merge":
-            merge_id = _read_id(data.get("merge"))
-            merge = MistakeMerge.objects.filter(project=card.project_id, pk=merge_id).first() if merge_id else None
-            if merge is None or card.pk not in (merge.card_id, merge.into_id):
-                raise MemoryAppError("This merge no longer exists. Reload the page.")
-            undo_merge(merge, by=by, reason=reason)
-        case _:
-            raise MemoryAppError("Choose one of the buttons.")
-
-
-def _read_id(value: str | None) -> UUID | None:
-    try:
-        return UUID(value or "")
-    except ValueError:
-        return None

@@ -1,14 +1,29 @@
-"""What the page of a mistake card shows: its words, its runs, similar cards and the decisions on it."""
+"""What is shown of a mistake card, and the decisions on it as a form names them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from memory.admin.word_diff import diff_words
+from memory.errors import MemoryAppError
+from memory.mistakes.decisions import approve_card, confirm_count, reject_card, reopen_card, retire_card
+from memory.mistakes.merge import merge_cards, undo_merge
 from memory.mistakes.models import MistakeCard, MistakeCardRevision, MistakeMerge
 from memory.mistakes.similarity import find_similar_cards
+from memory.projects.actors import Actor
 from memory.retrieval.context import count_tokens
 from memory.retrieval.record_block import Mistake, write_mistake
 
+DONE = {
+    "approve": "Approved. Agents get it from now on.",
+    "reject": "Rejected. Its runs are still counted.",
+    "retire": "Retired. Agents no longer get it.",
+    "confirm_count": "The current count decides its place from now on.",
+    "reopen": "It is waiting for a decision again.",
+    "merge": "Merged. Its runs count with the other card's; the merge can be undone there.",
+    "undo_merge": "Merge undone. Each card counts its own runs, and the two are not merged automatically again.",
+}
 SHOWN_RUNS, SHOWN_NEIGHBOURS = 20, 5
 NEIGHBOURS_FROM = 0.6  # the lowest cosine of a card worth comparing
 
@@ -23,7 +38,7 @@ class SimilarCard:
 
 
 def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
-    """Collect what the template needs, in a fixed number of queries."""
+    """Collect what the templates need, in a fixed number of queries."""
     revision = card.current_revision
     assert revision is not None
     served = card.revisions.filter(served=True).first()
@@ -46,7 +61,6 @@ def card_context(card: MistakeCard, *, may_review: bool) -> dict[str, Any]:
         "undone": [merge for merge in received if merge.undone_at is not None],
         "neighbours": _find_neighbours(card, revision) if waiting or served is not None else [],
         "reviews": list(card.reviews.select_related("revision")),
-        "title": "Mistake card",
     }
 
 
@@ -74,3 +88,49 @@ def _spell_out(revision: MistakeCardRevision | None) -> str:
     assert revision is not None  # every card is made with one
     lines = [f"Mistake: {revision.bad_decision}", f"Instead: {revision.correct_decision}", f"Lesson: {revision.lesson}"]
     return "\n".join(line for line in lines if not line.endswith(": "))
+
+
+def carry_out(card: MistakeCard, decision: str, *, data: Mapping[str, Any], by: Actor) -> None:
+    """Carry out one decision of a form.
+
+    Raises:
+        MemoryAppError: it cannot be taken now, or the form names another card or merge that does not exist.
+    """
+    reason, sha256 = data.get("reason", "").strip(), data.get("content_sha256", "")
+    if decision in ("approve", "reject") and not sha256:
+        raise MemoryAppError(
+            "Nothing was decided, because the form does not say which words you read. Open the card's page, read it "
+            "and decide with its buttons (other programs send its content_sha256)."
+        )
+    match decision:
+        case "approve":
+            approve_card(card, by=by, content_sha256=sha256, reason=reason)
+        case "reject":
+            reject_card(card, by=by, content_sha256=sha256, reason=reason)
+        case "retire":
+            retire_card(card, by=by, reason=reason)
+        case "confirm_count":
+            confirm_count(card, by=by, reason=reason)
+        case "reopen":
+            reopen_card(card, by=by)
+        case "merge":
+            into_id = _read_id(data.get("into"))
+            into = MistakeCard.objects.filter(project=card.project_id, pk=into_id).first() if into_id else None
+            if into is None:
+                raise MemoryAppError("The other card no longer exists. Reload the page and choose another.")
+            merge_cards(card, into=into, by=by, reason=reason)
+        case "undo_merge":
+            merge_id = _read_id(data.get("merge"))
+            merge = MistakeMerge.objects.filter(project=card.project_id, pk=merge_id).first() if merge_id else None
+            if merge is None or card.pk not in (merge.card_id, merge.into_id):
+                raise MemoryAppError("This merge no longer exists. Reload the page.")
+            undo_merge(merge, by=by, reason=reason)
+        case _:
+            raise MemoryAppError("Choose one of the buttons.")
+
+
+def _read_id(value: str | None) -> UUID | None:
+    try:
+        return UUID(value or "")
+    except ValueError:
+        return None

@@ -33,7 +33,7 @@ class Figure:
 
 @dataclass(kw_only=True, slots=True)
 class _Registry:
-    desk: list[Callable[[Heuristic], Panel | None]] = field(default_factory=list)
+    desk: list[tuple[str, Callable[[Heuristic], Panel | None]]] = field(default_factory=list)
     figures: list[Callable[[Any], Iterable[Figure]]] = field(default_factory=list)
     deployments: list[Callable[[Any, Project], Panel | None]] = field(default_factory=list)
     releases: list[Callable[[Any, Release], Panel | None]] = field(default_factory=list)
@@ -43,9 +43,9 @@ class _Registry:
 _registry = _Registry()
 
 
-def add_desk_panel(make: Callable[[Heuristic], Panel | None]) -> None:
-    """Show a panel for each heuristic that `make` returns one for. It may cost a fixed number of queries."""
-    _registry.desk.append(make)
+def add_desk_panel(make: Callable[[Heuristic], Panel | None], *, tab: str = "evidence") -> None:
+    """Show a panel in a tab for each heuristic that `make` returns one for. It may cost a fixed number of queries."""
+    _registry.desk.append((tab, make))
 
 
 def add_figures(make: Callable[[Any], Iterable[Figure]]) -> None:
@@ -68,9 +68,9 @@ def add_release_uplift(make: Callable[[Sequence[Release]], Mapping[UUID, SafeStr
     _registry.uplift.append(make)
 
 
-def draw_desk_panels(heuristic: Heuristic) -> list[Panel]:
-    """Return what the other apps show for a heuristic."""
-    return [panel for make in _registry.desk if (panel := make(heuristic)) is not None]
+def draw_desk_panels(heuristic: Heuristic, *, tab: str) -> list[Panel]:
+    """Return what the other apps show for a heuristic in a tab."""
+    return [panel for name, make in _registry.desk if name == tab and (panel := make(heuristic)) is not None]
 
 
 def collect_figures(user: Any) -> list[Figure]:

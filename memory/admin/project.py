@@ -1,27 +1,23 @@
-"""Projects, their members, API keys and polarity quotas."""
+"""Projects, their members and polarity quotas."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
-from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.admin.read_only import MemberRows, ReadOnlyAdmin
+from memory.admin.project_form import SIZE, ProjectForm
+from memory.admin.read_only import MemberRows
 from memory.admin.rule_change import REQUESTED
-from memory.database_clock import database_now
 from memory.errors import MemoryAppError
 from memory.projects.access import has_role, projects_with_role, visible_projects
 from memory.projects.actors import Actor, name_actor
-from memory.projects.api_keys import revoke_api_key
-from memory.projects.models import ApiKey, Project, ProjectMembership
+from memory.projects.models import RECORD_SIZES, Project, ProjectMembership
 from memory.projects.rule_changes import RULE_SETTINGS, add_reviewer, change_settings, may_change, requires_two
 from memory.retrieval.models import PolarityQuota
-from memory.trust.quarantine import quarantine_source
 
 
 @admin.register(Project)
@@ -34,6 +30,26 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         "daily_cost_budget_usd",
         "archived_at",
         "created_at",
+    ]
+    form = ProjectForm
+    fieldsets = [
+        (None, {"fields": ["name", "slug", "reflect_on_record"]}),
+        (
+            "Budgets of a day",
+            {
+                "description": "Once one is used up, reflections wait until the next day (UTC). Empty means no limit.",
+                "fields": ["daily_call_budget", "daily_token_budget", "daily_cost_budget_usd"],
+            },
+        ),
+        ("Who decides", {"fields": ["four_eyes", "mistake_card_policy", "mistake_card_retention_days"]}),
+        (
+            "Retrieval: the record before the lessons",
+            {
+                "description": "Agents get what is known of earlier runs before their lessons. Empty keeps a default.",
+                "fields": ["record_budget_tokens", *(f"{SIZE}{name}" for name in RECORD_SIZES)],
+            },
+        ),
+        ("Closing", {"fields": ["archived_at", "id", "created_at"]}),
     ]
     search_fields = ["name", "slug"]
     readonly_fields = ["id", "created_at"]
@@ -68,7 +84,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
     def _change(self, request: HttpRequest, project: Project, form: Any, *, by: Actor) -> None:
         """Save what was changed; who decides is changed by its own service, which may ask for a second person."""
         rules = {name: form.cleaned_data[name] for name in RULE_SETTINGS if name in form.changed_data}
-        if others := [name for name in form.changed_data if name not in rules]:
+        if others := [name for name in form.changed_columns if name not in rules]:
             project.save(update_fields=others)
         if not rules:
             return
@@ -127,56 +143,6 @@ class ProjectMembershipAdmin(admin.ModelAdmin[ProjectMembership]):
         if obj.pk:
             return super().response_add(request, obj, post_url_continue)
         return HttpResponseRedirect(reverse("admin:memory_rulechange_changelist"))
-
-
-@admin.register(ApiKey)
-class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
-    """Keys are made by `manage.py create_api_key`, which shows the secret once; here they are seen and revoked."""
-
-    list_display = ["client", "prefix", "project", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at"]
-    list_filter = ["project", "revoked_at"]
-    list_select_related = ["project"]
-    search_fields = ["client", "prefix"]
-    exclude = ["secret_sha256"]
-    actions = ["revoke", "quarantine_day", "quarantine_all"]
-
-    @admin.action(description="Revoke the selected keys", permissions=["revoke"])
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        assert request.user.is_authenticated
-        for key in queryset:
-            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project of the key {key}. It still works.")
-                continue
-            revoke_api_key(key, by=Actor.person(request.user))
-            messages.success(request, f"The key {key} is revoked; it stops working within 5 seconds.")
-
-    @admin.action(description="Quarantine lessons from the selected keys, last 24 hours", permissions=["quarantine"])
-    def quarantine_day(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        self._quarantine(request, queryset, since=database_now() - timedelta(hours=24))
-
-    @admin.action(description="Quarantine all lessons from the selected keys", permissions=["quarantine"])
-    def quarantine_all(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        self._quarantine(request, queryset, since=datetime(2000, 1, 1, tzinfo=UTC))
-
-    def _quarantine(self, request: HttpRequest, queryset: QuerySet[ApiKey], *, since: datetime) -> None:
-        assert request.user.is_authenticated
-        for key in queryset.select_related("project"):
-            if not has_role(request.user, key.project_id, ProjectMembership.Role.OPERATOR):
-                messages.error(request, f"You are not an operator of the project of the key {key}. Nothing was done.")
-                continue
-            done = quarantine_source(key.project, api_key=key, since=since, by=Actor.person(request.user))
-            messages.success(
-                request,
-                f"Quarantined {len(done.heuristic_ids):,} lesson{pluralize(len(done.heuristic_ids))} of the key {key}; "
-                f"{len(done.carried):,} answer{pluralize(len(done.carried))} contained them. "
-                "See the quarantine order for the list.",
-            )
-
-    def has_quarantine_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memory.quarantine_source")
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memory.change_apikey")
 
 
 def _share_field(lessons: str) -> forms.FloatField:

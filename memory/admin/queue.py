@@ -1,15 +1,14 @@
-"""The review queue: its filters, its order, why each proposal has its place, and the next and previous proposal."""
+"""The review queue: its filters, its order, and why each proposal has its place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
-from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
@@ -18,21 +17,12 @@ from memory.heuristics.extensions import Tally
 from memory.heuristics.models import Heuristic, Review, ReviewClaim
 from memory.projects.access import narrow_to_projects
 
+Row = TypeVar("Row", bound=Model)
 BY_EFFECT = ("-review_priority", "-created_at", "-id")
 ORDERS = {"oldest": ("created_at", "id"), "newest": ("-created_at", "-id")}  # by their names in the address
 _FAMILIES = 30
 # What the admin's own filters put into the address.
 _EXACT = ("project__id__exact", "current_revision__polarity__exact", "reflector")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """The place of a proposal in the queue, and the next and previous proposal."""
-
-    number: int
-    waiting: int
-    following: UUID | None
-    preceding: UUID | None
 
 
 class QueueFilter(admin.SimpleListFilter):
@@ -196,32 +186,20 @@ class Queue:
         """The fields the queue is ordered by."""
         return ORDERS.get(dict(parse_qsl(self.query)).get("order", ""), BY_EFFECT)
 
-    def find_place(self, heuristic: Heuristic) -> Place:
-        """Return a heuristic's place in the queue. Three queries, however long the queue is."""
-        rows, ahead = self.rows(), _ahead_of(heuristic, self.order)
-        counted = rows.aggregate(waiting=Count("pk"), ahead=Count("pk", filter=ahead))
-        free = self._free(rows).exclude(pk=heuristic.pk)
-        behind = free.exclude(ahead).order_by(*self.order)
-        before = free.filter(ahead).order_by(*_reverse(self.order))
-        return Place(
-            number=counted["ahead"] + 1,
-            waiting=counted["waiting"],
-            following=behind.values_list("pk", flat=True).first(),
-            preceding=before.values_list("pk", flat=True).first(),
-        )
+    def split(self) -> tuple[QuerySet[Heuristic], QuerySet[Heuristic]]:
+        """Return the proposals that nobody has approved, and those that wait for this person as the second of two."""
+        rows, once = self.rows(), Exists(_first_approvals())
+        mine = Exists(_first_approvals().filter(reviewer_user=self.user.pk))
+        return rows.filter(~once), rows.filter(once, ~mine)
 
-    def find_next(self, heuristic: Heuristic) -> UUID | None:
-        """Return the next proposal after a decision: the first behind this one, else the first in the queue."""
-        free = self._free(self.rows()).exclude(pk=heuristic.pk).order_by(*self.order).values_list("pk", flat=True)
-        behind = free.exclude(_ahead_of(heuristic, self.order)).first()
-        return behind or free.first()
 
-    def _free(self, rows: QuerySet[Heuristic]) -> QuerySet[Heuristic]:
-        """Leave out what other reviewers have claimed, and what this person has approved as the first of two."""
-        claimed = ReviewClaim.objects.filter(heuristic=OuterRef("pk"), expires_at__gt=timezone.now())
-        return rows.filter(
-            ~Exists(claimed.exclude(user=self.user.pk)), ~Exists(_first_approvals().filter(reviewer_user=self.user.pk))
-        )
+def read_projects(rows: QuerySet[Row], query: str) -> QuerySet[Row]:
+    """Keep the rows of the project that a list's query string names, if it names one."""
+    project = dict(parse_qsl(query)).get("project__id__exact")
+    try:
+        return rows.filter(project=project) if project else rows
+    except (ValueError, ValidationError):  # a mistyped address
+        return rows
 
 
 def explain_priority(heuristic: Heuristic) -> str:
@@ -255,18 +233,3 @@ def _first_approvals() -> QuerySet[Review]:
         revision=OuterRef("current_revision"),
         decision=Review.Decision.FIRST_APPROVAL,
     )
-
-
-def _ahead_of(heuristic: Heuristic, order: tuple[str, ...]) -> Q:
-    """Return the condition for rows ahead of this one, in an order whose last field is unique."""
-    ahead, same = Q(), Q()
-    for field in order:
-        name = field.removeprefix("-")
-        value = getattr(heuristic, name)
-        ahead |= same & Q(**{f"{name}__{'gt' if field.startswith('-') else 'lt'}": value})
-        same &= Q(**{name: value})
-    return ahead
-
-
-def _reverse(order: tuple[str, ...]) -> list[str]:
-    return [field.removeprefix("-") if field.startswith("-") else f"-{field}" for field in order]

@@ -9,6 +9,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
+from memory.admin.chosen_project import chosen_project, names_a_project
 from memory.projects.access import narrow_to_projects, visible_projects
 
 Row = TypeVar("Row", bound=Model)
@@ -27,7 +28,11 @@ class MemberRows(admin.ModelAdmin[Row]):
     project_path = "project"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        return narrow_to_projects(super().get_queryset(request), request.user, path=self.project_path)
+        rows = narrow_to_projects(super().get_queryset(request), request.user, path=self.project_path)
+        if not _is_list(request) or names_a_project(request.GET, self.project_path):
+            return rows
+        project = chosen_project(request)
+        return rows if project is None else rows.filter(**{self.project_path: project.pk})
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         try:
@@ -42,6 +47,12 @@ class MemberRows(admin.ModelAdmin[Row]):
     def get_list_filter(self, request: HttpRequest) -> Any:
         filters = super().get_list_filter(request)
         return [("project", MemberProjectsFilter) if each == "project" else each for each in filters]
+
+
+def _is_list(request: HttpRequest) -> bool:
+    """Tell whether a list or its figures are shown. The page of a row opens from any project, as links to it may."""
+    match = request.resolver_match
+    return match is not None and (match.url_name or "").endswith(("_changelist", "_statistics"))
 
 
 class ReadOnlyAdmin(MemberRows[Row]):

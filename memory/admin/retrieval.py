@@ -8,16 +8,21 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Prefetch
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
+from memory.admin.answer_comparison import AgainForm, compare_again, compare_with
+from memory.admin.chosen_project import chosen_project
 from memory.admin.panels import Figure
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.trends import Ended, Period, count_runs
+from memory.effects.interval import Share
 from memory.effects.models import HeuristicFeedback
 from memory.effects.outcomes import OutcomeCount, count_outcomes
 from memory.heuristics.models import Heuristic, HeuristicRevision
@@ -30,6 +35,7 @@ from memory.retrieval.models import Retrieval, SearchIndex
 from memory.retrieval.replay import describe_items, find_wordings, replay_block
 from memory.runs.models import Trajectory
 
+_NEARBY = 8
 _RECALL_LABEL = "search recall"
 PERIODS_DAYS = (7, 30, 90, 365)
 _SCORE_NAMES = {
@@ -81,6 +87,10 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
     search_fields = ["task", "request_id"]
     date_hierarchy = "created_at"
     show_full_result_count = False
+    nothing_yet = "No agent has asked for lessons yet. They do with POST /api/v1/retrieve."
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Answers", **(extra_context or {})})
 
     @admin.display(description="task")
     def task_line(self, retrieval: Retrieval) -> str:
@@ -92,7 +102,32 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.outcomes_view)
-        return [path("outcomes/", view, name="memory_retrieval_outcomes"), *super().get_urls()]
+        again = self.admin_site.admin_view(self.again_view)
+        return [
+            path("outcomes/", view, name="memory_retrieval_outcomes"),
+            path("<uuid:retrieval_id>/again/", again, name="memory_retrieval_again"),
+            *super().get_urls(),
+        ]
+
+    def again_view(self, request: HttpRequest, retrieval_id: UUID) -> HttpResponse:
+        """Compare an answer with the same question asked again, or with another answer of the project."""
+        rows = self.get_queryset(request).select_related("project")
+        retrieval = get_object_or_404(rows, pk=retrieval_id)
+        if not self.has_view_permission(request, retrieval):
+            raise PermissionDenied
+        with_id = request.GET.get("with", "")
+        form = AgainForm.for_answer(retrieval, request.GET if "mode" in request.GET else None)
+        shown: dict[str, Any] = {}
+        if with_id:
+            other = _find(rows.filter(project=retrieval.project_id), with_id)
+            shown = compare_with(retrieval, other) if other else {"missing": True}
+        elif form.is_bound and form.is_valid() and retrieval.task:
+            shown = compare_again(request, retrieval, form.cleaned_data)
+        context = {"title": "Compare an answer", "opts": self.opts, "retrieval": retrieval, "form": form, **shown}
+        nearby = rows.filter(project=retrieval.project_id, task_id=retrieval.task_id).exclude(pk=retrieval.pk)
+        context["nearby"] = nearby.order_by("-created_at")[:_NEARBY]
+        page = {**self.admin_site.each_context(request), **context}
+        return TemplateResponse(request, "admin/memory/retrieval/again.html", page)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -101,10 +136,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
         runs = Prefetch("trajectories", Trajectory.objects.defer("steps").order_by("created_at"), to_attr="runs")
         said = Prefetch("feedback", HeuristicFeedback.objects.order_by("created_at"), to_attr="said")
         found = self.get_queryset(request).select_related("project").prefetch_related(runs, said)
-        try:
-            retrieval = found.filter(pk=object_id).first()
-        except (ValueError, ValidationError):  # no id at all; the parent view says that there is nothing
-            retrieval = None
+        retrieval = _find(found, object_id)  # where there is none, the parent view says so
         context = _replay(retrieval) if retrieval is not None else {}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
@@ -114,7 +146,9 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
             raise PermissionDenied
         wanted = request.GET.get("days", "")
         days = int(wanted) if wanted in map(str, PERIODS_DAYS) else 30
-        projects = list(visible_projects(request.user).values_list("pk", flat=True))
+        project = chosen_project(request)
+        projects = [project.pk] if project else list(visible_projects(request.user).values_list("pk", flat=True))
+        baseline = sum(count_runs(request, Period.last(days)).without, Ended()).share
         counted = count_outcomes(projects, since=timezone.now() - timedelta(days=days))
         names = _name_heuristics(row.heuristic_id for row in counted.by_heuristic if row.heuristic_id)
         context = {
@@ -123,6 +157,7 @@ class RetrievalAdmin(ReadOnlyAdmin[Retrieval]):
             "opts": self.opts,
             "days": days,
             "periods": PERIODS_DAYS,
+            "baseline": baseline,
             "by_mode": [(row, _percent(row)) for row in counted.by_mode],
             "by_family": [(row, _percent(row)) for row in counted.by_family],
             "by_heuristic": [
@@ -173,6 +208,13 @@ def judge_searches(user: Any) -> Iterable[Figure]:
         note=f"{where}{_share(least)} in the worst of {worst.recall_tasks} tasks, measured {age} ago",
         alarming=mean < WANTED_RECALL or least < LEAST_RECALL,
     )
+
+
+def _find(rows: QuerySet[Retrieval], pk: str) -> Retrieval | None:
+    try:
+        return rows.filter(pk=pk).first()
+    except (ValueError, ValidationError):  # no id at all
+        return None
 
 
 def _share(share: float | None) -> str:
@@ -227,4 +269,4 @@ def _name_heuristics(ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 def _percent(row: OutcomeCount) -> str:
-    return f"{100 * row.success_rate:.0f}%" if row.success_rate is not None else "–"
+    return str(Share(successes=row.successes, known=row.successes + row.failures))

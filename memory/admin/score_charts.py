@@ -1,6 +1,7 @@
 """Score histories as lines, drawn on the server."""
 
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from memory.runs.scores import ScoreHistory, read_score_history
 SHOWN_CHARTS, SHOWN_RUNS = 24, 60
 WIDTH, HEIGHT, MARGIN = 320, 96, 6
 LEVEL = 0.03
+AVERAGED_RUNS = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,12 @@ class ScoreChart:
 
     @property
     def line(self) -> str:
-        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
+        """Return the mean of each run and the nine before it: single scores jump between 0 and 1."""
+        averages = [
+            mean(point.y for point in self.points[max(end - AVERAGED_RUNS, 0) : end])
+            for end in range(1, len(self.points) + 1)
+        ]
+        return " ".join(f"{point.x:.1f},{y:.1f}" for point, y in zip(self.points, averages, strict=True))
 
 
 def scores_context(user: Any, *, project_id: str = "", task_id: str | None = None) -> dict[str, Any]:

@@ -4,23 +4,30 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.text import Truncator
 
 from memory.admin.conversation import find_given_heuristics, read_steps
+from memory.admin.lesson_form import LessonForm, propose_from_step
 from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.search import shorten
 from memory.api.base import represent
+from memory.errors import MemoryAppError
 from memory.heuristics.models import Evidence, Heuristic
 from memory.intake.serializers import TrajectorySerializer
+from memory.projects.access import may_review
+from memory.projects.actors import Actor
 from memory.redaction.visible_text import show_hidden
 from memory.retrieval.models import Retrieval
 from memory.runs.models import Trajectory
+from memory.runs.search import split_words, with_words
 
 MAX_QUERY_CHARS = 200
 LIST = "memory_trajectory_changelist"
@@ -47,7 +54,11 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
     list_display = ["task_line", "outcome", "score_shown", "was_given", "task_id", "agent", "project", "created_at"]
     list_filter = ["outcome", "outcome_source", GivenFilter, "project", "created_at"]
     list_select_related = ["project"]
-    search_fields = ["task", "task_id", "external_id", "agent"]
+    search_fields = ["task_id", "external_id", "agent"]
+    nothing_yet = (
+        "No run has been recorded yet. Agents send them with POST /api/v1/trajectories; the API docs under Settings "
+        "show how."
+    )
     date_hierarchy = "created_at"
     show_full_result_count = False
 
@@ -77,7 +88,49 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             self.admin_site.admin_view(self.download),
             name="memory_trajectory_download",
         )
-        return [download, *super().get_urls()]
+        lesson = path(
+            "<uuid:trajectory_id>/lesson/<int:index>/",
+            self.admin_site.admin_view(self.lesson_view),
+            name="memory_trajectory_lesson",
+        )
+        return [download, lesson, *super().get_urls()]
+
+    def lesson_view(self, request: HttpRequest, trajectory_id: UUID, index: int) -> HttpResponse:
+        """Let a reviewer write a lesson from a step of a run."""
+        trajectory = get_object_or_404(self.get_queryset(request).select_related("project"), pk=trajectory_id)
+        if not may_review(request.user, trajectory.project_id):
+            raise PermissionDenied("You need the role of a reviewer in this project to propose a lesson.")
+        step = next((raw for raw in trajectory.steps if raw["index"] == index), None)
+        if step is None:
+            raise Http404("This run has no such step.")
+        form = LessonForm.for_step(trajectory, step, request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            by = Actor.person(request.user)  # type: ignore[arg-type]  # the admin requires it
+            try:
+                heuristic = propose_from_step(trajectory, index, asked=form.cleaned_data, by=by)
+            except MemoryAppError as refusal:
+                form.add_error(None, str(refusal))
+            else:
+                messages.success(request, "The lesson is proposed. It waits for a decision like any other.")
+                return HttpResponseRedirect(reverse("admin:memory_heuristic_change", args=[heuristic.pk]))
+        shown = {
+            "title": f"A lesson from step {index}",
+            "intro": shorten(trajectory.task, 200),
+            "opts": self.opts,
+            "form": form,
+            "button": "Propose the lesson",
+        }
+        return TemplateResponse(request, "admin/form.html", {**self.admin_site.each_context(request), **shown})
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Trajectory], search_term: str
+    ) -> tuple[QuerySet[Trajectory], bool]:
+        """Search the task and the steps by words, and the names as the other lists do."""
+        named, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not split_words(search_term):
+            return named, may_repeat
+        ids = with_words(queryset, search_term).order_by().values("pk")
+        return queryset.filter(Q(pk__in=ids) | Q(pk__in=named.order_by().values("pk"))), False
 
     def download(self, request: HttpRequest, trajectory_id: UUID) -> HttpResponse:
         """Hand out the run as the API does, all of it."""
@@ -90,6 +143,9 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             content_type="application/json",
             headers={"Content-Disposition": f'attachment; filename="trajectory-{trajectory.pk}.json"'},
         )
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Runs", **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -131,5 +187,6 @@ class TrajectoryAdmin(ReadOnlyAdmin[Trajectory]):
             "failed": [step.index for step in steps if step.failed],
             "query": query,
             "matching": [step.index for step in steps if step.matches] if query else [],
-            "title": "Trajectory",
+            "title": "Run",
+            "may_propose": may_review(request.user, trajectory.project_id),
         }

@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 from memory.heuristics.text import HeuristicText
 
 _EXACT_WORDS = 2_000
+_MIN_WORDS = 6  # shorter texts are compared word by word in any case
+_MIN_SHARED = 0.4  # of the words of the shorter text; below, two texts are read side by side
 _LABELS = {
     "polarity": "Kind",
     "scope": "Scope",
@@ -27,20 +29,40 @@ class DiffPart:
 
 
 def diff_words(old: str, new: str) -> list[DiffPart]:
-    """Return how to read the second text as a change of the first."""
+    """Return how to read the second text as a change of the first.
+
+    Changes with nothing but a space or a comma between them are one change, so that words are not interleaved. Texts
+    that share little are not compared word by word: all of the first is removed, and all of the second added.
+    """
     before, after = _WORD.findall(old), _WORD.findall(new)
     parts: list[DiffPart] = []
     # Exact for what people write; long texts are compared by their rarer words, or their commonest cost seconds.
     matcher = SequenceMatcher(a=before, b=after, autojunk=len(after) > _EXACT_WORDS)
+    shared = 0
+    removed = added = ""
     for operation, a, b, c, d in matcher.get_opcodes():
-        if operation == "equal":
-            parts.append(DiffPart(kind="same", text="".join(before[a:b])))
-            continue
-        if a < b:
-            parts.append(DiffPart(kind="removed", text="".join(before[a:b])))
-        if c < d:
-            parts.append(DiffPart(kind="added", text="".join(after[c:d])))
+        words = _count_words(before[a:b]) if operation == "equal" else 0
+        is_between = (removed or added) and b < len(before)
+        if operation == "equal" and (words or not is_between):
+            shared += words
+            parts += [*_changes(removed, added), DiffPart(kind="same", text="".join(before[a:b]))]
+            removed = added = ""
+        else:
+            removed, added = removed + "".join(before[a:b]), added + "".join(after[c:d])
+    parts += _changes(removed, added)
+    fewest = min(_count_words(before), _count_words(after))
+    if fewest >= _MIN_WORDS and shared < _MIN_SHARED * fewest:
+        return _changes(old, new)
     return parts
+
+
+def _changes(removed: str, added: str) -> list[DiffPart]:
+    changes = [DiffPart(kind="removed", text=removed), DiffPart(kind="added", text=added)]
+    return [part for part in changes if part.text]
+
+
+def _count_words(parts: Iterable[str]) -> int:
+    return sum(part[0].isalnum() for part in parts)
 
 
 def diff_heuristics(old: HeuristicText, new: HeuristicText) -> list[DiffPart]:

@@ -1,7 +1,5 @@
 """The reviewers' decisions. Each is one function that checks the present state and leaves a Review."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
@@ -23,19 +21,17 @@ from memory.curation.decision_steps import (
 from memory.curation.evidence import copy_evidence, take_back_evidence
 from memory.curation.proposal_groups import count_support, find_members, lead_group, leave_group, lock_groups
 from memory.curation.proposals import revise_heuristic
-from memory.curation.reviewers import check_decider, find_owners, release_heuristic
+from memory.curation.reviewers import check_decider, find_owners
 from memory.errors import (
     AlreadyDecided,
-    MemoryAppError,
     NothingChanged,
     NotReadYet,
     NotServable,
     SecondReviewerNeeded,
-    TooManyAtOnce,
 )
 from memory.failpoints import failpoint
 from memory.heuristics.extensions import ask_for_reflection
-from memory.heuristics.models import DeskOpening, Heuristic, HeuristicRevision, Review
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.provenance import check_servable
 from memory.heuristics.text import HeuristicText
 from memory.index.heuristic_vectors import count_terms, embed_heuristics
@@ -270,14 +266,6 @@ def ask_again(heuristic: Heuristic, *, by: Actor, **note: Unpack[ReviewNote]) ->
     return answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BulkResult:
-    """The result for one of the selected: the heuristic as it is now, or why nothing was changed."""
-
-    heuristic: Heuristic
-    refusal: str = ""
-
-
 @transaction.atomic
 def decide_unflagged(
     heuristic: Heuristic,
@@ -297,59 +285,14 @@ def decide_unflagged(
     if not approve:
         return reject_heuristic(heuristic, by=by, content_sha256=content_sha256, **note)
     heuristic = lock_item(heuristic)  # so that what the checks said is of the wording that is decided on
-    _check_unflagged(heuristic, "Decide on it by itself: POST /api/v1/heuristics/{id}/approve.")
-    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, read_at=read_at, **note)
-
-
-def review_in_bulk(
-    heuristics: Sequence[Heuristic], *, approve: bool, by: Actor, **note: Unpack[ReviewNote]
-) -> list[BulkResult]:
-    """Approve or reject each on its own, only what this person has read and the checks have not flagged (D5).
-
-    One that is refused does not hold back the others.
-
-    Raises:
-        TooManyAtOnce: more than 20; nothing is decided then.
-    """
-    if len(heuristics) > MAX_AT_ONCE:
-        raise TooManyAtOnce(
-            f"You selected {len(heuristics)}; at most {MAX_AT_ONCE} can be decided at once. Nothing was changed."
-        )
-    openings = DeskOpening.objects.filter(user=by.user_id, heuristic__in=heuristics)
-    read = {(each.heuristic_id, each.content_sha256): each.opened_at for each in openings}
-    results = []
-    for heuristic in heuristics:
-        try:
-            with transaction.atomic():
-                sha256, read_at = _check_read(heuristic, read)
-                if approve:
-                    done = approve_heuristic(heuristic, by=by, content_sha256=sha256, read_at=read_at, **note)
-                else:
-                    done = reject_heuristic(heuristic, by=by, content_sha256=sha256, read_at=read_at, **note)
-                release_heuristic(heuristic, by=by)
-        except MemoryAppError as refusal:
-            results.append(BulkResult(heuristic=heuristic, refusal=str(refusal)))
-        else:
-            results.append(BulkResult(heuristic=done))
-    return results
-
-
-def _check_read(heuristic: Heuristic, read: Mapping[tuple[UUID, str], datetime]) -> tuple[str, datetime]:
-    """Return the hash of the present wording and when this person opened it."""
-    revision = heuristic.current_revision
-    assert revision is not None
-    _check_unflagged(heuristic, "Decide on it on its own page, not in bulk.")
-    opened_at = read.get((heuristic.pk, revision.content_sha256))
-    if opened_at is None:
-        raise NotReadYet("You have not opened its current wording. Open it, read it, then select it again.")
-    return revision.content_sha256, opened_at
-
-
-def _check_unflagged(heuristic: Heuristic, otherwise: str) -> None:
     if heuristic.prioritised_at is None:
         raise NotReadYet("The checks have not finished. Wait a few seconds and try again.")
     if heuristic.risk_flags:
-        raise NotReadYet(f"The checks flagged it ({', '.join(heuristic.risk_flags)}). {otherwise}")
+        flags = ", ".join(heuristic.risk_flags)
+        raise NotReadYet(
+            f"The checks flagged it ({flags}). Decide on it by itself: POST /api/v1/heuristics/{{id}}/approve."
+        )
+    return approve_heuristic(heuristic, by=by, content_sha256=content_sha256, read_at=read_at, **note)
 
 
 def _withdraw(heuristic: Heuristic, status: str) -> HeuristicRevision:

@@ -24,7 +24,7 @@ _APPROVALS = (_Decision.APPROVE, _Decision.FIRST_APPROVAL)
 _UNDECIDED = (_Decision.FIRST_APPROVAL, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
 # Records that change nothing that is served; an edit comes with its approval.
 _WITHOUT_EFFECT = (_Decision.EDIT, _Decision.REFLECT_AGAIN, _Decision.CONFIRM_EVIDENCE, _Decision.SPLIT)
-_UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE)
+_UNDOABLE = (*_APPROVALS, _Decision.REJECT, _Decision.RETIRE, _Decision.QUARANTINE, _Decision.MERGE)
 
 
 def is_undoable(review: Review) -> bool:
@@ -37,13 +37,15 @@ def is_undoable(review: Review) -> bool:
 def undo_review(review: Review, *, by: Actor) -> Heuristic:
     """Put the heuristic back into the queue. Both the decision and its undoing stay on record.
 
-    What was served before the decision is served again. A wording that was approved, even as the first of two
+    A duplicate is no duplicate any more, and takes its evidence back from the other lesson. What was served before the
+    decision is served again. A wording that was approved, even as the first of two
     approvals, comes back as a new revision, an edited one with the wording from before the edit: approvals are never
     reused.
 
     Raises:
         NotAllowed, ProjectArchived, ClaimedByOther: as for every decision.
-        TooLateToUndo: it is too old, another person's, or not the latest decision.
+        TooLateToUndo: it is too old, another person's, not the latest decision, or a merge that changed the words of
+            the other lesson.
         CoveredByOrder, OrderUnderWay: a quarantine order covers what was served before.
     """
     also = Review.objects.filter(decided_with=review.pk, project=review.project_id).select_related("revision")
@@ -62,6 +64,13 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
         raise TooLateToUndo("Another decision was made since then. Look at the lesson's history and decide again.")
 
     decided = review.revision
+    if review.decision == _Decision.MERGE:
+        into = HeuristicRevision.objects.filter(heuristic=heuristic.superseded_by_id)
+        if into.filter(created_at__gte=review.created_at).exists():
+            raise TooLateToUndo(
+                "The merge changed the words of the other lesson. Propose its earlier revision again there."
+            )
+        _stand_alone(heuristic)
     heuristic.evidence.filter(approved_at__gte=review.created_at).update(approved_at=None, approved_by="")
     heuristic = count_support(heuristic)
     HeuristicRevision.objects.filter(heuristic=heuristic, served=True).update(served=False)
@@ -80,14 +89,19 @@ def undo_review(review: Review, *, by: Actor) -> Heuristic:
     return count_support(heuristic)
 
 
+def _stand_alone(heuristic: Heuristic) -> None:
+    """Let a locked duplicate stand by itself again."""
+    take_back_evidence(heuristic)
+    heuristic.superseded_by = None
+    heuristic.save(update_fields=["superseded_by"])
+
+
 def _reopen_member(heuristic: Heuristic, closed: Review, *, leader: Heuristic, by: Actor, decided_with: UUID) -> None:
     """Put another wording back behind the proposal it was closed with, unless it was decided on again since."""
     latest = Review.objects.filter(heuristic=heuristic).first()
     if latest is None or latest.pk != closed.pk:
         return
-    take_back_evidence(heuristic)
-    heuristic.superseded_by = None
-    heuristic.save(update_fields=["superseded_by"])
+    _stand_alone(heuristic)
     _put_back(heuristic, closed.revision)
     join_group(heuristic, leader=leader)
     reason = f"Undid: {closed.decision}."

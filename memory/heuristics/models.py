@@ -359,6 +359,10 @@ class ReviewClaim(models.Model):
     def __str__(self) -> str:
         return f"{self.user} until {self.expires_at:%H:%M}"
 
+    @property
+    def is_live(self) -> bool:
+        return self.expires_at > timezone.now()
+
 
 class DeskOpening(models.Model):
     """A record that a person opened a wording, known by its hash. What was not read cannot be approved in bulk."""

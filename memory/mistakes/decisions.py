@@ -5,8 +5,10 @@ decision raises NotAllowed or ProjectArchived where the actor may not decide, se
 """
 
 from dataclasses import replace
+from datetime import timedelta
 
 from django.db import transaction
+from django.utils import timezone
 
 from memory.curation.decision_steps import (
     get_current_revision,
@@ -18,7 +20,7 @@ from memory.curation.decision_steps import (
     withdraw_revision,
 )
 from memory.curation.reviewers import check_rights, find_owners
-from memory.errors import AlreadyDecided, NotServable
+from memory.errors import AlreadyDecided, NotServable, TooLateToUndo
 from memory.mistakes.models import MistakeCard, MistakeCardReview
 from memory.mistakes.reports import MistakeText
 from memory.projects.actors import Actor
@@ -128,6 +130,28 @@ def note_words(card: MistakeCard, text: MistakeText, *, trajectory: Trajectory |
         return  # other words do not bring the card back
     if not any(newest.says_the_same_as(revision.as_text()) for revision in card.revisions.all()):
         propose_words(card, newest, trajectory=trajectory, by=by)
+
+
+@transaction.atomic
+def undo_card_review(review: MistakeCardReview, *, by: Actor, within: timedelta) -> MistakeCard:
+    """Take back an approval or a rejection made by mistake: the words wait again, in a new revision.
+
+    Raises:
+        TooLateToUndo: it is too old, another person's, not the latest decision, or replaced other words.
+        NotAllowed, ProjectArchived: see `check_rights`.
+    """
+    card = lock_item(review.card)
+    check_rights(card, by=by)
+    latest = card.reviews.first()
+    if timezone.now() - review.created_at > within or review.reviewer != by.label:
+        raise TooLateToUndo("Only the person who decided can undo it, and only at once. Retire the card instead.")
+    if latest is None or latest.pk != review.pk or review.decision not in (_Decision.APPROVE, _Decision.REJECT):
+        raise TooLateToUndo("Another decision was made since then. Look at the card's history and decide again.")
+    if card.revisions.filter(approved_at__isnull=False).exclude(pk=review.revision_id).exists():
+        raise TooLateToUndo("It had other words in use before, which are not put back. Retire the card instead.")
+    if review.decision == _Decision.APPROVE:
+        retire_card(card, by=by, reason="Undid: approve.")
+    return reopen_card(card, by=by)
 
 
 @transaction.atomic

@@ -12,15 +12,17 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from memory.errors import InvalidInput
+from memory.errors import InvalidInput, NotAllowed
+from memory.projects.access import has_role, may_review
 from memory.projects.actors import Actor, name_actor
-from memory.projects.models import ApiKey, Project, RuleChange
+from memory.projects.models import ApiKey, Project, ProjectMembership, RuleChange
 from memory.projects.rule_changes import let_key_review, requires_two
 
 log = structlog.get_logger(__name__)
@@ -35,6 +37,8 @@ AGENT_SCOPES: tuple[str, ...] = (
     ApiKey.Scope.RETRIEVE,
     ApiKey.Scope.REFLECT,
 )
+# What only people who may review can give away: with these a key decides, deploys, or lets agents act.
+DECIDING_SCOPES: tuple[str, ...] = (ApiKey.Scope.REVIEW, ApiKey.Scope.RELEASE, ApiKey.Scope.APPROVE)
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _TOKEN = re.compile(r"erl_live_([0-9A-Za-z]{8})_([0-9A-Za-z]{43})_([0-9A-Za-z]{6})")
 
@@ -68,6 +72,22 @@ def parse_token(token: str) -> Credential | None:
     if match is None or _checksum(token.rpartition("_")[0]) != match[3]:
         return None
     return Credential(prefix=match[1], secret=match[2])
+
+
+def check_may_give(user: Any, project: Project, scopes: Iterable[str]) -> None:
+    """Refuse a person who would get more rights by a key than they have.
+
+    Raises:
+        NotAllowed: the person is no operator of the project, or the scopes decide and the person may not review there.
+    """
+    if not (user.has_perm("memory.change_apikey") and has_role(user, project.pk, ProjectMembership.Role.OPERATOR)):
+        raise NotAllowed(f"You are not an operator of the project {project}, so no key was made or replaced.")
+    deciding = sorted({*scopes} & {*DECIDING_SCOPES})
+    if deciding and not may_review(user, project.pk):
+        raise NotAllowed(
+            f"Only people who may review in the project {project} can make or replace a key for {', '.join(deciding)}. "
+            "Ask one of its reviewers, or choose other scopes."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

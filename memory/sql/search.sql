@@ -307,3 +307,18 @@ BEGIN
             ORDER BY strict_word_similarity(key, near.names) DESC, near.revision_id LIMIT most;
     END LOOP;
 END $$;
+
+-- The words of a run: its task and every text of its steps, for the search of the admin. Paths and names such as
+-- get_order are split. The beginning of a long run has to do: a vector of words holds at most a megabyte.
+CREATE OR REPLACE FUNCTION memory_run_words(task text, steps jsonb) RETURNS tsvector
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT to_tsvector('pg_catalog.simple', translate(left(
+        task || coalesce((SELECT string_agg(' ' || (value #>> '{}'), '')
+                          FROM jsonb_path_query(steps, 'strict $.** ? (@.type() == "string")') AS value), ''),
+        150000), '_/.:@=-', '       '))
+$$;
+-- Runs that are still recorded in parts would be read again with every part, so they are found once they have ended.
+CREATE INDEX IF NOT EXISTS memory_trajectory_words ON memory_trajectory USING gin (memory_run_words(task, steps))
+    WHERE NOT is_open;
+-- Searches need no statistics of it, which ANALYZE would read thousands of runs for.
+ALTER INDEX memory_trajectory_words ALTER COLUMN 1 SET STATISTICS 0;

@@ -13,48 +13,23 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.text import Truncator
 
+from memory.admin.inbox.kinds import add_kind
+from memory.admin.inbox.views import draw_own_page
 from memory.admin.panels import Figure, Panel, add_desk_panel, add_figures
 from memory.admin.read_only import ReadOnlyAdmin
-from memory.admin.word_diff import DiffPart, diff_heuristics
 from memory.errors import MemoryAppError
 from memory.heuristics.models import Heuristic
-from memory.heuristics.text import HeuristicText
 from memory.projects.access import has_role, may_review, narrow_to_projects
 from memory.projects.actors import Actor
 from memory.projects.models import ProjectMembership
 from memory.redaction.visible_text import show_hidden
+from reflection.consolidation.inbox import SUGGESTIONS
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from reflection.consolidation.requests import request_consolidation
-from reflection.consolidation.suggestion_decisions import ACCEPTABLE, accept_suggestion, dismiss_suggestion
+from reflection.consolidation.shown import find_holders, show_suggestion
 
 _SHOWN = 100
 _ON_THE_DESK = 5
-_DONE = {
-    Suggestion.Kind.MERGE: "Merged. The other lesson has the evidence of both.",
-    Suggestion.Kind.RETIRE: "Retired. The records keep it with the reason.",
-    Suggestion.Kind.NARROW: "Narrowed. The lesson now has the new words.",
-    Suggestion.Kind.GENERALISE: "Widened. The lesson now applies to the whole project.",
-}
-
-
-def shown_suggestion(suggestion: Suggestion) -> dict[str, Any]:
-    """Return what a template needs to show a suggestion: both lessons and what would change."""
-    return {"row": suggestion, "diff": find_difference(suggestion), "may_accept": suggestion.kind in ACCEPTABLE}
-
-
-def find_difference(suggestion: Suggestion) -> list[DiffPart]:
-    """Compare the present words with the new ones, or with those of the lesson that stays."""
-    current = suggestion.heuristic.current_revision
-    if current is None:
-        return []
-    kept = suggestion.other.current_revision if suggestion.other else None
-    if suggestion.text:
-        text: dict[str, Any] = suggestion.text | {"tags": tuple(suggestion.text.get("tags", ()))}
-        base = kept if suggestion.kind == Suggestion.Kind.MERGE and kept else current
-        return diff_heuristics(base.as_text(), HeuristicText(**text))
-    if kept is not None and suggestion.kind == Suggestion.Kind.MERGE:
-        return diff_heuristics(current.as_text(), kept.as_text())
-    return []
 
 
 def draw_suggestions(heuristic: Heuristic) -> Panel | None:
@@ -65,8 +40,14 @@ def draw_suggestions(heuristic: Heuristic) -> Panel | None:
         .select_related("heuristic__current_revision", "other__current_revision")
         .order_by("created_at", "id")[:_ON_THE_DESK]
     )
-    shown = [shown_suggestion(row) for row in rows]
+    shown = [show_suggestion(row) for row in rows]
     return Panel(template="admin/reflection/suggestions_panel.html", context={"suggestions": shown}) if shown else None
+
+
+def _show(rows: Iterable[Suggestion], *, user: Any) -> list[dict[str, Any]]:
+    rows = list(rows)
+    holders = find_holders(rows, user=user)
+    return [show_suggestion(row, held_by=holders.get(row.pk, "")) for row in rows]
 
 
 def count_suggestions(user: Any) -> Iterable[Figure]:
@@ -131,7 +112,10 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
             rows = run.suggestions.select_related("heuristic__current_revision", "other__current_revision")
             context |= {
                 "run": run,
-                "suggestions": [shown_suggestion(row) for row in rows.order_by("kind", "created_at", "id")[:_SHOWN]],
+                "suggestions": _show(rows.order_by("kind", "created_at", "id")[:_SHOWN], user=request.user),
+                "open": rows.filter(status=Suggestion.Status.OPEN).exclude(kind=Suggestion.Kind.NEW).count(),
+                "tokens_change": run.tokens_after - run.tokens_before,
+                "lessons_change": run.items_after - run.items_before,
                 "calls": run.model_calls.order_by("created_at"),
                 "may_review": may_review(request.user, run.project_id),
             }
@@ -139,7 +123,6 @@ class ConsolidationRunAdmin(ReadOnlyAdmin[ConsolidationRun]):
 
 
 class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
-    change_form_template = "admin/reflection/suggestion.html"
     list_display = ["line", "kind", "why", "percent", "tokens_saved", "status"]
     list_filter = ["status", "kind", "method", "project", "created_at"]
     search_fields = ["reason", "heuristic__current_revision__trigger", "heuristic__current_revision__guideline"]
@@ -166,15 +149,16 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         suggestion = self.get_object(request, object_id)
-        context: dict[str, Any] = {"title": "Suggestion"}
-        if suggestion is not None:
-            context |= {
-                "suggestion": shown_suggestion(suggestion),
-                "evidence": suggestion.evidence.select_related("trajectory"),
-                "may_review": may_review(request.user, suggestion.project_id),
-            }
-        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+        if suggestion is None:
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is gone
+        if request.method == "POST":
+            self._decide(request, suggestion)
+            return HttpResponseRedirect(request.get_full_path())
+        pane = SUGGESTIONS.draw_suggestion(suggestion, user=request.user)
+        return draw_own_page(request, pane, title="Suggestion", opts=self.opts)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Suggestion]:
         rows = super().get_queryset(request)
@@ -185,19 +169,7 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         suggestion = get_object_or_404(self.get_queryset(request), pk=suggestion_id)
-        if not may_review(request.user, suggestion.project_id):
-            raise PermissionDenied("You need the permission “review heuristics” in this project to decide here.")
-        assert request.user.is_authenticated
-        by, reason = Actor.person(request.user), request.POST.get("reason", "")[:2000]
-        try:
-            if request.POST.get("decision") == "accept":
-                accept_suggestion(suggestion, by=by, reason=reason)
-                messages.success(request, _DONE[Suggestion.Kind(suggestion.kind)])
-            else:
-                dismiss_suggestion(suggestion, by=by, reason=reason)
-                messages.success(request, "Dismissed. It will not be suggested again.")
-        except MemoryAppError as refusal:
-            messages.error(request, str(refusal))
+        self._decide(request, suggestion)
         back = request.POST.get("next", "")
         if not url_has_allowed_host_and_scheme(
             back, allowed_hosts={request.get_host()}, require_https=request.is_secure()
@@ -205,10 +177,19 @@ class SuggestionAdmin(ReadOnlyAdmin[Suggestion]):
             back = reverse("admin:reflection_suggestion_changelist") + "?status__exact=open"
         return HttpResponseRedirect(back)
 
+    def _decide(self, request: HttpRequest, suggestion: Suggestion) -> None:
+        try:
+            done = SUGGESTIONS.decide_on(suggestion, user=request.user, data=request.POST)
+        except MemoryAppError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, done.said)
+
 
 def register() -> None:
     """Show consolidations in the admin, on the review desk and on the home page."""
     admin.site.register(ConsolidationRun, ConsolidationRunAdmin)
     admin.site.register(Suggestion, SuggestionAdmin)
-    add_desk_panel(draw_suggestions)
+    add_desk_panel(draw_suggestions, tab="similar")
     add_figures(count_suggestions)
+    add_kind(SUGGESTIONS)

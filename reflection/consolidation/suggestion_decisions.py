@@ -1,5 +1,6 @@
 """Accept or dismiss a suggestion. Accepting carries it out with the services for lessons."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
@@ -10,7 +11,7 @@ from memory.curation.decisions import approve_heuristic, reject_heuristic, retir
 from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import revise_heuristic
 from memory.curation.reviewers import check_decider
-from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile
+from memory.errors import AlreadyDecided, CannotMerge, ChangedMeanwhile, TooLateToUndo
 from memory.heuristics.models import Heuristic
 from memory.heuristics.provenance import Sources
 from memory.heuristics.text import HeuristicText
@@ -19,6 +20,7 @@ from reflection.consolidation.models import Suggestion
 
 _Kind = Suggestion.Kind
 _Status = Suggestion.Status
+_UNDO_WITHIN = timedelta(seconds=15)
 
 # What can be carried out as it is. The others are decided on the page of the lesson.
 ACCEPTABLE = frozenset({_Kind.MERGE, _Kind.NARROW, _Kind.GENERALISE, _Kind.RETIRE})
@@ -77,6 +79,25 @@ def dismiss_suggestion(suggestion: Suggestion, *, by: Actor, reason: str = "") -
     suggestion = _lock_open(suggestion)
     check_decider(suggestion.heuristic, by=by)
     return _close(suggestion, status=_Status.DISMISSED, by=by, reason=reason)
+
+
+@transaction.atomic
+def reopen_suggestion(suggestion: Suggestion, *, by: Actor) -> Suggestion:
+    """Let a suggestion that this actor dismissed by mistake wait again.
+
+    Raises:
+        TooLateToUndo: it was not dismissed, by another person, or too long ago.
+        NotAllowed: this actor may not decide on the lesson.
+    """
+    suggestion = Suggestion.objects.select_for_update(of=("self",)).select_related("heuristic").get(pk=suggestion.pk)
+    check_decider(suggestion.heuristic, by=by)
+    recent = suggestion.decided_at is not None and timezone.now() - suggestion.decided_at < _UNDO_WITHIN
+    if suggestion.status != _Status.DISMISSED or suggestion.decided_by != by.label or not recent:
+        raise TooLateToUndo("Only a dismissal of your own can be undone, and only at once.")
+    suggestion.status, suggestion.decided_by, suggestion.decided_at = _Status.OPEN, "", None
+    suggestion.decision_reason = ""
+    suggestion.save(update_fields=["status", "decided_by", "decided_at", "decision_reason"])
+    return suggestion
 
 
 def _lock_open(suggestion: Suggestion) -> Suggestion:

@@ -65,6 +65,19 @@ def test_person_approves_without_javascript() -> None:
     assert (approval.status, approval.decided_by) == ("approved", f"user:reviewer-{run.project.slug}")
 
 
+def test_person_approves_in_the_inbox() -> None:
+    run, approval = waiting()
+    client = log_in(run.project)
+    at = reverse("admin:inbox_item", args=["call", approval.pk])
+    assert "What the user asked for" in client.get("/admin/inbox/").content.decode()
+
+    client.post(at, {"decision": "approve", "arguments_sha256": approval.arguments_sha256})
+
+    approval.refresh_from_db()
+    assert approval.status == "approved"
+    assert "Nothing is waiting for you" in client.get("/admin/inbox/").content.decode()
+
+
 def test_person_edits_after_a_preview() -> None:
     run, approval = waiting()
     client, arguments = log_in(run.project), '{"message": "Hi"}'

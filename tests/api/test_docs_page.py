@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 import pytest
+from django.conf import settings
 from django.contrib.staticfiles import finders
 
 
@@ -37,7 +38,7 @@ def test_docs_page_loads_only_from_this_server_and_runs_nothing_inline(response)
     page = Page(response.content.decode())
 
     assert page.loads
-    assert all(address.startswith("/static/") for address in page.loads)
+    assert all(address.startswith(settings.STATIC_URL) for address in page.loads)
     assert page.inline == []
     assert "script-src 'self'" in response["Content-Security-Policy"]
     assert "unsafe" not in response["Content-Security-Policy"]
@@ -46,7 +47,7 @@ def test_docs_page_loads_only_from_this_server_and_runs_nothing_inline(response)
 def test_docs_page_files_exist(response):
     page = Page(response.content.decode())
 
-    assert [address for address in page.loads if finders.find(address.removeprefix("/static/")) is None] == []
+    assert [address for address in page.loads if finders.find(address.removeprefix(settings.STATIC_URL)) is None] == []
 
 
 def test_docs_page_with_unknown_parameter_answers_400(client):

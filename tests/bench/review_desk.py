@@ -5,7 +5,8 @@
 Starts a throw-away database and web server, fills them, has the offline reflector propose lessons from the runs of
 DIR/*.jsonl or DIR/*_trajectories/trajectories.jsonl (the sample data without --data), and decides on them by keyboard
 alone: approve, approve, reject with a reason, over and over. What is timed is machine time, in the browser: from the
-key press that decides to the first frame of the next proposal. Then it counts the queries of each page.
+key press that decides to the first frame of the next item in the inbox. Before each key it waits as long as the
+quickest reader would. Then it counts the requests of a page on a warm cache and the queries of each page.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -78,12 +80,25 @@ FROM (SELECT id, row_number() OVER () AS place FROM memory_retrieval) r,
      (SELECT id, row_number() OVER () AS place FROM memory_trajectory) s
 WHERE r.place = s.place AND t.id = s.id
 """
-TIMER = """
-const now = () => performance.timeOrigin + performance.now();
-addEventListener('keydown', () => sessionStorage.setItem('pressed', now()), true);
-addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => setTimeout(() => {
-  window.__shown = now() - Number(sessionStorage.getItem('pressed')); })));
-"""
+# From a key press to the first frame in which another item is on the screen.
+TIMER = """() => {
+  addEventListener('keydown', () => { window.__pressed = performance.now(); window.__shown = 0; }, true);
+  new MutationObserver(changes => {
+    if (changes.some(change => [...change.addedNodes].some(node => node.id === 'item')))
+      requestAnimationFrame(() => setTimeout(() => { window.__shown = performance.now() - window.__pressed; }));
+  }).observe(document.querySelector('.inbox'), {childList: true});
+}"""
+# What a load of the page fetched over the network; what came from the cache has no size.
+REQUESTS = """() => 1 + performance.getEntriesByType('resource').filter(each => each.transferSize > 0).length"""
+READING_MS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What the browser saw: the times from key press to the next item, and the requests of a page."""
+
+    milliseconds: list[float]
+    requests: int
 
 
 def fill(options: argparse.Namespace) -> Project:
@@ -161,32 +176,36 @@ def _record_real_runs(project: Project, data: Path) -> int:
     return min(len(entries), SAMPLED_RUNS)
 
 
-def decide(root: str, *, decisions: int, executable: str) -> list[float]:
-    """Decide by keyboard alone; return the milliseconds from each deciding key press to the next proposal."""
+def decide(root: str, *, decisions: int, executable: str) -> Measured:
+    """Decide in the inbox by keyboard alone, and load it again with a warm cache."""
     taken = []
     with open_browser(executable, viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
-        page.goto(f"{root}/admin/login/?next=/admin/memory/heuristic/?status__exact=proposed")
+        page.goto(f"{root}/admin/login/?next=/admin/inbox/?kind=lesson")
         page.keyboard.type(REVIEWER)
         page.keyboard.press("Tab")
         page.keyboard.type(PASSWORD)
         page.keyboard.press("Enter")
-        page.wait_for_selector("th.field-trigger_line a")
-        page.add_init_script(TIMER)
-        page.locator("th.field-trigger_line a").first.focus()
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".lesson")
+        page.wait_for_selector("#item .lesson")
+        page.reload()
+        page.wait_for_load_state("networkidle")
+        requests = int(page.evaluate(REQUESTS))
+        page.evaluate(TIMER)
         for number in range(decisions):
-            before = page.url
-            page.wait_for_function("window.__shown !== undefined")
+            before = page.get_attribute("#item", "data-item")
+            page.wait_for_timeout(READING_MS)  # the next ones are fetched meanwhile, as while a person reads
+            page.evaluate("for (const each of document.querySelectorAll('.words *')) each.scrollIntoView()")
             if number % 3 == 2:
                 page.keyboard.press("r")
                 page.keyboard.press("1")
             else:
                 page.keyboard.press("a")
-            page.wait_for_function("before => location.href !== before && window.__shown > 0", arg=before)
+            page.wait_for_function(
+                "before => document.getElementById('item').dataset.item !== before && window.__shown > 0", arg=before
+            )
             taken.append(float(page.evaluate("window.__shown")))
-    return taken
+        page.wait_for_load_state("networkidle")
+    return Measured(milliseconds=sorted(taken), requests=requests)
 
 
 def count_queries(project: Project) -> dict[str, dict[str, Any]]:
@@ -198,10 +217,11 @@ def count_queries(project: Project) -> dict[str, dict[str, Any]]:
     cited = Trajectory.objects.filter(evidence__isnull=False).first()
     assert served is not None
     assert cited is not None
-    pages = {"home": "/admin/", "queue": "/admin/memory/heuristic/?status__exact=proposed"}
-    pages |= {f"desk {n}": f"/admin/memory/heuristic/{row.pk}/change/" for n, row in enumerate(waiting, 1)}
+    pages = {"home": "/admin/", "inbox": "/admin/inbox/", "list": "/admin/memory/heuristic/?status__exact=proposed"}
+    pages |= {f"item {n}": f"/admin/inbox/ahead/?item=lesson/{row.pk}" for n, row in enumerate(waiting, 1)}
+    pages |= {f"lesson {n}": f"/admin/memory/heuristic/{row.pk}/change/" for n, row in enumerate(waiting, 1)}
     pages |= {
-        "desk, served": f"/admin/memory/heuristic/{served.pk}/change/",
+        "lesson, served": f"/admin/memory/heuristic/{served.pk}/change/",
         "trajectory": f"/admin/memory/trajectory/{cited.pk}/change/",
         "trajectories": "/admin/memory/trajectory/",
         "retrievals": "/admin/memory/retrieval/",
@@ -249,12 +269,14 @@ def main() -> int:
         web.start_web()
         pids = children(web.processes["web"].pid)
         used = read_cpu_seconds(pids)
-        taken = sorted(decide(web.base_url, decisions=min(options.decisions, waiting - 1), executable=executable))
+        measured = decide(web.base_url, decisions=min(options.decisions, waiting - 1), executable=executable)
+        taken = measured.milliseconds
         p95 = taken[min(len(taken) - 1, int(0.95 * len(taken)))]
         median = statistics.median(taken)
         print(f"{len(taken)} decisions: median {median:.0f} ms, p95 {p95:.0f} ms, max {taken[-1]:.0f} ms")
         used = 1000 * (read_cpu_seconds(pids) - used) / len(taken)
-        print(f"processor time of the web server: {used:.0f} ms a decision (the POST, the next page, its files)")
+        print(f"processor time of the web server: {used:.0f} ms a decision (the POST and the items fetched ahead)")
+        print(f"requests of a page on a warm cache: {measured.requests}")
         print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         print("| page | queries | of them in the database, ms | whole page, ms |\n| --- | --- | --- | --- |")
         pages = count_queries(project)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from memory.retrieval.scoring import MEANING_WEIGHT
 from tests.bench.retrieval_figures import WEIGHTS, Figures, choose_floor, choose_weight
 from tests.bench.retrieval_quality import get_groups, measure, read_options, report
 
@@ -59,9 +60,9 @@ def make_figures(**measured: Any) -> Figures:
 
 
 def test_weight_is_the_one_that_is_best_on_the_other_folders() -> None:
-    figures = make_figures(by_weight={str(weight): [float(weight == 0.7)] * 2 for weight in WEIGHTS})
+    figures = make_figures(by_weight={str(weight): [float(weight == 0.6)] * 2 for weight in WEIGHTS})
 
-    assert (choose_weight([figures]), choose_weight([])) == (0.7, 0.5)
+    assert (choose_weight([figures]), choose_weight([])) == (0.6, MEANING_WEIGHT)
 
 
 def test_floor_is_the_highest_that_leaves_nearly_all_own_tasks_of_the_others_answered() -> None:

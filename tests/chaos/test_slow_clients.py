@@ -13,6 +13,7 @@ import psutil
 import psycopg
 import pytest
 from django.db import connection
+from django.templatetags.static import static
 
 from tests.chaos.web import ChaosWeb
 from tests.factories import make_api_key, make_project, make_trajectory
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 CLIENTS = 24  # three for each thread of the server
 SOON_SECONDS = 5.0  # on a busy machine; a server that is blocked answers after ten at least
-LARGE_FILE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
+LARGE_FILE = static("drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js")
 POST = b"POST /api/v1/trajectories HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from memory.projects.models import ProjectMembership
 from tests.e2e.browser import find_chromium, open_browser
@@ -34,12 +34,18 @@ def page(chromium: BrowserContext) -> Iterator[Page]:
     page = chromium.new_page()
     page.set_viewport_size({"width": 1280, "height": 900})
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("dialog", lambda dialog: complaints.append(dialog.message))
     yield page
     page.close()
     assert complaints == []
+
+
+def _is_complaint(message: ConsoleMessage) -> bool:
+    """Tell whether a page is wrong; a decision that the server refuses is not, though the browser logs it."""
+    is_refusal = message.text.endswith(("status of 409 (Conflict)", "status of 422 (Unprocessable Entity)"))
+    return message.type == "error" and not is_refusal
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from django.template.loader import get_template
+from django.templatetags.static import static
 from django.test import Client
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -36,8 +37,11 @@ def test_page_needs_no_context_and_no_inline_code(status: int) -> None:
 
 @pytest.mark.django_db
 def test_stylesheet_of_the_pages_is_served(client: Client) -> None:
-    response = client.get("/static/erl/error.css")
+    page = get_template("404.html").render()
+    address = static("erl/error.css")
+    response = client.get(address)
 
+    assert f'href="{address}"' in page
     assert b"color-scheme" in response.getvalue()
     response.close()
 

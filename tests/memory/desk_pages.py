@@ -23,6 +23,11 @@ def address(heuristic: Heuristic) -> str:
     return reverse("admin:memory_heuristic_change", args=[heuristic.pk])
 
 
+def hold(client: Client, heuristic: Heuristic) -> None:
+    """Claim a lesson, as its page does for a person who reads it for some seconds."""
+    assert client.post(reverse("admin:inbox_hold", args=["lesson", heuristic.pk])).status_code == 200
+
+
 def page(client: Client, heuristic: Heuristic) -> str:
     response = client.get(address(heuristic))
     assert response.status_code == 200

@@ -1,4 +1,4 @@
-"""The numbers on the admin's first page."""
+"""The home page: what waits, how it goes, one's own decisions, and the first steps of a project."""
 
 from datetime import timedelta
 
@@ -13,7 +13,9 @@ from memory.heuristics.models import Heuristic
 from memory.projects.actors import Actor
 from tests.factories import (
     approve_as_read,
+    make_api_key,
     make_heuristic,
+    make_member,
     make_project,
     make_reflection,
     make_retrieval,
@@ -22,7 +24,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 
-ANA = Actor(label="user:ana")
+ROOT = Actor(label="user:root")
 
 
 @pytest.fixture
@@ -37,103 +39,112 @@ def home(client: Client) -> str:
     return response.content.decode()
 
 
-def figures(client: Client) -> dict[str, str]:
-    shown = client.get("/admin/").context["figures"]
-    return {figure.label: figure.value for figure in shown}
+def tiles(client: Client) -> dict[str, tuple[str, str]]:
+    return {tile.label: (tile.value, tile.note) for tile in client.get("/admin/").context["tiles"]}
 
 
-def test_empty_dashboard_shows_no_division_by_nothing(admin: Client) -> None:
-    shown = figures(admin)
+def test_home_says_what_waits_and_leads_to_it(admin: Client) -> None:
+    make_heuristic()
 
-    assert (shown["waiting for review"], shown["longest wait"], shown["approved"]) == ("0", "none", "–")
+    shown = admin.get("/admin/").context
+    kinds = {kind.label: kind for kind in shown["waiting"]}
 
-
-def test_dashboard_counts_the_queue_and_the_decisions(admin: Client) -> None:
-    project = make_project()
-    make_heuristic(project=project)
-    approve_as_read(make_heuristic(project=project), by=ANA, seconds_on_screen=8)
-    reject_heuristic(make_heuristic(project=project), by=ANA, reason="no", seconds_on_screen=4)
-
-    shown = figures(admin)
-
-    assert (shown["waiting for review"], shown["decisions, 7 days"]) == ("1", "2")
-    assert (shown["approved"], shown["time to decide"]) == ("50%", "6 s")
-    assert "user:ana" in home(admin)
+    assert (kinds["Lessons"].count, kinds["Suggestions"].count, kinds["Calls of agents"].count) == (1, 0, 0)
+    assert "Start reviewing" in home(admin)
+    assert {admin.get(kind.link).status_code for kind in kinds.values()} == {200}
 
 
-def test_dashboard_marks_a_proposal_that_waits_for_long(admin: Client) -> None:
+def test_home_marks_a_proposal_that_waits_for_long(admin: Client) -> None:
     heuristic = make_heuristic()
+    assert 'class="alarming">The oldest' not in home(admin)
     Heuristic.objects.filter(pk=heuristic.pk).update(created_at=timezone.now() - timedelta(days=9))
 
-    assert 'class="alarming"' in home(admin)
+    assert 'class="alarming">The oldest has waited 1 week, 2 days' in home(admin).replace("\xa0", " ")
 
 
-def test_dashboard_counts_failed_reflections(admin: Client) -> None:
-    make_reflection(status="dead")
-
-    assert figures(admin)["reflections failed"] == "1"
-
-
-def test_charts_draw_runs_and_answers_by_week(admin: Client) -> None:
+def test_tiles_tell_runs_with_lessons_from_those_without(admin: Client) -> None:
     project = make_project()
-    make_trajectory(project=project, outcome="success", score=1)
-    make_trajectory(project=project)
-    make_retrieval(project=project)
-
-    runs, answers, guided = admin.get("/admin/").context["charts"]
-
-    assert (runs.bars[-1].first, runs.bars[-1].second, runs.bars[-1].first_height) == (1, 1, 50)
-    assert (answers.bars[-1].first, answers.bars[-1].second) == (0, 1)
-    assert guided.highest == 0
-
-
-def test_lessons_given_and_how_their_runs_ended_are_counted(admin: Client) -> None:
-    project = make_project()
-    given = make_retrieval(project=project, heuristic_ids=[make_heuristic(project=project).pk] * 2)
+    given = make_retrieval(project=project, heuristic_ids=[make_heuristic(project=project).pk])
     make_trajectory(project=project, retrieval=given, outcome="success", score=1)
     make_trajectory(project=project, retrieval=given, outcome="failure")
-    make_trajectory(project=project, outcome="unknown", score=None)
+    make_trajectory(project=project, outcome="failure")
 
-    shown = figures(admin)
-    link = next(
-        figure.link for figure in admin.get("/admin/").context["figures"] if figure.label == "success rate with lessons"
-    )
+    shown = tiles(admin)
 
-    assert (shown["lessons given, 7 days"], shown["success rate with lessons"]) == ("2", "50%")
-    assert (shown["runs recorded, 7 days"], shown["succeeded"]) == ("3", "50%")
-    assert admin.get(link).context["cl"].result_count == 2
+    assert shown["Runs"][0] == "3"
+    assert shown["Success with lessons"] == ("50%", "50% (9–91%, 2 runs)")
+    assert shown["Success without"] == ("0%", "0% (0–79%, 1 run)")
 
 
-def test_every_link_of_the_dashboard_opens_a_list(admin: Client) -> None:
-    make_trajectory(project=make_project())
-    context = admin.get("/admin/").context
-    links = [figure.link for figure in context["figures"]] + [bar.link for bar in context["charts"][0].bars]
+def test_tiles_without_runs_show_no_division_by_nothing(admin: Client) -> None:
+    make_project()
 
-    answers = {link: admin.get(link).status_code for link in links}
-
-    assert set(answers.values()) == {200}, answers
+    assert tiles(admin)["Success with lessons"] == ("–", "–")
 
 
-def test_dashboard_escapes_the_names_of_reviewers(admin: Client) -> None:
-    name = "user:<img src=x onerror=alert(1)>"
-    approve_as_read(make_heuristic(), by=Actor(label=name))
+def test_home_lists_own_decisions_and_no_others(admin: Client) -> None:
+    project = make_project()
+    approve_as_read(make_heuristic(project=project, trigger="mine"), by=ROOT)
+    reject_heuristic(make_heuristic(project=project, trigger="theirs"), by=Actor(label="user:ana"), reason="no")
+
+    decided = [str(review.heuristic) for review in admin.get("/admin/").context["decided"]]
+
+    assert [text for text in decided if "mine" in text] == decided
+    assert len(decided) == 1
+
+
+def test_home_counts_failed_reflections(admin: Client) -> None:
+    make_reflection(status="dead")
+
+    figures = {figure.label: figure.value for figure in admin.get("/admin/").context["figures"]}
+
+    assert figures["reflections failed"] == "1"
+
+
+def test_first_steps_are_ticked_and_disappear_when_all_are_done(admin: Client) -> None:
+    project = make_project()
+    steps = {step.label: step.is_done for step in admin.get("/admin/").context["steps"]}
+    assert set(steps.values()) == {False}
+    make_api_key(project=project)
+    heuristic = make_heuristic(project=project)
+    approve_as_read(heuristic, by=ROOT)
+    given = make_retrieval(project=project, heuristic_ids=[heuristic.pk])
+    assert [step.label for step in admin.get("/admin/").context["steps"] if not step.is_done] == [
+        "Record a run",
+        "Tell how it ended",
+    ]
+
+    make_trajectory(project=project, retrieval=given, outcome="success", score=1)
+
+    assert "First steps" not in home(admin)
+
+
+def test_person_without_a_project_is_told_what_to_do(client: Client) -> None:
+    make_project()
+    client.force_login(get_user_model().objects.create_user("eve", is_staff=True))
+
+    html = home(client)
+
+    assert "not a member of any project yet" in html
+    assert "eve" in html
+    assert "First steps" not in html
+
+
+def test_person_without_permissions_sees_no_numbers(client: Client) -> None:
+    project = make_project()
+    make_heuristic(project=project)
+    client.force_login(make_member(project=project, permissions=[]))
+
+    shown = client.get("/admin/").context
+
+    assert (shown["waiting"], shown["tiles"], shown["decided"], shown["steps"]) == ([], [], [], [])
+
+
+def test_home_escapes_the_words_of_lessons(admin: Client) -> None:
+    words = "<img src=x onerror=alert(1)>"
+    approve_as_read(make_heuristic(trigger=words), by=ROOT)
 
     html = home(admin)
 
-    assert escape(name) in html
-    assert name not in html
-
-
-def test_dashboard_of_somebody_without_permissions_is_empty(client: Client) -> None:
-    client.force_login(get_user_model().objects.create_user("eve", is_staff=True))
-    make_heuristic()
-
-    assert figures(client) == {}
-
-
-def test_oldest_wait_links_to_the_queue_with_the_oldest_first(admin: Client) -> None:
-    project = make_project()
-    oldest, _ = make_heuristic(project=project), make_heuristic(project=project)
-    links = {figure.label: figure.link for figure in admin.get("/admin/").context["figures"]}
-
-    assert admin.get(links["longest wait"]).context["cl"].result_list[0] == oldest
+    assert escape(words) in html
+    assert words not in html

@@ -1,6 +1,4 @@
-"""The queue: its order and the reason for it, its filters, and deciding on several at once."""
-
-from typing import Any
+"""The queue: its order and the reason for it, and its filters."""
 
 import pytest
 from django.db import connection
@@ -9,17 +7,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from memory.curation.priority import prioritise_heuristics, prioritise_queue
-from memory.curation.proposals import revise_heuristic
 from memory.heuristics.models import Heuristic, Review, SavedFilter
-from memory.heuristics.text import HeuristicText
 from memory.index.recent_tasks import find_projects_to_remember, remember_tasks
-from memory.projects.actors import Actor
 from memory.retrieval.models import TaskVector
 from memory.retrieval.ranking import FLOORS
 from memory.runs.models import Trajectory
 from reflection.reflectors.models import Proposal, Reflection
 from tests.factories import make_heuristic, make_member, make_project, make_reflection, make_trajectory
-from tests.memory.desk_pages import embed, model
+from tests.memory.desk_pages import embed, hold, model
 
 pytestmark = pytest.mark.django_db
 QUEUE = "?status__exact=proposed"
@@ -55,12 +50,6 @@ def listed(client: Client, query: str = QUEUE) -> list[Heuristic]:
 
 def address(heuristic: Heuristic, query: str = "") -> str:
     return reverse("admin:memory_heuristic_change", args=[heuristic.pk], query={"_changelist_filters": query[1:]})
-
-
-def in_bulk(client: Client, action: str, heuristics: list[Heuristic], **values: Any) -> str:
-    sent = {"action": action, "_selected_action": [heuristic.pk for heuristic in heuristics]} | values
-    url = reverse("admin:memory_heuristic_changelist") + QUEUE
-    return client.post(url, sent, follow=True).content.decode()
 
 
 # ── Order ──
@@ -152,7 +141,7 @@ def test_filters_leave_what_they_say(reviewer: Client) -> None:
     flag(flagged, "injection")
     Heuristic.objects.filter(pk=flagged.pk).update(support=3)
     prioritise_queue()
-    reviewer.get(address(plain))  # claims it
+    hold(reviewer, plain)
 
     assert listed(reviewer, f"{QUEUE}&claim=mine") == [plain]
     assert listed(reviewer, f"{QUEUE}&claim=unassigned") == [flagged]
@@ -163,20 +152,6 @@ def test_filters_leave_what_they_say(reviewer: Client) -> None:
     assert listed(reviewer, f"{QUEUE}&support=2") == [flagged]
     assert listed(reviewer, f"{QUEUE}&age=older") == []
     assert listed(reviewer, f"{QUEUE}&order=oldest") == [plain, flagged]
-
-
-def test_desk_walks_the_filtered_queue(reviewer: Client) -> None:
-    project = make_project()
-    first, other, last = (make_heuristic(project=project, task_id=family) for family in ("retail", "airline", "retail"))
-    query = f"{QUEUE}&family=retail"
-
-    html = reviewer.get(address(last, query)).content.decode()
-    sent = {"decision": "approve", "content_sha256": last.current_revision.content_sha256}  # type: ignore[union-attr]
-    response = reviewer.post(address(last, query), sent)
-
-    assert "1 of 2 waiting" in html
-    assert response["Location"] == address(first, query)
-    assert other.status == "proposed"
 
 
 def test_filter_is_saved_under_a_name_for_its_person_alone(reviewer: Client) -> None:
@@ -204,53 +179,6 @@ def test_queue_costs_the_same_queries_however_long_it_is(reviewer: Client) -> No
         listed(reviewer)
 
     assert len(many) == len(few)
-
-
-# ── Several at once ──
-
-
-def test_bulk_approves_what_was_read_and_refuses_the_rest_with_a_reason_each(reviewer: Client) -> None:
-    project = make_project()
-    read, unread, flagged = (make_heuristic(project=project) for _ in range(3))
-    flag(flagged)
-    prioritise_queue()
-    reviewer.get(address(read)), reviewer.get(address(flagged))
-
-    html = in_bulk(reviewer, "approve_selected", [read, unread, flagged])
-
-    assert "1 approved." in html
-    assert "You have not opened its current wording" in html
-    assert "The checks flagged it (url)" in html
-    assert list(Review.objects.values_list("heuristic", "decision")) == [(read.pk, "approve")]
-
-
-def test_bulk_reject_needs_a_reason(reviewer: Client) -> None:
-    heuristic = make_heuristic()
-    prioritise_queue()
-    reviewer.get(address(heuristic))
-
-    assert "Choose a reason next to the action" in in_bulk(reviewer, "reject_selected", [heuristic])
-    assert "1 rejected." in in_bulk(reviewer, "reject_selected", [heuristic], reason="Wrong")
-    assert Review.objects.get().reason == "Wrong"
-
-
-def test_bulk_of_more_than_twenty_decides_nothing(reviewer: Client) -> None:
-    project = make_project()
-    many = [make_heuristic(project=project) for _ in range(21)]
-
-    html = in_bulk(reviewer, "approve_selected", many)
-
-    assert "at most 20 can be decided at once" in html
-    assert not Review.objects.exists()
-
-
-def test_bulk_in_words_that_changed_since_they_were_read_is_refused(reviewer: Client) -> None:
-    heuristic = make_heuristic()
-    reviewer.get(address(heuristic))
-    revise_heuristic(heuristic, text=HeuristicText(trigger="x", guideline="other"), by=Actor(label="user:ben"))
-    prioritise_queue()
-
-    assert "You have not opened it" in in_bulk(reviewer, "approve_selected", [heuristic])
 
 
 # ── Another reflection ──

@@ -78,7 +78,7 @@ def test_outcomes_page_says_what_the_count_says(world: World, admin: Client) -> 
     page = read(admin, "memory_retrieval_outcomes")
 
     row = page.split('id="lessons"')[1].split("<tr>")[2]
-    assert [cell.split("<")[0] for cell in row.split("<td>")[1:]] == ["3", "3", "1", "1", "50%"]
+    assert [cell.split("<")[0] for cell in row.split("<td>")[1:]] == ["3", "3", "1", "1", "50% (9–91%, 2 runs)"]
 
 
 def test_api_says_what_the_count_says(world: World, client: Client) -> None:
@@ -102,10 +102,10 @@ def test_run_page_of_a_lesson_only_listed_names_none(world: World, admin: Client
     assert "Its answer contained no lessons." in page
 
 
-def test_home_page_counts_injected_lessons(world: World, admin: Client) -> None:
+def test_home_page_counts_runs_that_were_given_lessons(world: World, admin: Client) -> None:
     page = read(admin, "index")
 
-    assert "<strong>3</strong> <span>lessons given" in page
+    assert "<span>Success with lessons</span><strong>50%</strong><small>50% (9–91%, 2 runs)</small>" in page
 
 
 def test_list_of_runs_given_lessons_leaves_the_others_out(world: World, admin: Client) -> None:

@@ -13,9 +13,8 @@ from tests.factories import (
     approve_as_read,
     make_heuristic,
     make_member,
-    make_project,
 )
-from tests.memory.desk_pages import address, decide, log_in, page
+from tests.memory.desk_pages import decide, hold, log_in, page
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def test_second_reviewer_sees_who_is_on_it_and_gets_no_buttons() -> None:
     heuristic = make_heuristic()
     ana, ben = log_in("ana"), log_in("ben")
-    page(ana, heuristic)
+    hold(ana, heuristic)
 
     html = page(ben, heuristic)
 
@@ -35,7 +34,7 @@ def test_second_reviewer_sees_who_is_on_it_and_gets_no_buttons() -> None:
 def test_decision_on_what_another_is_on_is_refused() -> None:
     heuristic = make_heuristic()
     ana, ben = log_in("ana"), log_in("ben")
-    page(ana, heuristic)
+    hold(ana, heuristic)
 
     html = decide(ben, heuristic)
 
@@ -46,7 +45,7 @@ def test_decision_on_what_another_is_on_is_refused() -> None:
 def test_take_over_lets_the_second_decide_and_refuses_the_first() -> None:
     heuristic = make_heuristic()
     ana, ben = log_in("ana"), log_in("ben")
-    page(ana, heuristic)
+    hold(ana, heuristic)
 
     assert "Reserved for you until" in decide(ben, heuristic, "claim")
     assert "claimed by ben until" in decide(ana, heuristic)
@@ -83,24 +82,10 @@ def test_claim_ends_by_itself() -> None:
 def test_released_claim_is_free_for_others() -> None:
     heuristic = make_heuristic()
     ana = log_in("ana")
-    page(ana, heuristic)
+    hold(ana, heuristic)
 
     assert "Released." in decide(ana, heuristic, "release")
     assert not ReviewClaim.objects.filter(heuristic=heuristic).exists()
-
-
-def test_next_passes_over_what_others_are_on() -> None:
-    project = make_project()
-    free, claimed, decided = (make_heuristic(project=project) for _ in range(3))
-    page(log_in("ben"), claimed)
-    ana = log_in("ana")
-
-    response = ana.post(
-        address(decided),
-        {"decision": "approve", "content_sha256": decided.current_revision.content_sha256},  # type: ignore[union-attr]
-    )
-
-    assert response["Location"] == address(free)
 
 
 def test_claim_is_asked_for_in_the_service() -> None:

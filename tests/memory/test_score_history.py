@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 from django.db import connection
 
+from memory.admin.score_charts import draw_scores
 from memory.episodes.summary import summarize_memory
 from memory.intake.recording import Sender, record_trajectory, report_outcome
 from memory.projects.actors import Actor
@@ -83,3 +84,16 @@ def test_eight_writers_at_once_lose_no_count() -> None:
     assert (history.count, history.best) == (96, 0.95)
     assert history.mean == pytest.approx(fmean(scores), abs=1e-12)
     assert [c.seen_count for c in summarize_memory(project).cards] == [96]
+
+
+@pytest.mark.django_db
+def test_line_of_scores_is_an_average_and_not_a_zigzag() -> None:
+    project = make_project()
+    for number in range(20):
+        record(project, float(number % 2))
+
+    (chart,) = draw_scores(project)
+
+    heights = [float(pair.partition(",")[2]) for pair in chart.line.split()]
+    assert max(heights[9:]) - min(heights[9:]) < 1
+    assert len({point.y for point in chart.points}) == 2

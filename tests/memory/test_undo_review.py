@@ -10,13 +10,14 @@ from memory.curation.decisions import (
     reject_heuristic,
     retire_heuristic,
 )
+from memory.curation.merge import merge_heuristics
 from memory.curation.proposals import propose_heuristic, revise_heuristic
 from memory.curation.undo import is_undoable, undo_review
 from memory.errors import TooLateToUndo
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
 from memory.heuristics.text import HeuristicText
 from memory.projects.actors import Actor
-from tests.factories import approve_as_read, make_project, read
+from tests.factories import approve_as_read, make_heuristic, make_project, make_trajectory, read
 
 pytestmark = pytest.mark.django_db
 
@@ -138,3 +139,26 @@ def test_undo_after_the_time_is_refused() -> None:
         undo_review(approval, by=ANA)
 
     assert not is_undoable(approval)
+
+
+def test_undone_duplicate_waits_again_and_takes_its_runs_back() -> None:
+    project = make_project()
+    kept = make_heuristic(trajectory=make_trajectory(project=project), status="approved")
+    heuristic = make_heuristic(trajectory=make_trajectory(project=project))
+    merge_heuristics(heuristic, into=kept, by=ANA)
+    assert Heuristic.objects.get(pk=kept.pk).support == 2
+
+    heuristic = undo(heuristic)
+
+    assert (heuristic.status, heuristic.superseded_by_id, heuristic.support) == ("proposed", None, 1)
+    assert Heuristic.objects.get(pk=kept.pk).support == 1
+    assert served(kept) == [1]
+
+
+def test_merge_that_changed_the_other_words_is_not_undone() -> None:
+    project = make_project()
+    kept, heuristic = make_heuristic(project=project, status="approved"), make_heuristic(project=project)
+    merge_heuristics(heuristic, into=kept, take_wording=True, by=ANA)
+
+    with pytest.raises(TooLateToUndo, match="changed the words of the other lesson"):
+        undo(heuristic)

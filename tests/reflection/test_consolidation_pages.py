@@ -10,8 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.curation.reviewers import take_over_heuristic
 from memory.effects.usefulness import count_usefulness
 from memory.heuristics.models import Heuristic, HeuristicRevision, Review
+from memory.projects.actors import Actor
 from memory.projects.models import Project
 from reflection.consolidation.models import ConsolidationRun, Suggestion
 from tests.factories import make_heuristic, make_member, make_project
@@ -196,3 +198,30 @@ def test_lists_take_the_same_queries_for_many(reviewer: Client, model: str) -> N
         suggest(make_heuristic(project=first.project, **TEXT), Kind.MERGE, other=first)
 
     assert _count_queries(reviewer, page) == few
+
+
+def test_dismissed_suggestion_is_brought_back_in_the_inbox(reviewer: Client) -> None:
+    suggestion = suggest(approved(guideline="Read the fare rules first."), Kind.RETIRE)
+    at = reverse("admin:inbox_item", args=["suggestion", suggestion.pk])
+    assert "It is said twice." in reviewer.get("/admin/inbox/?kind=suggestion").content.decode()
+
+    answer = reviewer.post(at, {"decision": "dismiss"}, headers={"Accept": "application/json"}).json()
+    suggestion.refresh_from_db()
+    assert suggestion.status == "dismissed"
+    sent = {"kind": "suggestion", "item": f"suggestion/{suggestion.pk}", "token": answer["undo"]}
+    reviewer.post(reverse("admin:inbox_undo"), sent)
+
+    suggestion.refresh_from_db()
+    assert (suggestion.status, suggestion.decided_by) == ("open", "")
+
+
+def test_suggestion_about_a_claimed_lesson_offers_no_merge(reviewer: Client) -> None:
+    kept = approved(guideline="Read the fare rules first.")
+    repeated = make_heuristic(project=kept.project, guideline="First read the fare rules.", **TEXT)
+    suggestion = suggest(repeated, Kind.MERGE, other=kept)
+    take_over_heuristic(repeated, by=Actor.person(make_member("ben")))
+
+    html = reviewer.get(reverse("admin:inbox_item", args=["suggestion", suggestion.pk])).content.decode()
+
+    assert "Claimed by ben." in html
+    assert 'value="accept"' not in html

@@ -1,0 +1,42 @@
+"""What the home page and the search show of agents."""
+
+from collections.abc import Iterable
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from agents.models.agents import Agent
+from agents.models.effects import Approval, ApprovalStatus
+from agents.models.runs import Run
+from memory.admin.chosen_project import narrow_to_chosen
+from memory.admin.search import Hit, Source, add_source, contains, shorten
+from memory.admin.waiting import Kind, add_kind
+
+
+def find_agents(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
+    rows = contains(narrow_to_chosen(Agent.objects.all(), request), words, "name", "description")
+    for agent in rows.order_by("name", "id")[:limit]:
+        link = reverse("admin:agents_agent_change", args=[agent.pk])
+        yield Hit(title=shorten(agent.name), link=link, note=shorten(agent.description))
+
+
+def find_conversations(request: HttpRequest, words: str, limit: int) -> Iterable[Hit]:
+    rows = contains(narrow_to_chosen(Run.objects.select_related("agent"), request), words, "task", "agent__name")
+    for run in rows.order_by("-created_at", "-id")[:limit]:
+        link = reverse("admin:agents_run_change", args=[run.pk])
+        note = f"{shorten(run.agent.name)} · {run.get_status_display()} · {run.created_at:%Y-%m-%d}"
+        yield Hit(title=shorten(run.task), link=link, note=note)
+
+
+add_source(Source(label="Agents", permission="agents.view_agent", find=find_agents))
+add_source(Source(label="Conversations", permission="agents.view_run", find=find_conversations))
+add_kind(
+    Kind(
+        label="Calls of agents",
+        table="agents_approval",
+        permission="agents.view_approval",
+        rows=lambda: Approval.objects.filter(status=ApprovalStatus.PENDING),
+        since="requested_at",
+        query="status__exact=pending",
+    )
+)

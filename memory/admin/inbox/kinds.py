@@ -1,0 +1,189 @@
+"""What can wait in the inbox. Each kind of item is one class, registered by the app that owns it.
+
+To add a kind, derive a class from `Kind`, give it a name, a label and the permission to see it, and write:
+
+- `count` and `list_rows`: the items that wait, in the order in which they should be decided, one `Row` each;
+- `draw`: one of them as a `Pane`: the template of its words, the buttons of the bar and the tabs beside it;
+- `decide`: carry out what a button says and return `Done`. If nothing was decided because the form has to be shown
+  again (a missing reason, a preview), return the `Pane` to show; if the service refuses, let its error through.
+
+Then call `add_kind` where the app registers its admin pages. `undo`, `hold` and `release` are needed only by kinds
+whose decisions can be undone or whose items can be claimed. This module knows no kind, and `memory` imports no app
+above it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.urls import reverse
+from django.utils.text import capfirst
+
+from memory.projects.actors import Actor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """An item as a line of the list: what it is about, what would follow, and why it stands where it does."""
+
+    kind: str
+    id: UUID
+    title: str
+    then: str = ""
+    why: str = ""
+    flags: Sequence[str] = ()
+    since: datetime
+    held_by: str = ""  # another person who has claimed it
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """A button of the bar. A key has the same place and meaning in every kind; what cannot be done now is disabled.
+
+    `asks` is what the key leads to first: "reason", "edit" or "answer"; or a tab, if its button stands there.
+    """
+
+    key: str
+    decision: str
+    label: str
+    asks: str = ""
+    tone: str = ""  # "good" or "bad"
+    stays: bool = False  # the item is still shown afterwards
+    disabled: str = ""  # why it cannot be used now
+
+    @property
+    def tab(self) -> str:
+        """The tab in which its button stands, if it is not in the bar."""
+        return "" if self.asks in ("reason", "edit", "answer") or self.disabled else self.asks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tab:
+    """A part of what is shown beside the words. Without a template it is fetched when it is opened."""
+
+    name: str
+    label: str
+    template: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pane:
+    """One item: its words, the form with which a person decides, and what is shown beside it."""
+
+    kind: "Kind"
+    id: UUID
+    sha256: str  # of what is decided on; drafts are kept under it
+    heading: str
+    template: str
+    context: Mapping[str, Any]
+    page: str  # the address of its own page
+    actions: Sequence[Action] = ()
+    tabs: Sequence[Tab] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)  # sent with every decision
+    reasons: Sequence[tuple[str, str]] = ()  # what is kept, and what the button says
+    form: Any = None  # of this kind, where it has fields of its own
+    note: str = ""  # why this person cannot decide
+    held_by: str = ""
+    held_until: datetime | None = None
+    can_take_over: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind.name}/{self.id}"
+
+    @property
+    def address(self) -> str:
+        return reverse("admin:inbox_item", args=[self.kind.name, self.id])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """What a decision did, in a sentence; `undo` is what `Kind.undo` needs to undo it."""
+
+    said: str
+    undo: str = ""
+    stays: bool = False
+
+
+class Kind(ABC):
+    """A kind of item that waits for a person's decision."""
+
+    name: ClassVar[str]  # in addresses
+    noun: ClassVar[str]  # "lesson"
+    label: ClassVar[str]  # "Lessons"
+    permission: ClassVar[str]  # to see it
+    place: ClassVar[int] = 50  # of its group in the list, the lowest first
+
+    @property
+    def title(self) -> str:
+        return capfirst(self.noun)
+
+    @abstractmethod
+    def count(self, user: Any, query: str) -> int:
+        """Return how many wait for this person."""
+
+    @abstractmethod
+    def list_rows(self, user: Any, query: str, *, offset: int, limit: int) -> list[Row]:
+        """Return some of the items that wait, in their order. `query` holds the filters, as in the page's address."""
+
+    @abstractmethod
+    def draw(self, user: Any, id: UUID) -> Pane | None:
+        """Return an item, its first tab included; None if there is none that this person may see."""
+
+    @abstractmethod
+    def decide(self, user: Any, id: UUID, data: Any) -> Done | Pane | None:
+        """Carry out a decision; return a pane if it has to be shown again first, None if there is no such item.
+
+        Raises:
+            MemoryAppError: the service refuses.
+        """
+
+    def draw_tab(self, user: Any, id: UUID, name: str) -> Tab | None:
+        """Return a tab that `draw` left to be fetched."""
+        return None
+
+    def undo(self, user: Any, token: str, *, by: Actor) -> str:
+        """Undo a decision by what `Done.undo` said; return a sentence.
+
+        Raises:
+            MemoryAppError: it cannot be undone any more.
+        """
+        raise NotImplementedError
+
+    def undo_address(self, token: str) -> str:
+        """Return where an item's own page asks for `undo`."""
+        return reverse("admin:inbox_undo")
+
+    def hold(self, user: Any, id: UUID) -> tuple[str, datetime] | None:
+        """Claim an item for a person who reads it; return the name of who has it now and until when."""
+        return None
+
+    def release(self, user: Any, id: UUID) -> None:  # noqa: B027  # most kinds have no claims
+        """Give up a person's claim."""
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def add_kind(kind: Kind) -> None:
+    """Show items of a kind in the inbox."""
+    _kinds[kind.name] = kind
+
+
+def find_kind(name: str, user: Any) -> Kind | None:
+    """Return a kind by its name, if this person may see it."""
+    kind = _kinds.get(name)
+    return kind if kind is not None and user.has_perm(kind.permission) else None
+
+
+def list_kinds(user: Any) -> list[Kind]:
+    """Return the kinds that a person may see, in the order of their groups."""
+    return sorted((kind for kind in _kinds.values() if user.has_perm(kind.permission)), key=lambda kind: kind.place)

@@ -1,0 +1,325 @@
+"""The pages of the inbox: the list with one item, its fragments, and what happens when a person decides.
+
+A browser with script fetches the next items as fragments and sends decisions behind; it asks for JSON. Without script
+the same addresses answer with whole pages, and every button is an ordinary form.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, JsonResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
+
+from memory.admin.inbox.kinds import Done, Kind, Pane, Row, Tab, find_kind, list_kinds
+from memory.admin.release_facts import find_roll_backs
+from memory.curation.undo import UNDO_SECONDS
+from memory.errors import MemoryAppError
+from memory.projects.access import visible_projects
+from memory.projects.actors import Actor
+
+SHOWN_ROWS = 30  # of each kind; more are fetched where the list is scrolled to its end
+AHEAD = 3  # items that are fetched before they are needed
+_UNDO = "inbox_undo"  # in the session: what the next page offers to undo, without script
+View = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """The waiting items of a kind: how many there are, and the first of them."""
+
+    kind: Kind
+    count: int
+    rows: list[Row]
+
+    @property
+    def more(self) -> int:
+        return max(0, self.count - len(self.rows))
+
+
+def post_only(view: View) -> View:
+    """Answer other methods with 405."""
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return view(request, *args, **kwargs) if request.method == "POST" else HttpResponseNotAllowed(["POST"])
+
+    return checked
+
+
+def index(request: HttpRequest) -> HttpResponse:
+    """Show what waits, and the first of it."""
+    groups = _list_groups(request)
+    first = next((row for group in groups for row in group.rows), None)
+    kind = find_kind(first.kind, request.user) if first else None
+    pane = kind.draw(request.user, first.id) if kind and first else None
+    return _draw_page(request, groups, pane, at="list")
+
+
+def item(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
+    """Show an item, or carry out a decision on it."""
+    kind = _get_kind(request, kind_name)
+    if request.method == "POST":
+        return _decide(request, kind, id)
+    pane = kind.draw(request.user, id)
+    if pane is None:
+        if _is_fragment(request):
+            raise Http404
+        messages.error(request, f"This {kind.noun} or its project was deleted, or you are no longer a member of it.")
+        return HttpResponseRedirect(reverse("admin:inbox"))
+    if _is_fragment(request):
+        return _without_storing(HttpResponse(_draw_fragment(request, pane)))
+    return _draw_page(request, _list_groups(request), pane, at="beside" if request.GET.get("tab") else "words")
+
+
+def tab(request: HttpRequest, kind_name: str, id: UUID, name: str) -> HttpResponse:
+    """Return a tab that is fetched when it is opened."""
+    drawn = _get_kind(request, kind_name).draw_tab(request.user, id, name)
+    if drawn is None:
+        raise Http404
+    return _without_storing(render(request, drawn.template, {"tab": drawn, **drawn.context}))
+
+
+def rows(request: HttpRequest) -> HttpResponse:
+    """Return more rows of a kind."""
+    kind = _get_kind(request, request.GET.get("kind", ""))
+    offset = request.GET.get("offset", "")
+    start = int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 7 else 0
+    query = _read_query(request)
+    found = kind.list_rows(request.user, query, offset=start, limit=SHOWN_ROWS + 1)
+    context = {"kind": kind, "rows": found[:SHOWN_ROWS], "query": query, "offset": start + SHOWN_ROWS}
+    context["has_more"] = len(found) > SHOWN_ROWS
+    return _without_storing(render(request, "admin/inbox/rows.html", context))
+
+
+def ahead(request: HttpRequest) -> HttpResponse:
+    """Return the fragments of the next items."""
+    return _without_storing(JsonResponse({"panes": _draw_ahead(request, request.GET.getlist("item"))}))
+
+
+@post_only
+def hold(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
+    """Claim an item for the person who reads it."""
+    held = _get_kind(request, kind_name).hold(request.user, id)
+    if held is None:
+        return JsonResponse({})
+    name, until = held
+    return JsonResponse({"by": name, "until": f"{until:%H:%M} UTC", "mine": name == _name(request)})
+
+
+@post_only
+def release(request: HttpRequest, kind_name: str, id: UUID) -> HttpResponse:
+    """Give up a claim. Sent when the person leaves the item."""
+    _get_kind(request, kind_name).release(request.user, id)
+    return HttpResponse(status=204)
+
+
+@post_only
+def undo(request: HttpRequest) -> HttpResponse:
+    """Undo a decision made by mistake."""
+    kind = _get_kind(request, request.POST.get("kind", ""))
+    key = request.POST.get("item", "")
+    try:
+        said = kind.undo(request.user, request.POST.get("token", "")[:200], by=_actor(request))
+    except MemoryAppError as refusal:
+        return _refuse(request, refusal, reverse("admin:inbox"))
+    request.session.pop(_UNDO, None)
+    if _wants_json(request):
+        return JsonResponse({"said": said, "panes": _draw_ahead(request, [key])})
+    messages.success(request, said)
+    return HttpResponseRedirect(_find_address(key, request))
+
+
+def _decide(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
+    here = request.get_full_path()
+    try:
+        done = kind.decide(request.user, id, request.POST)
+    except MemoryAppError as refusal:
+        return _refuse(request, refusal, here)
+    if done is None:
+        raise Http404
+    if isinstance(done, Pane):
+        if _wants_json(request):
+            return JsonResponse({"pane": _draw_fragment(request, done)}, status=422)
+        return _draw_page(request, _list_groups(request), done, at="words")
+    if _wants_json(request):
+        sent = {"said": done.said, "undo": done.undo}
+        shown = [f"{kind.name}/{id}"] if done.stays else request.POST.getlist("ahead")
+        return JsonResponse(sent | {"panes": _draw_ahead(request, shown)})
+    messages.success(request, done.said)
+    if done.stays:
+        return HttpResponseRedirect(here)
+    remember_undo(request, kind, id, done)
+    return HttpResponseRedirect(_find_address(request.POST.get("next", ""), request))
+
+
+def remember_undo(request: HttpRequest, kind: Kind, id: UUID, done: Done) -> None:
+    """Let the next page offer to undo a decision, where no script does."""
+    if done.undo:
+        key = f"{kind.name}/{id}"
+        offer = {"kind": kind.name, "item": key, "token": done.undo, "said": done.said, "at": time.time()}
+        request.session[_UNDO] = offer
+
+
+def take_undo(request: HttpRequest) -> dict[str, Any] | None:
+    """Return what a page is to offer to undo: the person's last decision, if it was a moment ago."""
+    offer = request.session.pop(_UNDO, None)
+    return offer if offer and time.time() - offer["at"] < UNDO_SECONDS else None
+
+
+def draw_own_page(request: HttpRequest, pane: Pane, **context: Any) -> HttpResponse:
+    """Draw the page of one item, which links lead to: the same fragments as in the inbox, without the list."""
+    whole = {
+        **admin.site.each_context(request),
+        **_pane_context(request, pane),
+        "form_action": request.get_full_path(),
+        "undo_action": reverse("admin:inbox_undo"),
+        "alone": True,
+        "at": "beside" if request.GET.get("tab") else "words",
+        "undoable": (offer := take_undo(request)),
+        **({"undo_action": pane.kind.undo_address(offer["token"])} if offer else {}),
+        **context,
+    }
+    return _without_storing(render(request, "admin/inbox/alone.html", whole))
+
+
+def _refuse(request: HttpRequest, refusal: MemoryAppError, back: str) -> HttpResponse:
+    if _wants_json(request):
+        return JsonResponse({"said": str(refusal)}, status=409)
+    messages.error(request, str(refusal))
+    return HttpResponseRedirect(back)
+
+
+def _draw_page(request: HttpRequest, groups: list[Group], pane: Pane | None, *, at: str) -> HttpResponse:
+    query = _read_query(request)
+    flat = [row for group in groups for row in group.rows]
+    place = next((n for n, row in enumerate(flat) if pane is not None and row.key == pane.key), None)
+    following = [row for row in flat[(place or 0) :] if pane and row.key != pane.key and not row.held_by]
+    preceding = [row for row in flat[: place or 0] if not row.held_by]
+    kinds = list_kinds(request.user)
+    context = {
+        **admin.site.each_context(request),
+        "title": "Inbox",
+        "groups": groups,
+        "kinds": kinds,
+        "chosen": request.GET.get("kind", ""),
+        "undo_action": f"{reverse('admin:inbox_undo')}?{query}" if query else reverse("admin:inbox_undo"),
+        "query": query,
+        "waiting": sum(group.count for group in groups),
+        "following": following[0] if following else None,
+        "preceding": preceding[-1] if preceding else None,
+        "undoable": take_undo(request),
+        "roll_backs": find_roll_backs(request.user),
+        "has_projects": request.user.is_superuser or visible_projects(request.user).exists(),
+        "at": at,
+        **_pane_context(request, pane),
+    }
+    return _without_storing(render(request, "admin/inbox/page.html", context))
+
+
+def _pane_context(request: HttpRequest, pane: Pane | None) -> dict[str, Any]:
+    if pane is None:
+        return {"pane": None}
+    wanted = request.GET.get("tab", "") if request.method == "GET" else ""
+    tabs = [_fill(request, pane, each) if each.name == wanted else each for each in pane.tabs]
+    shown = next((each for each in tabs if each.name == wanted), next((each for each in tabs if each.template), None))
+    query = _read_query(request)
+    action = f"{pane.address}?{query}" if query else pane.address
+    of_tabs = {name: value for tab in tabs for name, value in tab.context.items()}
+    fixed = {"form_action": action, "pane": pane, "tabs": tabs, "shown_tab": shown, "query": query}
+    return {**of_tabs, **pane.context, **fixed}
+
+
+def _fill(request: HttpRequest, pane: Pane, tab: Tab) -> Tab:
+    return tab if tab.template else pane.kind.draw_tab(request.user, pane.id, tab.name) or tab
+
+
+def _draw_fragment(request: HttpRequest, pane: Pane) -> str:
+    return render_to_string("admin/inbox/item.html", _pane_context(request, pane), request=request)
+
+
+def _draw_ahead(request: HttpRequest, keys: Iterable[str]) -> dict[str, str]:
+    drawn = {}
+    for key in list(keys)[:AHEAD]:
+        name, _, id = key.partition("/")
+        kind = find_kind(name, request.user)
+        uuid = _read_id(id)
+        pane = kind.draw(request.user, uuid) if kind is not None and uuid is not None else None
+        if pane is not None:
+            drawn[pane.key] = _draw_fragment(request, pane)
+    return drawn
+
+
+def _list_groups(request: HttpRequest) -> list[Group]:
+    query, chosen = _read_query(request), request.GET.get("kind", "")
+    return [
+        Group(
+            kind=kind,
+            count=kind.count(request.user, query),
+            rows=kind.list_rows(request.user, query, offset=0, limit=SHOWN_ROWS),
+        )
+        for kind in list_kinds(request.user)
+        if chosen in ("", kind.name)
+    ]
+
+
+def _read_query(request: HttpRequest) -> str:
+    """Return the filters of the address, which links and forms carry on."""
+    given = request.GET.copy()
+    for name in ("tab", "offset", "item", "_changelist_filters"):
+        given.pop(name, None)
+    return given.urlencode()
+
+
+def _find_address(key: str, request: HttpRequest) -> str:
+    name, _, id = key.partition("/")
+    query = _read_query(request)
+    if find_kind(name, request.user) is None or (uuid := _read_id(id)) is None:
+        address = reverse("admin:inbox")
+    else:
+        address = reverse("admin:inbox_item", args=[name, uuid])
+    return f"{address}?{query}" if query else address
+
+
+def _get_kind(request: HttpRequest, name: str) -> Kind:
+    kind = find_kind(name, request.user)
+    if kind is None:
+        raise Http404
+    return kind
+
+
+def _read_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _actor(request: HttpRequest) -> Actor:
+    assert request.user.is_authenticated
+    return Actor.person(request.user)
+
+
+def _name(request: HttpRequest) -> str:
+    assert request.user.is_authenticated
+    return str(request.user.get_username())
+
+
+def _is_fragment(request: HttpRequest) -> bool:
+    return request.headers.get("HX-Request") == "true"
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+def _without_storing(response: HttpResponse) -> HttpResponse:
+    patch_cache_control(response, no_store=True)  # what was waiting a moment ago may be decided
+    return response

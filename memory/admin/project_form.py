@@ -1,0 +1,72 @@
+"""The form of a project: a line for a line, a number for a number."""
+
+from typing import Any
+
+from django import forms
+
+from memory.projects.models import MAX_RECORD_SIZE, RECORD_SIZES, Project
+
+SIZE = "most_"  # before the names of the sizes of the record
+
+
+def _size_field(name: str, label: str) -> forms.IntegerField:
+    return forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_RECORD_SIZE,
+        label=label,
+        help_text=f"Most lines; 0 leaves it out. The default is {RECORD_SIZES[name]}.",
+    )
+
+
+class ProjectForm(forms.ModelForm[Project]):
+    """A project; the sizes of its record, which are stored together, are fields of their own."""
+
+    most_task_rules = _size_field("task_rules", "Rules of the task family")
+    most_general_rules = _size_field("general_rules", "General rules")
+    most_mistakes = _size_field("mistakes", "Mistakes of earlier runs")
+    most_mistake_cards = _size_field("mistake_cards", "Mistake cards")
+    most_recent_outcomes = _size_field("recent_outcomes", "Recent outcomes")
+    most_mean_score = _size_field("mean_score", "Mean score")
+
+    # One field that has a label; the admin's own has two without.
+    archived_at = forms.DateTimeField(
+        required=False,
+        label="Archived at (UTC)",
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+        help_text="From then on no decisions are taken in it. Lessons in use stay in use.",
+    )
+
+    class Meta:
+        model = Project
+        fields = (
+            "name",
+            "slug",
+            "reflect_on_record",
+            "daily_call_budget",
+            "daily_token_budget",
+            "daily_cost_budget_usd",
+            "four_eyes",
+            "mistake_card_policy",
+            "mistake_card_retention_days",
+            "record_budget_tokens",
+            "archived_at",
+        )
+        widgets = {"name": forms.TextInput(attrs={"class": "vTextField"})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in RECORD_SIZES:
+            self.fields[f"{SIZE}{name}"].initial = self.instance.record_sizes.get(name)
+
+    @property
+    def changed_columns(self) -> list[str]:
+        """Return the columns that were changed."""
+        columns = ["record_sizes" if name.startswith(SIZE) else name for name in self.changed_data]
+        return list(dict.fromkeys(columns))
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        sizes = {name: values.get(f"{SIZE}{name}") for name in RECORD_SIZES}
+        self.instance.record_sizes = {name: size for name, size in sizes.items() if size is not None}
+        return values

@@ -1,0 +1,204 @@
+"""Deciding in the inbox in a real browser: by keys, in place, with what was typed kept."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from memory.curation.proposals import revise_heuristic
+from memory.heuristics.models import Heuristic, HeuristicRevision, Review, ReviewClaim
+from memory.heuristics.text import HeuristicText
+from memory.projects.actors import Actor
+from memory.projects.models import Project
+from tests.factories import make_heuristic, make_project, make_trajectory
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project(name="Airline")
+
+
+@pytest.fixture
+def three(project: Project) -> list[Heuristic]:
+    """Three proposals, in the order of the list."""
+    made = [make_heuristic(project=project, trigger=f"lesson {name}") for name in ("three", "two", "one")]
+    return made[::-1]
+
+
+def open_inbox(desk: Page, live_server: Any, path: str = "") -> None:
+    desk.goto(f"{live_server.url}/admin/inbox/{path}")
+    expect(desk.locator("body.has-keys")).to_have_count(1)
+
+
+def words(desk: Page) -> Any:
+    return desk.locator("#item .lesson")
+
+
+def test_keys_decide_in_place_and_save_behind(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server)
+    desk.evaluate("window.isTheSamePage = true")
+    expect(words(desk)).to_contain_text("lesson one")
+
+    desk.keyboard.press("a")
+    expect(words(desk)).to_contain_text("lesson two")
+    desk.keyboard.press("r")
+    expect(desk.locator(".asking")).to_contain_text("Reject: press 1 to 7")
+    desk.keyboard.press("3")
+
+    expect(words(desk)).to_contain_text("lesson three")
+    expect(desk.locator(".says")).to_contain_text("Rejected.")
+    assert [(each.decision, each.reason) for each in Review.objects.order_by("created_at")] == [
+        ("approve", ""),
+        ("reject", "Wrong"),
+    ]
+    assert HeuristicRevision.objects.get(served=True).heuristic == three[0]
+    assert desk.evaluate("window.isTheSamePage")
+    expect(desk.locator(".group .count")).to_have_text("1")
+
+
+def test_undo_brings_the_item_back_in_its_place(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server, "?kind=lesson")
+    desk.keyboard.press("j")
+    expect(words(desk)).to_contain_text("lesson two")
+
+    desk.keyboard.press("a")
+    expect(words(desk)).to_contain_text("lesson three")
+    desk.keyboard.press("u")
+
+    expect(words(desk)).to_contain_text("lesson two")
+    expect(desk.locator(".says")).to_contain_text("Undone")
+    expect(desk.locator(".row-title")).to_have_text(["lesson one", "lesson two", "lesson three"])
+    assert "kind=lesson" in desk.url
+    assert not HeuristicRevision.objects.filter(served=True).exists()
+
+
+def test_refused_decision_comes_back_and_says_why(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server)
+    expect(words(desk)).to_contain_text("lesson one")
+    text = HeuristicText(trigger="other words", guideline="new")
+    revise_heuristic(three[0], text=text, by=Actor(label="user:ben"))
+
+    desk.keyboard.press("a")
+
+    expect(desk.locator(".alarm")).to_contain_text("It is back in the list")
+    expect(desk.locator(".row.failed")).to_have_count(1)
+    expect(words(desk)).to_contain_text("lesson two")
+    desk.keyboard.press("k")
+    expect(desk.locator("#item [role=alert]")).to_contain_text("the lesson changed after you read it")
+    assert not Review.objects.exists()
+
+
+# Of each line of the words, once it is scrolled to: what is drawn in its middle, if that is not the words.
+HIDDEN_LINES = """() => [...document.querySelectorAll('#item .lesson dd')].flatMap(dd => {
+  const pane = dd.closest('.words');
+  const lines = () => { const range = document.createRange(); range.selectNodeContents(dd);
+    return [...range.getClientRects()].filter(line => line.width > 2); };
+  return lines().flatMap((_, n) => {
+    const box = pane.getBoundingClientRect();
+    pane.scrollTop += lines()[n].top - (box.top + box.bottom) / 2;
+    const line = lines()[n];
+    const at = document.elementFromPoint(line.left + line.width / 2, (line.top + line.bottom) / 2);
+    return at && dd.contains(at) ? [] : [`${dd.dataset.field} ${n}: ${at && at.outerHTML.slice(0, 80)}`];
+  });
+})"""
+LONG = "Ask for the reservation number, read it back, and wait until the customer has confirmed every digit. " * 5
+
+
+@pytest.mark.parametrize(("width", "height"), [(1600, 900), (1280, 720), (390, 844)])
+def test_no_word_of_a_lesson_is_hidden_behind_anything(
+    desk: Page, live_server: Any, project: Project, width: int, height: int
+) -> None:
+    run = make_trajectory(project=project)
+    heuristic = make_heuristic(
+        trajectory=run, trigger=LONG[:300], guideline=LONG, avoid=LONG, not_when=LONG[:300], rationale=LONG
+    )
+    desk.set_viewport_size({"width": width, "height": height})
+    open_inbox(desk, live_server, f"lesson/{heuristic.pk}/")
+    desk.keyboard.press("r")  # the question for the reason takes its room from the words
+
+    assert desk.evaluate(HIDDEN_LINES) == []
+    bar, status = desk.locator(".bar").bounding_box(), desk.locator(".status").bounding_box()
+    assert bar is not None
+    assert status is not None
+    assert bar["y"] + bar["height"] <= status["y"] + 1
+    assert status["y"] + status["height"] <= height + 1
+    assert desk.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_buttons_stay_where_they_are(desk: Page, live_server: Any, project: Project) -> None:
+    make_heuristic(project=project, trigger="a short one")
+    make_heuristic(trajectory=make_trajectory(project=project), trigger=LONG[:300], guideline=LONG, avoid=LONG)
+    open_inbox(desk, live_server)
+    approve = desk.get_by_role("button", name="Approve", exact=True)
+    expect(words(desk)).to_contain_text("Ask for the reservation")
+    before = approve.bounding_box()
+
+    desk.keyboard.press("j")
+    expect(words(desk)).to_contain_text("a short one")
+
+    assert approve.bounding_box() == before
+
+
+def test_key_approves_only_after_all_deciding_words_were_on_screen(
+    desk: Page, live_server: Any, project: Project
+) -> None:
+    make_heuristic(project=project, trigger=LONG[:300], guideline=LONG, avoid=LONG, not_when=LONG[:300])
+    desk.set_viewport_size({"width": 1280, "height": 720})
+    open_inbox(desk, live_server)
+
+    desk.keyboard.press("a")
+    expect(desk.locator(".says")).to_contain_text("You had not seen all of it")
+    assert not Review.objects.exists()
+    desk.locator("[data-field=not_when]").scroll_into_view_if_needed()
+    desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight / 2; }")
+    desk.locator(".words").evaluate("words => { words.scrollTop = words.scrollHeight; }")
+    expect(desk.locator(".facts").last).to_be_in_viewport()
+    for _ in range(4):
+        desk.keyboard.press("a")
+    expect(desk.locator(".says")).to_contain_text("Approved")
+
+
+def test_what_was_typed_survives_a_reload_and_signing_in_again(
+    desk: Page, live_server: Any, three: list[Heuristic], reviewer: Any
+) -> None:
+    open_inbox(desk, live_server, f"lesson/{three[0].pk}/")
+    desk.keyboard.press("e")
+    desk.keyboard.press("Control+A")
+    desk.keyboard.type("Words of my own.")
+    desk.reload()
+    expect(desk.get_by_label("Do (guideline)")).to_have_value("Words of my own.")
+    expect(desk.locator(".says")).to_contain_text("What you typed here before is still here")
+    reviewer.set_password("correct horse")
+    reviewer.save()
+    desk.context.clear_cookies(name="sessionid")
+
+    desk.locator("details.edit button[value=edit]").last.click()
+    expect(desk).to_have_url(re.compile("/admin/login/"))
+    desk.fill("#id_username", "ana")
+    desk.fill("#id_password", "correct horse")
+    desk.click("input[type=submit]")
+
+    expect(desk.get_by_label("Do (guideline)")).to_have_value("Words of my own.")
+    assert not Review.objects.exists()
+    desk.evaluate("localStorage.clear()")
+
+
+def test_skimming_claims_nothing_and_typing_does(desk: Page, live_server: Any, three: list[Heuristic]) -> None:
+    open_inbox(desk, live_server)
+    desk.keyboard.press("j")
+    expect(words(desk)).to_contain_text("lesson two")
+    assert not ReviewClaim.objects.exists()
+
+    with desk.expect_response("**/hold/"):
+        desk.keyboard.press("e")
+        desk.keyboard.type("x")
+    assert ReviewClaim.objects.get().heuristic == three[1]
+    with desk.expect_request("**/release/"):
+        desk.keyboard.press("Escape")
+        desk.keyboard.press("j")
+
+    expect(words(desk)).to_contain_text("lesson three")
+    desk.evaluate("localStorage.clear()")
