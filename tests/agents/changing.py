@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from uuid import uuid4
 
 from django.db.models.functions import Now
 from django.test import override_settings
 
 from agents.changes.jobs import run_shadow
-from agents.changes.ladder import check_change
+from agents.changes.ladder import check_change, start_trial
+from agents.changes.policy import POLICY
 from agents.changes.proposals import Proposal, propose_change
 from agents.definitions.storage import save_tool
 from agents.definitions.values import Example, ToolDefinition
@@ -22,11 +24,14 @@ from agents.models.runs import Run
 from agents.revisions import AgentSpec, create_agent
 from agents.tools.catalogue import pin_tools
 from memory.projects.models import Project
+from memory.releases.deployments import DeploymentChange, change_deployment, get_deployment, roll_back
 from reflection.jobs.models import Job
 from tests.agents.running import BY, Script, check_deferred, go_on, make_run
 from tests.factories import make_project
 
 TASK = "Refund order A1"
+PROMPTED = {"name": "helper", "system": "You answer questions about the shop."}
+PROPOSED = {"kind": "prompt", "reason": "Customers like it brief.", "system": "You answer in one sentence."}
 SOURCE = """def refund_order(order: str) -> str:
     found = read_order(order=order)
     return pay_back(order=order, amount=found["total"])
@@ -166,3 +171,21 @@ def climb_to_shadow(change: Change) -> Change:
     check_change(change, by=BY)
     assert change.rung == Change.Rung.CHECKED, list(change.checks.values_list("name", "said"))
     return rehearse(change, [("refund_order", {"order": "A1"})], "Paid.")
+
+
+def make_change(project: Project, *, step: str) -> Change:
+    """Make a change of an agent's instructions on the rung where a step of the API begins."""
+    agent = create_agent(project, name=f"helper-{uuid4().hex}", spec=AgentSpec(system=PROMPTED["system"]), by=POLICY)
+    go_on(make_run(agent), Script("At nine."))
+    change = propose_change(agent, Proposal(reason=PROPOSED["reason"], system=PROPOSED["system"]), by=POLICY)
+    if step == "shadow":
+        Change.objects.filter(pk=change.pk).update(rung=Change.Rung.CHECKED)
+    if step in ("canary", "promote", "rollback"):
+        change_deployment(project, by=POLICY, change=DeploymentChange(mode="releases"))
+        Change.objects.filter(pk=change.pk).update(rung=Change.Rung.SHADOWED)
+    change.refresh_from_db()
+    if step in ("promote", "rollback"):
+        if get_deployment(project).candidate_id is not None:
+            roll_back(project, by=POLICY)
+        start_trial(change, sha256=change.target.sha256, by=POLICY)
+    return change

@@ -26,6 +26,7 @@ from memory.projects.actors import Actor
 from memory.projects.models import Project
 from memory.releases.deployments import DeploymentChange, change_deployment, cut_release, start_canary
 from memory.releases.models import Deployment
+from tests.agents.changing import make_change
 from tests.agents.running import Script, go_on, make_agent, make_run
 from tests.factories import make_evidence, make_heuristic, make_reflection, make_retrieval, make_trajectory, read
 
@@ -84,6 +85,8 @@ def make_target(operation: Operation, project: Project) -> UUID | str:
         return make_memory(operation, project)
     if operation.path.split("/")[3] in ("agents", "runs", "effects", "conversations", "approvals"):
         return make_agent_thing(operation, project)
+    if operation.path.split("/")[3] == "changes":
+        return make_change(project, step=operation.path.rpartition("/")[2]).pk
     if operation.path.split("/")[3] == "tools":
         recorded = ToolInput(**next(one.body or {} for one in OPERATIONS if one.id == "storeTool"))
         return save_tool(project, recorded.as_definition(), by=Actor.policy("test")).revision.tool_id
@@ -167,6 +170,8 @@ def fill_body(operation: Operation, project: Project) -> Any:
         body["content_sha256"] = read(make_heuristic(project=project, trigger=TRIGGER))
     if operation.path.split("/")[3] == "deployment" and operation.method == "post":
         deploy(operation, project)
+    if operation.id == "proposeChange":
+        body["agent"] = str(make_agent(project=project, name=f"agent-{uuid4().hex}").pk)
     if operation.id == "startExperiment":
         deploy(operation, project)
     if "decisions" in body:

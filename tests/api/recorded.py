@@ -11,6 +11,7 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from agents.models.changes import Change
 from agents.models.runs import Run
 from evaluation.models import EvaluationRun
 from evaluation.runner import build_results, create_run
@@ -19,6 +20,7 @@ from evaluation.suites.replay import REFLECTOR, SOURCES, Replay
 from memory.curation.priority import prioritise_heuristics
 from memory.index.heuristic_vectors import embed_heuristics
 from reflection.reflectors.reflections import run_reflection
+from tests.agents.changing import PROMPTED, PROPOSED, carry_out_shadow
 from tests.agents.running import Script, go_on
 from tests.real_runs import WEBSHOP, load_runs
 
@@ -155,6 +157,7 @@ def record_examples(client: APIClient, anonymous: APIClient) -> dict[str, Any]:
     _remember(call)
     _store_tools(call)
     _run_agents(call)
+    _change_agents(call)
 
     call("evaluate", "post", "/evaluate", {"suites": ["toolchoice"], "arms": ["hybrid:5"], "limit": 120})
     _finish_an_evaluation()
@@ -253,6 +256,28 @@ def _run_agents(call: Any) -> None:
     call("allowTool", "post", f"{path}/allow", {"tool": "send_message"})
     go_on(Run.objects.get(pk=other["id"]), Script())
     call("resumeRun", "post", f"/runs/{other['id']}/resume", {"limits": {"max_steps": 10}})
+
+
+def _change_agents(call: Any) -> None:
+    """Take a change of an agent up the ladder and down again, and reject another."""
+    agent = call("createAgent", "post", "/agents", PROMPTED)
+    run = call("startRun", "post", f"/agents/{agent['id']}/runs", {"input": "When does the shop open?"})
+    go_on(Run.objects.get(pk=run["id"]), Script("At nine."))
+    call("changeEvolution", "patch", f"/agents/{agent['id']}/evolution", {"sleep_after_runs": 100})
+    call("getEvolution", "get", f"/agents/{agent['id']}/evolution")
+    change = call("proposeChange", "post", "/changes", {"agent": agent["id"], **PROPOSED})
+    path = f"/changes/{change['id']}"
+    call("proposeChange", "post", "/changes", {"agent": agent["id"], **PROPOSED})
+    call("checkChange", "post", f"{path}/check")
+    call("shadowChange", "post", f"{path}/shadow")
+    carry_out_shadow(Change.objects.get(pk=change["id"]), "At nine.")
+    call("getChange", "get", path)
+    call("tryChange", "post", f"{path}/canary", {"sha256": change["sha256"], "percent": 10, "reason": "It agrees."})
+    call("promoteChange", "post", f"{path}/promote", {"reason": "+6 points in 1,204 runs."})
+    call("rollBackChange", "post", f"{path}/rollback", {"reason": "Customers ask twice."})
+    other = call("proposeChange", "post", "/changes", {"agent": agent["id"], "reason": "Shorter.", "system": "Answer."})
+    call("rejectChange", "post", f"/changes/{other['id']}/reject", {"reason": "It says too little."})
+    call("listChanges", "get", "/changes?limit=1")
 
 
 def _finish_an_evaluation() -> None:

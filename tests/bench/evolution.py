@@ -81,59 +81,45 @@ def _ask(script: Script, step: int, request: ChatRequest) -> ChatAnswer:
 
 
 def kill_sleep(*, kills: int, seed: int = 22) -> dict[str, Any]:
-    """Kill the sleep of an agent at random points, each time from the start, and count what it left."""
-    with Service().running() as service:
-        agent = make_shop_agent(service)
-        Agent.objects.filter(pk=agent.pk).update(sleep_after_runs=3)
-        for _ in range(3):
-            refund(agent)
-    Trajectory.objects.filter(agent=agent.name, project=agent.project).update(
-        outcome="success", outcome_source="environment"
-    )
-    before = _untouchable(agent)
-    points = _look_on(agent)
+    """Kill the sleep of agents at random points, one agent for each kill, and count what it left."""
     drawn = random.Random(seed)
-    doubled = direct = 0
-    for _ in range(kills):
-        _begin_again(agent)
-        _sleep(agent, drawn.choice(points))
-        _sleep(agent, None)
-        doubled += max(Change.objects.filter(agent=agent).count() - 1, 0)
-        doubled += max(ToolRevision.objects.filter(project=agent.project, status="proposed").count() - 1, 0)
-        direct += _untouchable(agent) != before
-    return {
-        "part": "sleep",
-        "kills": kills,
-        "points": len(points),
-        "changes": Change.objects.filter(agent=agent).count(),
-        "doubled": doubled,
-        "direct_edits": direct,
-        "passed": not doubled and not direct and Change.objects.filter(agent=agent).count() == 1,
-    }
+    counts = {"changes": 0, "doubled": 0, "direct_edits": 0}
+    with Service().running() as service:
+        points = _look_on(_make_tired(service))
+        for _ in range(kills):
+            agent = _make_tired(service)
+            before = _untouchable(agent)
+            _sleep(agent, drawn.choice(points))
+            _sleep(agent, None)
+            Agent.objects.filter(pk=agent.pk).update(slept_at=None)
+            send_to_sleep()
+            _sleep(agent, None)
+            changes = Change.objects.filter(agent=agent).count()
+            tools = ToolRevision.objects.filter(project=agent.project, status="proposed").count()
+            counts["changes"] += changes
+            counts["doubled"] += max(changes - 1, 0) + max(tools - 1, 0)
+            counts["direct_edits"] += _untouchable(agent) != before
+    passed = counts == {"changes": kills, "doubled": 0, "direct_edits": 0}
+    return {"part": "sleep", "kills": kills, "points": len(points), **counts, "passed": passed}
+
+
+def _make_tired(service: Service) -> Agent:
+    """Make an agent whose sleep is queued: it would propose one tool."""
+    agent = make_shop_agent(service)
+    Agent.objects.filter(pk=agent.pk).update(sleep_after_runs=3)
+    for _ in range(3):
+        refund(agent)
+    ended = Trajectory.objects.filter(project=agent.project)
+    ended.update(outcome="success", outcome_source="environment")
+    send_to_sleep()
+    return agent
 
 
 def _look_on(agent: Agent) -> list[Point]:
-    """Let the agent sleep undisturbed once; return every point at which that could have ended."""
-    send_to_sleep()
-    job = Job.objects.get(kind="agent_sleep", subject=str(agent.pk))
+    """Let an agent sleep undisturbed; return every point at which that could have ended."""
     with crash_at(None) as trace:
-        run_sleep(job.pk, owner="bench")
+        run_sleep(Job.objects.get(kind="agent_sleep", subject=str(agent.pk)).pk, owner="bench")
     return trace.points()
-
-
-def _begin_again(agent: Agent) -> None:
-    """Forget what the agent dreamt and that it slept."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")  # tools are deleted by an erasure only
-    try:
-        Change.objects.filter(agent=agent).delete()
-        ToolRevision.objects.filter(project=agent.project, status="proposed").delete()
-        Tool.objects.filter(project=agent.project, current=None).delete()
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SET session_replication_role = origin")
-    Agent.objects.filter(pk=agent.pk).update(slept_at=None)
-    send_to_sleep()
 
 
 def _sleep(agent: Agent, point: Point | None) -> None:

