@@ -33,7 +33,7 @@ from tests.security.fuzzing import Fuzz, Tally, is_broken_off, make_examples, ma
 pytestmark = pytest.mark.django_db
 
 ROUNDS = pick(1, 20, full=4)
-MADE_UP, MUTANTS = pick(3, 12), pick(25, 185)  # of every operation in a round
+MADE_UP, MUTANTS = pick(2, 12), pick(12, 185)  # of every operation in a round
 FEW = 8  # of those that only say how the server is
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
