@@ -141,13 +141,14 @@ class ShadowChangeView(ApiView):
 
 class TrialView(ApiView):
     required_scopes = {"POST": Scope.RELEASE}
+    further_scopes = (Scope.REVIEW,)
 
     @describe(
         "tryChange",
         tag="changes",
         summary="Try a change",
         description="Cuts a release that differs from the stable one in this agent alone, and makes it the candidate "
-        "for a share of the units. The key also needs the scope `review`.",
+        "for a share of the units.",
         request=TrialInput,
         responses=ChangeDetail,
     )
