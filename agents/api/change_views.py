@@ -213,7 +213,13 @@ class RejectChangeView(ApiView):
 class EvolutionView(ApiView):
     required_scopes = {"GET": Scope.RUN, "PATCH": Scope.REVIEW}
 
-    @describe("getEvolution", tag="changes", summary="Read how an agent evolves", responses=EvolutionAnswer)
+    @describe(
+        "getEvolution",
+        tag="changes",
+        summary="Read how an agent evolves",
+        description="Who lets changes run, and after how many runs ERL looks for some.",
+        responses=EvolutionAnswer,
+    )
     def get(self, request: Request, id: UUID) -> Response:
         return Response(_describe_evolution(_get_agent(self, id)))
 
